@@ -170,7 +170,9 @@ class WebImages:
 
     def _checked_address(self, where: str, target: SplitResult) -> str:
         """Return the address to connect to; all that the name has must be public."""
-        host, port, noun = target.hostname or "", _port(target), self._wanted.noun
+        host = target.hostname or ""
+        port = _port(target)
+        noun = self._wanted.noun
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:

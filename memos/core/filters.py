@@ -8,7 +8,7 @@ several keys of one object are AND-ed. A name that is no field is an info key: `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -274,7 +274,10 @@ def matches(node: Node | None, record: Mapping[str, Json]) -> bool:
 
 def _holds(condition: Condition, have: Json) -> bool:
     op, want = condition.op, condition.value
-    values = have if isinstance(have, list | tuple) else [] if have is None else [have]
+    if have is None:
+        values: Sequence[Json] = []
+    else:
+        values = have if isinstance(have, list | tuple) else [have]
     if op is Op.EXISTS:
         return bool(values) is want
     if op is Op.EQ or op is Op.CONTAINS:

@@ -136,7 +136,9 @@ class Lending(Protocol):
         ...
 
 
-CONFIG, MANIFEST, CARD = "adapter_config.json", "manifest.json", "README.md"
+CONFIG = "adapter_config.json"
+MANIFEST = "manifest.json"
+CARD = "README.md"
 FILES = (CONFIG, ADAPTER_FILE, MANIFEST)
 """The files without which an adapter cannot answer."""
 

@@ -24,11 +24,9 @@ from memos.core.types import (
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, retry_read
 from memos.kernel.documents import Documents, Files, Given
-from memos.memcube import changes
-from memos.memcube import erasure as erase
-from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube import changes, erasure
+from memos.memcube.ledger import adapters, files
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import files
 from memos.reader.arguments import member_of, switch, zone_of
 
 _LONGEST_OWNER = 90
@@ -126,7 +124,7 @@ class Cubes:
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         with context.access.changing():
             with context.change(scope) as change:
-                receipt = erase.drop(change)
+                receipt = erasure.drop(change)
             self._context.scopes.forget()
         return self._finish_erasure(receipt)
 
@@ -140,7 +138,7 @@ class Cubes:
             theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
             if adopt and theirs and cube != DEFAULT_CUBE:
                 cube_rows.set_owner(connection, cube, owner)
-                adapter_rows.disallow(connection, cube)  # whose memories they are now has consented to nothing
+                adapters.disallow(connection, cube)  # whose memories they are now has consented to nothing
                 cube_rows.record_event(connection, cube, now, owner, "create", None, {})
                 return cube
             cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"

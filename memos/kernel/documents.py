@@ -27,9 +27,7 @@ from memos.core.types import (
 )
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context
-from memos.memcube import documents as rows
-from memos.memcube import erasure as erase
-from memos.memcube import images as pictures
+from memos.memcube import documents, erasure, images
 from memos.memcube.ledger import files, items, outbox
 from memos.reader.arguments import members_of
 from memos.reader.masking import Masking
@@ -102,7 +100,7 @@ class Documents:
                 change.now,
                 info=info,
             )
-            kept = rows.store_document(change, new, data)
+            kept = documents.store_document(change, new, data)
             if kept.id == new.id:
                 masking.record(change)
         self._wake()
@@ -172,7 +170,7 @@ class Documents:
         scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
-            rows.delete(change, now, reason)
+            documents.delete(change, now, reason)
         self._context.wait_indexed()
         return self._found(file, found.cube, actor)
 
@@ -183,9 +181,9 @@ class Documents:
         with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             parts = [row.item_id for row in files.parts(change.connection, now.id)]
-            receipt = erase.erase(change, parts, file_ids=[now.id])
+            receipt = erasure.erase(change, parts, file_ids=[now.id])
         self._purge()
-        return erase.find(self._context.ledger, receipt.id) or receipt
+        return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def _found(self, file: Json, cube: str | None, actor: str) -> StoredFile:
         self._context.lifecycle.check_open()
@@ -279,19 +277,19 @@ class Images:
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
-            return tuple(pictures.of_item(connection, scope.cubes[0], item))
+            return tuple(images.of_item(connection, scope.cubes[0], item))
 
     def get(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
         """Return what is known of an image: its state, name, size and day. Raises: NotFound."""
         self._context.lifecycle.check_open()
         file, readable = check_name("file", file, 64), self._context.scopes.readable(check_name("actor", actor, 128))
         with self._context.ledger.read() as connection:
-            of = pictures.cube_of(connection, file)
+            of = images.cube_of(connection, file)
         if of is None or cube not in (None, of) or (readable is not None and of not in readable):
             raise NotFound("image", file)
         scope = self._context.scopes.check([of], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            found = pictures.find(connection, scope.cubes[0], file)
+            found = images.find(connection, scope.cubes[0], file)
         if found is None:  # erased meanwhile
             raise NotFound("image", file)
         return found

@@ -17,7 +17,7 @@ from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.errors import ConnectionLost, InvalidInput
 from memos.kernel.context import Context
-from memos.memcube.ledger import cubes as rows
+from memos.memcube.ledger import cubes
 from memos.memcube.ledger.cubes import EventQuery
 from memos.reader.arguments import seconds_of, within
 
@@ -53,13 +53,13 @@ class Events:
         """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = EventQuery(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
-        return self._seen(_Whose(cube, actor), lambda connection: rows.find(connection, cube, wanted))
+        return self._seen(_Whose(cube, actor), lambda connection: cubes.find(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Return the number of a cube's newest event. Raises: NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.head(connection, cube)
+            return cubes.head(connection, cube)
 
     def follow(
         self,
@@ -80,7 +80,7 @@ class Events:
         wanted = EventQuery(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
         deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
         with self._context.ledger.read() as connection:
-            head = rows.head(connection, cube)
+            head = cubes.head(connection, cube)
         start = head if after is None else wanted.after
         return self._followed(_Whose(cube, actor), start, wanted, deadline, stop or threading.Event())
 
@@ -108,9 +108,11 @@ class Events:
 
     def _behind(self, whose: _Whose, after: int, wanted: EventQuery) -> tuple[int, Events_]:
         def read(connection: Connection) -> tuple[int, Events_]:
-            head = rows.head(connection, whose.cube)
+            head = cubes.head(connection, whose.cube)
             found = (
-                rows.find(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit)) if head > after else []
+                cubes.find(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
+                if head > after
+                else []
             )
             return head, found
 

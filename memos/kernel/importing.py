@@ -124,7 +124,9 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     for part in parts:
         for batch in _batches(_readable(reading(part), doing)):
             outcome = _store(doing, part.cube, batch)
-            added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
+            added = added + outcome.added
+            known = known + outcome.known
+            indexed = indexed and outcome.indexed
             masked += outcome.masked
             bad += outcome.bad
             if doing.on_progress is not None:

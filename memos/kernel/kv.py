@@ -20,8 +20,7 @@ from memos.kernel.context import Context
 from memos.kernel.local_models import LocalModels
 from memos.kernel.models import Models
 from memos.llm.usage import Call, UsageMeter
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube import prompt_prefix as prefix_text
+from memos.memcube import prompt_prefix
 from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, tasks
 from memos.memcube.prompt_prefix import PrefixText
@@ -82,9 +81,9 @@ class KvService:
         [cube] = scope.cubes
         now = self.context.clock.now()
         with self.context.ledger.read() as connection:
-            rows = prefix_rows.of(connection, cube)
+            rows = prompt_prefix.of(connection, cube)
             states = items.with_sources(connection, [cube], [row.item for row in rows])
-            part = prefix_text.read(connection, cube, now, self.context.settings.prefix_room, marks=True)
+            part = prompt_prefix.read(connection, cube, now, self.context.settings.prefix_room, marks=True)
         there = {} if part is None else {item.id: number for number, item in part.shown}
         entries = tuple(
             PrefixEntry(
@@ -96,7 +95,7 @@ class KvService:
                 row.item not in there or state.version != row.version,
             )
             for row in rows
-            if (state := states.get(row.item)) is not None and prefix_text.may_stand(state)
+            if (state := states.get(row.item)) is not None and prompt_prefix.may_stand(state)
         )
         kept: dict[str, int] = {}
         for _, tiers, _ in self.activations.blocks(cube):
@@ -117,7 +116,7 @@ class KvService:
            NotFound, PermissionDenied: As for any cube.
         """
         with self.context.change(self.context.scopes.check([cube], actor, right=Right.WRITE)) as change:
-            [task] = tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
+            [task] = tasks.enqueue(change.connection, change.cube, [prompt_prefix.compose_task()], change.now)
         self.wake()
         return task
 
@@ -150,7 +149,7 @@ class KvService:
 
     def job(self) -> Job:
         """Return what warms a cube in the background."""
-        return Job(prefix_rows.WARM, self._run, budgeted=False)
+        return Job(prompt_prefix.WARM, self._run, budgeted=False)
 
     def _run(self, run: TaskRun) -> None:
         def tell(call: Call) -> None:
@@ -158,14 +157,14 @@ class KvService:
 
         run.check_cancelled()
         with self.context.ledger.read() as connection:
-            there = bool(prefix_rows.of(connection, run.task.cube))
+            there = bool(prompt_prefix.of(connection, run.task.cube))
         if not there or not self.context.settings.prefix_room:  # it went, or settings did
             return
         # One at a time: the other workers are for what changes prefixes, and for everything else.
         if not self._one.acquire(blocking=False):
             with run.finishing() as connection:
                 now = self.context.clock.now()
-                later = replace(prefix_rows.warm_task(), not_before=now + _LATER)
+                later = replace(prompt_prefix.warm_task(), not_before=now + _LATER)
                 tasks.enqueue(connection, run.task.cube, [later], now)
             return
         try:
@@ -182,7 +181,7 @@ class KvService:
                 permanent=True,
             )
         with self.context.ledger.read() as connection:
-            part = prefix_text.read(
+            part = prompt_prefix.read(
                 connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=True
             )
         began = time.perf_counter()

@@ -103,7 +103,9 @@ class LocalModels:
     def __init__(
         self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: LocalBackend
     ) -> None:
-        self._ledger, self._clock, self._settings = ledger, clock, settings
+        self._ledger = ledger
+        self._clock = clock
+        self._settings = settings
         self._backend = backend
         self._folder = None if home is None else home / FOLDER
         self._adapters = None if home is None else home / forgetting.FOLDER

@@ -19,15 +19,14 @@ from memos.errors import BackendUnavailable, IntegrityError, NotFound, shown
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
-from memos.memcube import erasure as erase
-from memos.memcube import verify
+from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import KnownBackup
 from memos.memcube.erasure import Purgeable, purge, waits_for_servers
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
-from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.parametric import forgetting
 from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
@@ -111,8 +110,8 @@ class Maintenance:
         with context.ledger.write() as connection:
             for cube in every:
                 cube_rows.set_fingerprint(connection, cube, context.scopes.fingerprint)
-            for cube, segments in tiers.forget_vectors(connection).items():
-                tiers.remake(connection, cube, segments, context.clock.now())
+            for cube, segments in segment_rows.forget_vectors(connection).items():
+                segment_rows.remake(connection, cube, segments, context.clock.now())
         count = self._repair.reindex(every, on_progress)
         self.use_current_embedder()
         context.scopes.forget()
@@ -193,7 +192,7 @@ class Maintenance:
     def purge(self) -> None:
         """Finish erasures that are not finished yet. Raises: BackendUnavailable."""
         ledger, indexes = self._context.ledger, self._context.indexes
-        if not erase.unfinished(ledger):
+        if not erasure.unfinished(ledger):
             return
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
@@ -204,7 +203,7 @@ class Maintenance:
     def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
         """Purge what an erasure left in files and logs, and return its receipt as it stands then."""
         self.purge()
-        return erase.find(self._context.ledger, receipt.id) or receipt
+        return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def purge_if_due(self) -> None:
         """Finish erasures; one that waits for servers alone is tried from time to time, and holds up nothing else.

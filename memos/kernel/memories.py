@@ -37,9 +37,8 @@ from memos.kernel.context import Context, retry_read
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
-from memos.memcube import changes, documents
-from memos.memcube import erasure as erase
-from memos.memcube import images as pictures
+from memos.memcube import changes, documents, erasure
+from memos.memcube import images as image_store
 from memos.memcube.changes import Change, Request
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import items, reading
@@ -61,7 +60,9 @@ def correct(
     another value of that; otherwise nothing is, the link alone says so.
     """
     replaced: list[Item] = []
-    key, value, at = draft.key, draft.value, draft.message.chat_time
+    key = draft.key
+    value = draft.value
+    at = draft.message.chat_time
     stated = statements(draft.memory)
     if stated:
         attribute, value = stated[0].attribute, stated[0].value
@@ -238,7 +239,7 @@ class Memories:
             with clock.stage("store"), context.change(scope) as change:
                 receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
                 remember_tools(change, defined, drafts, receipt)
-                pictures.store(change, drafts, receipt)
+                image_store.store(change, drafts, receipt)
                 if finely:
                     found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
                     receipt = replace(receipt, task=found[0] if found else None)
@@ -371,14 +372,14 @@ class Memories:
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            receipt = erase.erase(change, ids)
+            receipt = erasure.erase(change, ids)
         return self._maintenance.finish_erasure(receipt) if wait else receipt
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return an erasure's receipt as it stands now. Raises: NotFound."""
         self._context.lifecycle.check_open()
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
-        receipt = erase.find(self._context.ledger, check_name("receipt", receipt_id, 64))
+        receipt = erasure.find(self._context.ledger, check_name("receipt", receipt_id, 64))
         if receipt is None or (readable is not None and receipt.cube not in readable):
             raise NotFound("receipt", receipt_id)
         return receipt

@@ -59,8 +59,7 @@ from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
 from memos.memcube.indexing.projection import IndexWriter, OwnProjection, Projection, SharedProjection
 from memos.memcube.installation import FolderLock
-from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import outbox
+from memos.memcube.ledger import cubes, outbox
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
@@ -147,7 +146,7 @@ def open_installation(
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
-            rising = RisingClock(clock, cube_rows.newest_event(connection))
+            rising = RisingClock(clock, cubes.newest_event(connection))
         if unfinished is not None:
             raise BackendUnavailable(unfinished)
         if embedded:
@@ -327,10 +326,10 @@ def _close_opened(opening: Future[tuple[VectorIndex, Generations]]) -> None:
 def _installation(ledger: Ledger) -> str:
     try:
         with ledger.write() as connection:
-            return cube_rows.installation(connection)
+            return cubes.installation(connection)
     except Conflict:  # another process opened the same new ledger at this moment, and named it
         with ledger.write() as connection:
-            return cube_rows.installation(connection)
+            return cubes.installation(connection)
 
 
 @dataclass(frozen=True, slots=True)

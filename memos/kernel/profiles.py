@@ -17,15 +17,15 @@ from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes as templates
+from memos.memcube.ledger import cubes
 from memos.memcube.profiles import views
 from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template, value_for
 from memos.memcube.profiles.traits import STATIC, dimension_of, trait
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
-from memos.reader import messages as fast
+from memos.reader import messages
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages, read_time
-from memos.scheduler import consolidation as consolidate
+from memos.scheduler import consolidation
 from memos.scheduler.consolidation import Outcome
 
 READER = "operator/1"
@@ -174,7 +174,7 @@ class Profiles:
         """Return the standard template and those of the cubes the actor may read, by name."""
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
         with self._context.ledger.read() as connection:
-            own = [stored_template(text) for text in templates.every(connection, readable)]
+            own = [stored_template(text) for text in cubes.every(connection, readable)]
         return {template.name: template for template in (*own, standard())}
 
     def render(self, cube: str, subject: str | None = None, max_tokens: int = 500, *, actor: str = LOCAL_OWNER) -> str:
@@ -202,9 +202,9 @@ class Profiles:
             read = read_template(masking.fields(read.model_dump(mode="json", exclude_defaults=True), "template"))
         with self._context.change(scope) as change:
             if read is None:
-                templates.remove(change.connection, change.cube)
+                cubes.remove(change.connection, change.cube)
             else:
-                templates.put(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
+                cubes.put(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
             changes.record(change, "template", {"dimensions": len((read or standard()).by_id)})
         return read or standard()
 
@@ -222,7 +222,7 @@ class Profiles:
         masking = self._context.scopes.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
         with self._context.change(scope) as change:
-            outcome = consolidate.consolidate(change, found)
+            outcome = consolidation.consolidate(change, found)
             masking.record(change)
         self._context.wait_indexed()
         return outcome
@@ -239,7 +239,7 @@ class Profiles:
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
-        drafts = fast.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
+        drafts = messages.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
         return views.give(change, fact, Span(source, 0, len(fact.memory)))
 

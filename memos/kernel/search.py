@@ -351,7 +351,9 @@ class SearchService:
         explain: bool,
         rerank: bool | None,
     ) -> SearchRequest:
-        limits, now, zone = self._context.settings.limits, self._context.clock.now(), ZoneInfo(scope.time_zone)
+        limits = self._context.settings.limits
+        now = self._context.clock.now()
+        zone = ZoneInfo(scope.time_zone)
         text = check_text("query", query, limits.query_chars * 4)
         if not text.strip():
             raise InvalidInput("query", "is empty; ask something")

@@ -16,9 +16,8 @@ from memos.core.types import LOCAL_OWNER, Segment, Task, TaskState
 from memos.errors import InvalidInput
 from memos.kernel.context import Context, retry_read
 from memos.llm.client import LLMClients
-from memos.memcube.ledger import cubes as events
-from memos.memcube.ledger import queries as counts
-from memos.memcube.ledger import queues as usage
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger import queries, queues
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queries import CubeSummary, InstallationCounts, StoredCounts
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
@@ -109,12 +108,12 @@ class OverviewRequest:
 def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) -> Overview:
     """Return the numbers of the cubes asked for, the hottest segments only of those that were named."""
     with ledger.read() as connection:
-        waiting = counts.waiting(connection, asked.cubes)
-        running = counts.running(connection, asked.cubes)
-        ended = counts.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
-        tokens = usage.tokens_today(connection, asked.cubes, asked.now)
+        waiting = queries.waiting(connection, asked.cubes)
+        running = queries.running(connection, asked.cubes)
+        ended = queries.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
+        tokens = queues.tokens_today(connection, asked.cubes, asked.now)
         tasks = _Tasks(_summed((cube, n) for (cube, _), n in waiting.items()), Counter(task.cube for task in running))
-        heads = sorted(counts.heads(connection, asked.cubes), key=tasks.busy)
+        heads = sorted(queries.heads(connection, asked.cubes), key=tasks.busy)
         shown = heads[: BUSIEST if asked.cubes is None else None]
         cubes = _cubes(connection, asked, shown, tasks, tokens)
     if asked.cubes is not None:
@@ -149,8 +148,8 @@ def _cubes(
 ) -> list[CubeOverview]:
     names = [head.cube for head in shown]
     stored = _stored(connection, asked, shown)
-    short = counts.short_pages(connection, names)
-    segments = counts.segments_by_state(connection, names)
+    short = queries.short_pages(connection, names)
+    segments = queries.segments_by_state(connection, names)
     found = []
     for head in shown:
         adds, moves = _recent(connection, asked, head)
@@ -183,7 +182,7 @@ def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[C
         if before is not None and (before.events, before.changed_at) == (head.seq, head.at):
             kept[head.cube] = StoredCounts(before.messages, before.messages + before.long_items)
     changed = [head.cube for head in shown if head.cube not in kept]
-    return kept | (counts.stored(connection, changed) if changed else {})
+    return kept | (queries.stored(connection, changed) if changed else {})
 
 
 def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary) -> tuple[int, int]:
@@ -192,10 +191,10 @@ def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary
         return 0, 0
     before = asked.before(head.cube)
     # By number where it is known: what was committed late has an earlier time.
-    after = events.number_at(connection, head.cube, asked.start) if before is None else before.events
+    after = cube_rows.number_at(connection, head.cube, asked.start) if before is None else before.events
     if after >= head.seq:
         return 0, 0
-    found = events.tally(connection, head.cube, after, (_ADD, _MOVE))
+    found = cube_rows.tally(connection, head.cube, after, (_ADD, _MOVE))
     return found.get(_ADD, 0), found.get(_MOVE, 0)
 
 
@@ -285,7 +284,7 @@ class Statistics:
         self._context.scopes.check_admin(actor)
         now = self._context.clock.now()
         with self._lock, self._context.ledger.read() as connection:
-            found = counts.installation_counts(connection)
+            found = queries.installation_counts(connection)
             self._count_events(connection)
             return InstallationTotals(
                 now,
@@ -295,28 +294,28 @@ class Statistics:
                 _tasks_by_state(connection, now),
                 _outbox(found, (one.target for one in self._context.indexes.projections)),
                 dict(self._events),
-                sum(usage.tokens_today(connection, None, now).values()),
+                sum(queues.tokens_today(connection, None, now).values()),
                 self._context.quotas.spent,
                 {"embeddings": self._embedding_cache_counts(), "answers": self._askers.cache_counts},
             )
 
     def _count_events(self, connection: sa.Connection) -> None:
-        heads = counts.heads(connection, None)
+        heads = queries.heads(connection, None)
         before = self._counted
         for head in heads:
             known = head.seq if before is None else before.get(head.cube, 0)
             if known < head.seq:
-                self._events.update(events.tally_all(connection, head.cube, known))
+                self._events.update(cube_rows.tally_all(connection, head.cube, known))
         self._counted = {head.cube: head.seq for head in heads}
 
 
 def _tasks_by_state(connection: sa.Connection, now: datetime) -> dict[tuple[str, str], int]:
     found: Counter[tuple[str, str]] = Counter()
-    for (_, kind), number in counts.waiting(connection, None).items():
+    for (_, kind), number in queries.waiting(connection, None).items():
         found[kind, str(TaskState.WAITING)] += number
-    for task in counts.running(connection, None):
+    for task in queries.running(connection, None):
         found[task.kind, str(TaskState.RUNNING)] += 1
-    for (kind, state), number in counts.ended(connection, None, now - _ENDED_WITHIN).items():
+    for (kind, state), number in queries.ended(connection, None, now - _ENDED_WITHIN).items():
         found[kind, state] += number
     return dict(found)
 

@@ -219,7 +219,11 @@ class LLMClient:
         """Yield the answer in pieces and finally the whole reply; closing early counts as a failed call."""
         asked = most_tokens(request.messages, 0)
         with self._spending(asked + (request.max_tokens or self._max_tokens), meter.purpose) as took:
-            started, tokens, failed, begun, shown = time.monotonic(), Tokens(), True, False, 0
+            started = time.monotonic()
+            tokens = Tokens()
+            failed = True
+            begun = False
+            shown = 0
             try:
                 with closing(self._model.stream(request)) as pieces:
                     for piece in pieces:

@@ -20,22 +20,15 @@ from memos.core.ports import Rewritable
 from memos.core.text.matching import words
 from memos.core.types import MODEL_INFO, EraseReceipt, Item, ItemType, Json, LinkKind, Status
 from memos.errors import BackendUnavailable
-from memos.memcube import changes
-from memos.memcube import images as pictures
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube import tools as trajectories
+from memos.memcube import changes, images, prompt_prefix, tools
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats
-from memos.memcube.ledger import cubes as templates
-from memos.memcube.ledger import idempotency as submissions
+from memos.memcube.ledger import cubes, files, idempotency, items, outbox, queues, repeats, segments, tier_moves
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
-from memos.memcube.ledger import tools as tool_tasks
+from memos.memcube.ledger import tools as tool_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 
@@ -120,18 +113,18 @@ def _remove(
     states = list(items.current(connection, [change.cube], doomed).values())
     covered = items.followers(connection, states, WINDOW - 1)
     message_ids = _messages_of(connection, doomed)
-    held = tiers.pages_of(connection, doomed)
+    held = segments.pages_of(connection, doomed)
     origins = _other_origins(connection, doomed - named) - doomed
     told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
     of_tools = _other_origins(connection, told - named) - doomed
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
     removed["repeats"] += repeats.forget_items(connection, change.cube, {*doomed, *touched})
-    submissions.forget(connection, change.cube)
+    idempotency.forget(connection, change.cube)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
-    prefix_rows.items_changed(connection, change.cube, doomed, change.now)
+    prompt_prefix.items_changed(connection, change.cube, doomed, change.now)
     for table, column in (
         (t.links, t.links.c.from_id),
         (t.links, t.links.c.to_id),
@@ -149,9 +142,9 @@ def _remove(
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     removed.update(files.forget_bytes(connection, touched))
-    tiers.remake(connection, change.cube, tiers.remove_pages(connection, held), change.now)
-    moves.read_again(connection, change.cube, origins, change.now)
-    tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
+    segments.remake(connection, change.cube, segments.remove_pages(connection, held), change.now)
+    tier_moves.read_again(connection, change.cube, origins, change.now)
+    tool_rows.enqueue(connection, change.cube, of_tools, change.now, again=True)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)
@@ -164,7 +157,7 @@ def _remove(
 
 
 def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
-    pictures.forget(connection, item_ids, removed)
+    images.forget(connection, item_ids, removed)
 
 
 def drop(change: Change) -> EraseReceipt:
@@ -198,7 +191,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     )
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
-    templates.remove(connection, cube)
+    cubes.remove(connection, cube)
     adapter_rows.remove_cube(connection, cube)
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 
@@ -509,11 +502,11 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
     """
     connection = change.connection
     made = items.current(connection, [change.cube], items.derived_from(connection, origins))
-    refreshed = trajectories.refresh(change, origins)
+    refreshed = tools.refresh(change, origins)
     gone, shown = refreshed.withdrawn, set(origins) if refreshed.stored else set()
     for state in made.values():
         of_call = state.type is ItemType.TOOL_TRAJECTORY and state.key is not None
-        if pictures.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
+        if images.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
             continue
         others = items.origins_of(connection, [state.id])[state.id] - set(origins)
         if state.type is ItemType.SKILL:
@@ -526,9 +519,9 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
         edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
-    moves.read_again(connection, change.cube, origins, change.now)
-    pictures.look_again(change, origins)
-    tool_tasks.enqueue(connection, change.cube, shown, change.now)
+    tier_moves.read_again(connection, change.cube, origins, change.now)
+    images.look_again(change, origins)
+    tool_rows.enqueue(connection, change.cube, shown, change.now)
     if gone:
         gone += retract(change, gone)  # conclusions are made of facts
     return gone

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, Status
@@ -124,8 +124,8 @@ class Line:
 
     def shown(self, *, marks: bool) -> str:
         if marks:
-            return render.citation(f"m{self.ordinal}", self.dated, self.text)
-        return f"- {render.dated(self.dated, self.text)}"
+            return rendering.citation(f"m{self.ordinal}", self.dated, self.text)
+        return f"- {rendering.dated(self.dated, self.text)}"
 
 
 def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, marks: bool) -> PrefixText | None:
@@ -215,7 +215,7 @@ def _correction(row: PrefixRow, state: Item, at: datetime, what: str) -> Line:
 def _told(state: Item) -> str:
     text = state.memory.replace("\n", "\n  ")
     # A trait names its subject itself.
-    return remembered(text if state.type is ItemType.PROFILE else render.said(state.speaker, text))
+    return remembered(text if state.type is ItemType.PROFILE else rendering.said(state.speaker, text))
 
 
 def date_of(state: Item) -> datetime:

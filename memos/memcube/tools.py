@@ -22,9 +22,8 @@ from memos.core.types import UNUSED, Fact, Item, ItemType, Json, LinkKind, Messa
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
-from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import cubes, items, outbox, tools
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tools as tool_rows
 
 # Keeps one current item for each tool that was defined; its source is the definition, a message nobody said.
 
@@ -157,10 +156,10 @@ def key_of(salt: bytes, tool: str, arguments: str) -> str:
 def refresh(change: Change, messages: Collection[str]) -> Refreshed:
     """Make the items anew that stand on these messages, and those of the calls that are among them now."""
     connection, done = change.connection, Refreshed()
-    touched = tool_rows.turns(connection, change.cube, messages)
+    touched = tools.turns(connection, change.cube, messages)
     if not touched:
         return done
-    made = tool_rows.made_of(connection, change.cube, messages, ItemType.TOOL_TRAJECTORY)
+    made = tools.made_of(connection, change.cube, messages, ItemType.TOOL_TRAJECTORY)
     stale = items.current(connection, [change.cube], made)
     scene = _Scene.of(change, touched)
     wanted = scene.wanted({turn.item for turn in touched})
@@ -187,7 +186,7 @@ class _Scene:
     def of(cls, change: Change, touched: Sequence[Turn]) -> _Scene:
         connection = change.connection
         ids = {turn.item for turn in touched}
-        found = tool_calls.pairs(tool_rows.around(connection, touched))
+        found = tool_calls.pairs(tools.around(connection, touched))
         mine = [pair for pair in found if pair.turn.item in ids or any(turn.item in ids for turn in pair.answers)]
         here = {(pair.turn.conversation, pair.turn.page, pair.call.name) for pair in mine}
         near = [pair for pair in found if (pair.turn.conversation, pair.turn.page, pair.call.name) in here]
@@ -309,10 +308,10 @@ def _record_outcome(change: Change, salt: bytes, key: str, chain: Sequence[_Link
 def _read(
     change: Change, salt: bytes, key: str, link: _Link
 ) -> tuple[list[Run], tuple[Run, Run] | None, dict[str, Span]]:
-    turns = tool_rows.turns(change.connection, change.cube, link.messages | link.beside)
+    turns = tools.turns(change.connection, change.cube, link.messages | link.beside)
     odd = [turn for turn in turns if len({call.id for call in turn.calls}) < len(turn.calls)]
     # Whose an answer is that has the id of several calls of a message, only all such answers tell.
-    known = {turn.item: turn for turn in (*turns, *tool_rows.around(change.connection, odd))}
+    known = {turn.item: turn for turn in (*turns, *tools.around(change.connection, odd))}
     held = {turn.item for turn in turns}
     found = [pair for pair in tool_calls.pairs(known.values()) if pair.turn.item in held]
     around = runs_of(change.connection, change.cube, found)
@@ -408,8 +407,8 @@ def _withdraw(change: Change, item: Item, done: Refreshed) -> None:
 
 
 def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
-    asked = tool_rows.turns(change.connection, change.cube, origins)
-    goals = tool_rows.goals(change.connection, asked)
+    asked = tools.turns(change.connection, change.cube, origins)
+    goals = tools.goals(change.connection, asked)
     pairs = [(item_id, LinkKind.RELATES, goal) for goal in dict.fromkeys(goals.values())]
     items.link(change.connection, pairs, change.cube, change.now)
 

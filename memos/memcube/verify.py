@@ -9,9 +9,8 @@ import sqlalchemy as sa
 
 from memos.core.ports import Stamp
 from memos.core.types import Difference, ItemType, Status
-from memos.memcube.ledger import cubes, files, items, outbox
+from memos.memcube.ledger import cubes, files, items, outbox, segments
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 
@@ -53,7 +52,7 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
         for cube in cube_ids:
             found += [
                 Difference("tiers", "misplaced", subject, what)
-                for subject, what in tiers.misplaced(connection, cube, _SHOWN)
+                for subject, what in segments.misplaced(connection, cube, _SHOWN)
             ]
             broken_files = files.broken(connection, cube, _SHOWN)
             found += [Difference("files", "broken", file, what) for file, what in broken_files]

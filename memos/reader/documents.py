@@ -244,7 +244,9 @@ def _by_lines(text: str, block: _Block, split: Split) -> Iterator[_Block]:
 
 
 def _most(text: str, edges: Sequence[int], begin: int, split: Split) -> int:
-    low, high, step = begin + 1, len(edges) - 1, 1
+    low = begin + 1
+    high = len(edges) - 1
+    step = 1
     # First upwards in doubled steps: what is looked at stays in proportion to what fits.
     while low + step <= high:
         if not _fits(text[edges[begin] : edges[low + step]], WHOLE_TOKENS, split):

@@ -172,7 +172,9 @@ def _content(
         return check_text(where, content, limits.message_bytes), content, ()
     if not isinstance(content, list):
         raise InvalidInput(where, f"must be text or a list of content parts, not {type(content).__name__}")
-    pieces, kept, pictures = [], [], []
+    pieces = []
+    kept = []
+    pictures = []
     for place, part in enumerate(content):
         here = f"{where}[{place}]"
         if not isinstance(part, Mapping):
@@ -206,12 +208,13 @@ def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
         for entry in level:
             if isinstance(entry, str):
                 check_text(where, entry, limits.message_bytes)
-        level = [
-            inner
-            for entry in level
-            if isinstance(entry, Mapping | list | tuple)
-            for inner in ([*entry, *entry.values()] if isinstance(entry, Mapping) else entry)
-        ]
+        deeper: list[Json] = []
+        for entry in level:
+            if isinstance(entry, Mapping):
+                deeper += [*entry, *entry.values()]
+            elif isinstance(entry, list | tuple):
+                deeper += entry
+        level = deeper
     if level:
         raise InvalidInput(where, f"is nested deeper than {_MAX_NESTING} levels; flatten it")
     try:

@@ -16,9 +16,8 @@ import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.errors import NotFound
-from memos.memcube.ledger import cubes, items, queues
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import cubes, items, queues, tier_moves
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as item_rows
@@ -148,14 +147,14 @@ def _warm_segments(
     connection: sa.Connection, policy: Policy, counted: Sequence[PendingAccess], known: set[str], now: datetime
 ) -> list[SegmentRow]:
     origins = items.origins_of(connection, known)
-    places = tiers.segments_by_item(connection, known.union(*origins.values()))
-    segments = tiers.get_segments(connection, set(places.values()))
+    places = segment_rows.segments_by_item(connection, known.union(*origins.values()))
+    segments = segment_rows.get_segments(connection, set(places.values()))
     for one in counted:
         said = {one.item, *origins.get(one.item, ())} if one.item in known else set()
         for segment_id in {places[item] for item in said if item in places}:
             segment = segments[segment_id]
             heat(segment, policy.accessed(warmth_of(segment), one.access, one.at, now))
-    tiers.save_heats(connection, segments.values())
+    segment_rows.save_heats(connection, segments.values())
     return list(segments.values())
 
 
@@ -165,12 +164,10 @@ def warmth_of(segment: SegmentRow) -> Warmth:
 
 
 def heat(segment: SegmentRow, warm: Warmth) -> None:
-    segment.level, segment.visits, segment.interactions, segment.last = (
-        warm.level,
-        warm.visits,
-        warm.interactions,
-        warm.last,
-    )
+    segment.level = warm.level
+    segment.visits = warm.visits
+    segment.interactions = warm.interactions
+    segment.last = warm.last
 
 
 def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
@@ -206,11 +203,11 @@ class Triggers:
         """Enqueue the tasks of segments that became hot."""
         hot = [segment for segment in touched if is_hot(segment, rules, now)]
         if any(segment.state == ARCHIVED for segment in hot):
-            moves.enqueue(connection, cube, moves.sweep_task(), now)
+            tier_moves.enqueue(connection, cube, tier_moves.sweep_task(), now)
         unread = [segment for segment in hot if segment.unread and segment.state != ARCHIVED]
         least = self.least_pages
-        if any(least == 1 or moves.unread_count(connection, segment.id) >= least for segment in unread):
-            moves.enqueue(connection, cube, moves.analyse_task(least=least), now)
+        if any(least == 1 or tier_moves.unread_count(connection, segment.id) >= least for segment in unread):
+            tier_moves.enqueue(connection, cube, tier_moves.analyse_task(least=least), now)
 
     def grown(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
@@ -222,7 +219,7 @@ class Triggers:
             return
         for segment in touched:
             if segment.pages - segment.told_pages >= GATHERED and not (self.reads() and is_hot(segment, rules, now)):
-                moves.enqueue(connection, cube, moves.summarise_task(segment.id), now)
+                tier_moves.enqueue(connection, cube, tier_moves.summarise_task(segment.id), now)
 
 
 def is_hot(segment: SegmentRow, rules: HeatRules, now: datetime) -> bool:

@@ -180,15 +180,15 @@ def _with_key(change: Change, fact: Fact) -> list[Item]:
 
 def _in_order(line: Sequence[Item]) -> list[Item]:
     times = {item.id: event_time(item) for item in line}
-    return [
-        item
-        for item in line
-        if (item.status in _CURRENT and not _only_end_known(item))
-        or (
-            item.status is Status.SUPERSEDED
-            and times.get(item.superseded_by or item.id, times[item.id]) >= times[item.id]
-        )
-    ]
+    ordered = []
+    for item in line:
+        if item.status is Status.SUPERSEDED:
+            successor = times.get(item.superseded_by or item.id, times[item.id])
+            if successor >= times[item.id]:
+                ordered.append(item)
+        elif item.status in _CURRENT and not _only_end_known(item):
+            ordered.append(item)
+    return ordered
 
 
 def _only_end_known(item: Item) -> bool:

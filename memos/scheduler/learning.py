@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from memos.core.filters import Condition, Op
 from memos.core.ports import ArmQuery, ChatMessage, Embedder, Vector, VectorIndex, VectorSearch
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.types import Arm, Fact, Item
 from memos.errors import BackendUnavailable
 from memos.llm.client import LLMClient
@@ -28,7 +28,7 @@ from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.views import template_of
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
-from memos.scheduler import consolidation as consolidate
+from memos.scheduler import consolidation
 from memos.scheduler.consolidation import Outcome, SimilarItem, Verdict, Verdicts
 from memos.scheduler.task import TaskRun
 
@@ -50,7 +50,7 @@ class SimilarFacts:
         """Return for each fact the nearest items of its type."""
         if not facts:
             return []
-        vectors = self.embedder.embed_documents([render.said(fact.subject, fact.memory) for fact in facts])
+        vectors = self.embedder.embed_documents([rendering.said(fact.subject, fact.memory) for fact in facts])
         return [self._near(cube, fact, vector) for fact, vector in zip(facts, vectors, strict=True)]
 
     def _near(self, cube: str, fact: Fact, vector: Vector) -> list[SimilarItem]:
@@ -196,7 +196,7 @@ class FactPipeline:
         with run.ledger.read() as connection:
             known = items.current(connection, [cube], {one.item for close in near for one in close})
         run.check_budget()
-        pairs = consolidate.undecided(found, near, known) if asks else ()
+        pairs = consolidation.undecided(found, near, known) if asks else ()
         verdicts = self.judge.decide(found, pairs, known, meter)
         run.check_cancelled(0.7)
         return ExtractedFacts(extraction, near, verdicts)
@@ -232,7 +232,7 @@ def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcom
     found = learnt.extraction
     record = facts.keep_record(change, found.reader, found.model or "", found.output or "", shown)
     kept = [replace(fact, extraction=record) for fact in found.facts]
-    return consolidate.consolidate(change, kept, learnt.near, learnt.verdicts)
+    return consolidation.consolidate(change, kept, learnt.near, learnt.verdicts)
 
 
 def told(outcome: Outcome, rejected: int) -> dict[str, object]:

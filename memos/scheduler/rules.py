@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from memos.core.settings import HeatSettings
 from memos.errors import InvalidInput, shown
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import tier_moves
 from memos.memcube.ledger.schema import segments, warmth
 from memos.scheduler.heat import (
     DecayPolicy,
@@ -146,7 +146,7 @@ class CubeRules:
 
     def of(self, connection: sa.Connection, cube: str) -> HeatRules:
         """Return the rules under which a cube's levels were counted."""
-        tau_s = moves.tau_of(connection, cube)
+        tau_s = tier_moves.tau_of(connection, cube)
         return rules_of(self.settings, timedelta(seconds=tau_s) if tau_s else None)
 
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
@@ -154,28 +154,28 @@ class CubeRules:
 
         Levels of another policy are counted anew first.
         """
-        tau_s, counts = moves.tau_of(connection, cube), self.settings.policy == "memoryos"
+        tau_s, counts = tier_moves.tau_of(connection, cube), self.settings.policy == "memoryos"
         if tau_s is None:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
-            moves.set_tau(connection, cube, wanted)
+            tier_moves.set_tau(connection, cube, wanted)
         elif (tau_s == _COUNTS) is not counts:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
-            moves.set_tau(connection, cube, wanted)
+            tier_moves.set_tau(connection, cube, wanted)
             _recount(connection, cube, self.of(connection, cube).policy)
         return self.of(connection, cube)
 
     def follow_share(self, connection: sa.Connection, cube: str, now: datetime) -> bool:
         """Give a cube the tau that suits its size now if it is far off, and keep every heat; say whether it did."""
         rules = self.ready(connection, cube)
-        tau_s = moves.tau_of(connection, cube)
+        tau_s = tier_moves.tau_of(connection, cube)
         if not tau_s:
             return False
-        known = moves.count(connection, cube) if self.settings.tau_days is None else 0
+        known = tier_moves.count(connection, cube) if self.settings.tau_days is None else 0
         wanted = wanted_tau(self.settings, min(1.0, rules.mid_capacity / max(1, known))).total_seconds()
         if (1 / _OFF < tau_s / wanted < _OFF and self.settings.tau_days is None) or tau_s == wanted:
             return False
         shift = ForwardDecay.shift(timedelta(seconds=tau_s), timedelta(seconds=wanted), now)
-        moves.set_tau(connection, cube, wanted, shift)
+        tier_moves.set_tau(connection, cube, wanted, shift)
         return True
 
 

@@ -26,7 +26,6 @@ from memos.core.settings import TaskSettings
 from memos.core.types import Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, MemosError, ModelError
 from memos.memcube.ledger import queues, tasks
-from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.queues import Spending
@@ -252,7 +251,7 @@ class Runner:
         except ShuttingDown:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
-            return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
+            return self._back(run, Delay(queues.next_day(now()), self._budget_note(), counted=False))
         except RetryLater as later:
             return self._back(run, Delay(later.until, later.note, counted=False))
         except WaitingForSetting as parked:
@@ -303,7 +302,7 @@ class Runner:
     def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
         if not self._jobs[task.kind].budgeted or self._within(self._today(connection, task.cube, now)):
             return True
-        delay = Delay(usage.next_day(now), self._budget_note(), counted=False)
+        delay = Delay(queues.next_day(now), self._budget_note(), counted=False)
         tasks.give_back(connection, task, owner, delay, now)
         tasks.postpone(connection, task.cube, [kind for kind, job in self._jobs.items() if job.budgeted], delay)
         return False
@@ -315,7 +314,7 @@ class Runner:
 
     def _today(self, connection: sa.Connection, cube: str, now: datetime) -> Spending:
         apart = [kind for kind, job in self._jobs.items() if job.exclusive_thread]
-        return usage.today(connection, cube, now, besides=apart)
+        return queues.today(connection, cube, now, besides=apart)
 
     def _within(self, spent: Spending) -> bool:
         tokens, seconds = self._settings.tokens_per_day, self._settings.seconds_per_day

@@ -19,7 +19,6 @@ from memos.core.clock import Clock
 from memos.core.types import WHOLE, Task
 from memos.errors import BackendTimeout, BackendUnavailable
 from memos.memcube.ledger import cubes, queues, tasks
-from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queues import Spending
 from memos.reader.arguments import seconds_of
@@ -135,7 +134,7 @@ class TaskRun:
         """Write down what the attempt spent, on the task and in its cube's account."""
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
-            usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
+            queues.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
 
 
 # Waits for background work from outside: looks now and again, and gives up in time.

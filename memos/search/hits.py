@@ -8,7 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Arm, Hit, ItemType
@@ -70,8 +70,8 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
 def _line(number: int, hit: Hit) -> str:
     speaker, memory = hit.item.speaker, hit.item.memory
     doubtful = is_untrusted(hit.sources)
-    shown = wrap_untrusted(memory, speaker_of(hit.item, hit.sources)) if doubtful else render.said(speaker, memory)
-    return render.citation(number, _at(hit), shown)
+    shown = wrap_untrusted(memory, speaker_of(hit.item, hit.sources)) if doubtful else rendering.said(speaker, memory)
+    return rendering.citation(number, _at(hit), shown)
 
 
 def _at(hit: Hit) -> datetime | None:

@@ -277,7 +277,9 @@ def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tupl
     speaker field. "What does you paint?" lies near where she was asked (docs/log.md). Without spaces, names are only
     left out.
     """
-    left, asked, found = text, text, set[str]()
+    left = text
+    asked = text
+    found = set[str]()
     for speaker in sorted(speakers, key=len, reverse=True):  # "Ann Lee" is not Ann
         named = _meant(speaker)
         if named is not None and named.search(left) is not None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, create_model
 from memos.core.clock import from_micros
 from memos.core.ports import ChatMessage, Reranker
 from memos.core.settings import RerankSettings
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, wrap_untrusted
 from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.client import LLMClient
@@ -92,8 +92,8 @@ _CONTEXT_CHARS = 200
 def candidate_text(brief: Brief, before: Sequence[Brief]) -> str:
     """Return a candidate as its reranker reads it: date, speakers, and what was said before it in its session."""
     at = brief.said_at if brief.said_at is not None else brief.valid_from
-    said = render.dated(None if at is None else from_micros(at), render.said(brief.speaker, brief.memory))
-    return render.window([*(_end_of(render.said(other.speaker, other.memory)) for other in before), said])
+    said = rendering.dated(None if at is None else from_micros(at), rendering.said(brief.speaker, brief.memory))
+    return rendering.window([*(_end_of(rendering.said(other.speaker, other.memory)) for other in before), said])
 
 
 def checked_scores(scores: Sequence[float], count: int, name: str) -> list[float]:

@@ -35,7 +35,7 @@ from memos.memcube.changes import WINDOW
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import items
-from memos.memcube.ledger import queries as speakers
+from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
 from memos.search.hits import assemble, prefer_tool_calls, relevance
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
@@ -307,7 +307,7 @@ class Searcher:
         with clock.stage("embed"):
             # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
             asked, names = without_speaker_names(
-                request.query, speakers.frequent_speakers(connection, request.scope.cubes)
+                request.query, ledger_queries.frequent_speakers(connection, request.scope.cubes)
             )
             # Half of a search needs no vector, and the embedder leaves the interpreter to others.
             try:

@@ -22,7 +22,9 @@ ENDS = {"MENTIONS": "Entity", "IN_CONVERSATION": "Conversation", **dict.fromkeys
 Rows = list[list[Any]]
 Run = Callable[[str, Mapping[str, Any]], Rows]
 
-ITEM, ENTITY, CONVERSATION = "MemosMemory", "MemosEntity", "MemosConversation"
+ITEM = "MemosMemory"
+ENTITY = "MemosEntity"
+CONVERSATION = "MemosConversation"
 MARK = "MemosMark"
 BETWEEN = "|".join(("NEXT", *LINKS))
 _LABELS = {"Memory": ITEM, "Entity": ENTITY, "Conversation": CONVERSATION}

@@ -44,7 +44,9 @@ class LocalModel:
     def __init__(
         self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None, lending: Lending | None = None
     ) -> None:
-        self._loaded, self._fill, self._lending = loaded, fill, lending
+        self._loaded = loaded
+        self._fill = fill
+        self._lending = lending
         self._adapters = loaded.adapters
         self._settings = settings.model_copy(update={"model": f"local:{loaded.name}"})
         self._turns = loaded.turns
@@ -132,7 +134,9 @@ class LocalModel:
         filling = self._filled(prompt, cache, self._fill_under(adapter), turn)
         activation = yield from _each_as("", filling)
         activation = replace(activation, first_token_s=time.perf_counter() - began)
-        said, finish, answering = _Said(self._loaded.tokenizer), "length", StreamedText()
+        said = _Said(self._loaded.tokenizer)
+        finish = "length"
+        answering = StreamedText()
         pick = _picker(request, self._settings)
         for place in range(most):
             self._check_open()

@@ -248,7 +248,9 @@ def read_stream(
     chunks: Iterable[bytes], prompt_tokens: int, settings: ChatSettings
 ) -> Generator[str | ChatReply, None, None]:
     """Yield the text of a stream that came with status 200, without thoughts, and last the finished answer."""
-    collected, answering, events = _Collected(), StreamedText(), EventData()
+    collected = _Collected()
+    answering = StreamedText()
+    events = EventData()
     for chunk in chunks:
         for data in _fed(events, chunk, settings):
             if data.strip() == DONE:

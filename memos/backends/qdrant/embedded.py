@@ -253,7 +253,9 @@ class QdrantEdgeIndex:
                 raise ChildDied("the engine restarted meanwhile")
             child.call("flush", self._call("mark"))
             write_durably(self._folder / "CURRENT", target.name)
-            old, self._child, self._builder = self._child, child, None
+            old = self._child
+            self._child = child
+            self._builder = None
         if old is not None:
             old.close()
 

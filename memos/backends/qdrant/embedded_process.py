@@ -296,7 +296,9 @@ class Shard:
 
     def rewrite(self, target: str, dimension: int) -> None:
         """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
-        fresh, keys, indexed = _create(target, dimension), PointKeys(Path(target)), False
+        fresh = _create(target, dimension)
+        keys = PointKeys(Path(target))
+        indexed = False
         offset = None
         while True:
             request = edge.ScrollRequest(offset=offset, limit=_COPY_PAGE, with_payload=True, with_vector=True)

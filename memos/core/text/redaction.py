@@ -261,7 +261,9 @@ def _plain(text: str) -> tuple[str, list[tuple[int, int]] | None]:
     places: list[tuple[int, int]] = []
     place = 0
     while place < len(plain):
-        start, sign, end = place, plain[place], place + 1
+        start = place
+        sign = plain[place]
+        end = place + 1
         if (escape := escapes.get(place)) is not None:
             sign, end = chr(int(escape["code"], 16)) if escape["code"] else "", escape.end()
         place = end

@@ -13,8 +13,7 @@ from enum import StrEnum
 from functools import cache
 from types import ModuleType
 
-from memos.core.text import disclosures_chinese as telling_chinese
-from memos.core.text import disclosures_english as telling_english
+from memos.core.text import disclosures_chinese, disclosures_english
 
 # Well-known places and tools, to tell a home from an employer and from software: "I left Paris", "we moved to Kafka".
 
@@ -161,7 +160,7 @@ def self_disclosures(sentence: str) -> list[SelfDisclosure]:
     """Return what a sentence tells that lasts, in order, no two at one place; only its first 1,000 characters count."""
     head = sentence[:_DISCLOSURE_CHARS]
     han = _DISCLOSURE_HAN.search(head) is not None
-    words = telling_chinese if han else telling_english
+    words = disclosures_chinese if han else disclosures_english
     if words.UNSETTLED.search(head) or (han and _HAN_ABOUT.search(head) is None):
         return []
     found = sorted(_in_chinese(head) if han else _in_english(head), key=lambda each: (each.start, -each.end))
@@ -175,14 +174,14 @@ def self_disclosures(sentence: str) -> list[SelfDisclosure]:
 
 def _in_english(head: str) -> Iterator[SelfDisclosure]:
     places = {0, *(match.start() for match in _STARTS.finditer(head))}
-    for kind, pattern in _patterns(telling_english).items():
+    for kind, pattern in _patterns(disclosures_english).items():
         for place in places:
             if (match := pattern.match(head, place)) is not None:
                 yield from _told(kind, match)
 
 
 def _in_chinese(head: str) -> Iterator[SelfDisclosure]:
-    for kind, pattern in _patterns(telling_chinese).items():
+    for kind, pattern in _patterns(disclosures_chinese).items():
         for match in pattern.finditer(head):
             yield from _told(kind, match)
 

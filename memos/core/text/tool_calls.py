@@ -312,7 +312,9 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
     """Return what the runs of one call say together; `earlier` counts calls, successes and failures before them."""
     last = own[-1]
     calls, successes, failures = counted(own)
-    calls, successes, failures = calls + earlier[0], successes + earlier[1], failures + earlier[2]
+    calls = calls + earlier[0]
+    successes = successes + earlier[1]
+    failures = failures + earlier[2]
     info: dict[str, Json] = {
         "tool": last.tool,
         "arguments": cut(canonical(last), _KEPT_CHARS),

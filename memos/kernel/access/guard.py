@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from memos.core.identities import NEEDED, RANK, Caller, CubeRole, Right
 from memos.core.types import LOCAL_OWNER
 from memos.errors import PermissionDenied
-from memos.memcube.ledger import access as rows
+from memos.memcube.ledger import access
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger
 
@@ -164,15 +164,15 @@ def _not_its_own(actor: str) -> PermissionDenied:
 
 
 def _rights_of(connection: sa.Connection, actor: str) -> ActorRights:
-    identity = rows.find_identity(connection, actor)
+    identity = access.find_identity(connection, actor)
     if identity is None:
-        if rows.any_identity(connection):
+        if access.any_identity(connection):
             raise PermissionDenied(f"{actor!r} is no user or agent of this installation: an admin can make it one.")
         return ActorRights(everything=True, roles={})
     if identity.disabled:
         raise PermissionDenied(f"{actor!r} is disabled: an admin can enable it.")
     if identity.acts_for is not None:
-        user = rows.find_identity(connection, identity.acts_for)
+        user = access.find_identity(connection, identity.acts_for)
         if user is None or user.disabled:
             raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
-    return ActorRights(identity.admin, {} if identity.admin else rows.roles(connection, actor), identity.acts_for)
+    return ActorRights(identity.admin, {} if identity.admin else access.roles(connection, actor), identity.acts_for)

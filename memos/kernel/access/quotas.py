@@ -19,10 +19,13 @@ from memos.core.identities import Caller, Key, KeyLimits
 from memos.core.types import LOCAL_OWNER
 from memos.errors import LimitReached
 from memos.kernel.access.guard import caller
-from memos.memcube.ledger import access as key_usage
+from memos.memcube.ledger import access
 from memos.memcube.ledger.engine import Ledger
 
-_REQUESTS, _ITEMS, _BYTES, _TOKENS = "requests", "items", "bytes", "tokens"
+_REQUESTS = "requests"
+_ITEMS = "items"
+_BYTES = "bytes"
+_TOKENS = "tokens"
 _REMEMBERED = 10_000
 
 
@@ -51,7 +54,7 @@ class Quotas:
             taken = self._in_memory(key, _minute(now), limit)
         else:
             with self._ledger.write() as connection:
-                taken = key_usage.take(connection, key, _REQUESTS, _minute(now), 1, limit)
+                taken = access.take(connection, key, _REQUESTS, _minute(now), 1, limit)
         if not taken:
             raise LimitReached(
                 f"The key may make {limit:,} requests a minute: wait for the next one.", retry_after_s=60 - now.second
@@ -105,12 +108,12 @@ class Quotas:
             yield
         finally:
             with self._ledger.write() as connection:
-                key_usage.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
+                access.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
 
     def used(self, key: Key) -> dict[str, int]:
         """Return the items, bytes and tokens that a key used today."""
         with self._ledger.read() as connection:
-            found = key_usage.used(connection, key.counts_as, _date(self._clock.now()))
+            found = access.used(connection, key.counts_as, _date(self._clock.now()))
         return {what: found.get(what, 0) for what in (_ITEMS, _BYTES, _TOKENS)}
 
     def _in_memory(self, key: str, minute: str, limit: int) -> bool:
@@ -129,7 +132,7 @@ def _take(connection: sa.Connection, key: Key, use: tuple[str, int, int | None],
     what, amount, limit = use
     if limit is None or amount == 0:
         return
-    if not key_usage.take(connection, key.counts_as, what, _date(now), amount, limit):
+    if not access.take(connection, key.counts_as, what, _date(now), amount, limit):
         raise LimitReached(
             f"The key may use {limit:,} {what} a UTC day, and has not {amount:,} left today: "
             "wait for the next day, send less, or ask an admin for more.",

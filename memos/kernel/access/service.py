@@ -29,7 +29,7 @@ from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, shown
 from memos.kernel.access.guard import caller
 from memos.kernel.context import Context
-from memos.memcube.ledger import access as rows
+from memos.memcube.ledger import access
 from memos.memcube.ledger.cubes import record_event
 from memos.reader.arguments import member_of, members_of, within
 
@@ -84,13 +84,13 @@ class Users:
         self._check_admin(actor)
         name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
         with context.access.changing(), context.write() as connection:
-            if rows.find_identity(connection, id_) is not None:
+            if access.find_identity(connection, id_) is not None:
                 raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
-            if acts_for is not None and rows.require_identity(connection, acts_for).kind is not IdentityKind.USER:
+            if acts_for is not None and access.require_identity(connection, acts_for).kind is not IdentityKind.USER:
                 raise InvalidInput("acts_for", f"{shown(acts_for)} is no user")
             home = None if kind_ is IdentityKind.GROUP else self._create_home(connection, id_, adopt)
             made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, context.clock.now())
-            rows.add_identity(connection, made)
+            access.add_identity(connection, made)
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
@@ -102,7 +102,7 @@ class Users:
         self._context.lifecycle.check_open()
         self._context.access.readable(actor)
         with self._context.ledger.read() as connection:
-            found, me = rows.find_identity(connection, id_), rows.find_identity(connection, actor)
+            found, me = access.find_identity(connection, id_), access.find_identity(connection, actor)
         close = found is not None and me is not None and (found.acts_for == actor or me.acts_for == id_)
         if not close and actor != id_:
             self._check_admin(actor)
@@ -117,39 +117,39 @@ class Users:
         self._check_admin(actor)
         wanted = None if kind is None else member_of("kind", kind, IdentityKind)
         with self._context.ledger.read() as connection:
-            return rows.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
+            return access.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
 
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
         """Enable an identity or, with `enabled=False`, disable it. Raises: NotFound."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
-            rows.require_identity(connection, check_name("id", id_, 128))
-            rows.change_identity(connection, id_, disabled=not enabled)
+            access.require_identity(connection, check_name("id", id_, 128))
+            access.change_identity(connection, id_, disabled=not enabled)
         return self.get(id_)
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Make a user or agent a member of a group. Raises: NotFound, InvalidInput, PermissionDenied."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
-            if rows.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
+            if access.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
                 raise InvalidInput("group", f"{shown(group)} is no group")
-            if rows.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
+            if access.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
                 raise InvalidInput("member", "is a group; groups have users and agents")
-            rows.join(connection, group, member, self._context.clock.now())
+            access.join(connection, group, member, self._context.clock.now())
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Take a member out of a group. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
-            rows.require_identity(connection, check_name("group", group, 128))
-            rows.leave(connection, group, check_name("member", member, 128))
+            access.require_identity(connection, check_name("group", group, 128))
+            access.leave(connection, group, check_name("member", member, 128))
 
     def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return a group's members by id. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
         with self._context.ledger.read() as connection:
-            rows.require_identity(connection, check_name("group", group, 128))
-            return tuple(rows.members(connection, group))
+            access.require_identity(connection, check_name("group", group, 128))
+            return tuple(access.members(connection, group))
 
     def _check_admin(self, actor: str) -> None:
         self._context.lifecycle.check_open()
@@ -171,9 +171,9 @@ class Sharing:
         self._check_owner(cube, actor)
         with context.access.changing(), context.write() as connection:
             if identity != EVERYONE:
-                rows.require_identity(connection, identity)
+                access.require_identity(connection, identity)
             given = Grant(cube, identity, role_, actor, context.clock.now())
-            rows.grant(connection, given)
+            access.grant(connection, given)
             told = {"identity": identity, "role": str(role_)}
             record_event(connection, cube, given.created_at, actor, "share", None, told)
         return given
@@ -182,7 +182,7 @@ class Sharing:
         """Take a role back; False when there was none. Raises: NotFound (cube), PermissionDenied."""
         self._check_owner(cube, actor)
         with self._context.access.changing(), self._context.write() as connection:
-            taken = rows.ungrant(connection, cube, check_name("identity", identity, 128))
+            taken = access.ungrant(connection, cube, check_name("identity", identity, 128))
             if taken:
                 told = {"identity": identity}
                 record_event(connection, cube, self._context.clock.now(), actor, "unshare", None, told)
@@ -192,14 +192,14 @@ class Sharing:
         """Return who was given which role on a cube; an owner of it may ask. Raises: NotFound, PermissionDenied."""
         self._check_owner(cube, actor)
         with self._context.ledger.read() as connection:
-            return tuple(rows.grants_of(connection, cube))
+            return tuple(access.grants_of(connection, cube))
 
     def _check_owner(self, cube: str, actor: str) -> None:
         context = self._context
         context.lifecycle.check_open()
         context.access.check(check_name("actor", actor, 128), [check_name("cube", cube, 128)], Right.OWN)
         with context.ledger.read() as connection:
-            rows.require_cube(connection, cube)
+            access.require_cube(connection, cube)
 
 
 class Keys:
@@ -247,9 +247,9 @@ class Keys:
             counts_for=counts_for,
         )
         with context.write() as connection:
-            if rows.require_identity(connection, identity).kind is IdentityKind.GROUP:
+            if access.require_identity(connection, identity).kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; keys are for users and agents")
-            rows.add_key(connection, key, _digest(secret))
+            access.add_key(connection, key, _digest(secret))
         return NewKey(key, secret)
 
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
@@ -257,7 +257,7 @@ class Keys:
         self._check_self(identity, actor)
         self._context.access.check_key(Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.keys_of(connection, identity)
+            return access.keys_of(connection, identity)
 
     def limit(self, key: str, limits: Mapping[str, int], *, actor: str = LOCAL_OWNER) -> Key:
         """Set a key's limits, in place of those it has. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
@@ -265,15 +265,15 @@ class Keys:
         self._check_self(None, actor)
         wanted = _limits(limits)
         with context.write() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
-            rows.change_key(connection, found.id, limits=rows.limits_row(wanted))
-            return rows.require_key(connection, found.id)
+            found = access.require_key(connection, check_name("key", key, 64))
+            access.change_key(connection, found.id, limits=access.limits_row(wanted))
+            return access.require_key(connection, found.id)
 
     def used(self, key: str, *, actor: str = LOCAL_OWNER) -> dict[str, int]:
         """Return the items, bytes and tokens that a key used today, as far as they are limited. Raises: NotFound."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
+            found = access.require_key(connection, check_name("key", key, 64))
         self._check_self(found.identity, actor)
         return self._context.quotas.used(found)
 
@@ -281,14 +281,14 @@ class Keys:
         """Revoke a key. Raises: NotFound, PermissionDenied."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
+            found = access.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
             raise NotFound("key", key)  # as if there were none
         self._context.access.check_key(Right.OWN)
         with self._context.write() as connection:
             if found.revoked_at is None:
-                rows.change_key(connection, found.id, revoked_at=self._context.clock.now())
-            return rows.require_key(connection, found.id)
+                access.change_key(connection, found.id, revoked_at=self._context.clock.now())
+            return access.require_key(connection, found.id)
 
     def authenticate(self, secret: str) -> Caller:
         """Return whom a key stands for. Raises: PermissionDenied, saying nothing of what was wrong with it."""
@@ -297,14 +297,14 @@ class Keys:
         now = context.clock.now()
         with context.ledger.read() as connection:
             # Looked up by digest: how long that takes tells nothing of a secret.
-            key = rows.key_with(connection, _digest(secret))
-            identity = None if key is None else rows.find_identity(connection, key.identity)
+            key = access.key_with(connection, _digest(secret))
+            identity = None if key is None else access.find_identity(connection, key.identity)
         if key is None or identity is None or not _opens(key, identity, now):
             raise PermissionDenied(_CLOSED)
         if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
             # A disk that is full leaves what is stored to be read.
             with suppress(BackendUnavailable), context.write() as connection:
-                rows.change_key(connection, key.id, last_used_at=now)
+                access.change_key(connection, key.id, last_used_at=now)
         return Caller(identity, key)
 
     def check(self, key: str) -> None:
@@ -312,8 +312,8 @@ class Keys:
         context = self._context
         context.lifecycle.check_open()
         with context.ledger.read() as connection:
-            found = rows.require_key(connection, key)
-            identity = rows.find_identity(connection, found.identity)
+            found = access.require_key(connection, key)
+            identity = access.find_identity(connection, found.identity)
         if identity is None or not _opens(found, identity, context.clock.now()):
             raise PermissionDenied(_CLOSED)
 
@@ -321,7 +321,7 @@ class Keys:
         """Return a key, without its secret. Raises: NotFound."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
+            found = access.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
             raise NotFound("key", key)
         return found

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import LimitSettings
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name, check_text
 from memos.core.tokens import estimate_tokens
@@ -22,9 +22,8 @@ from memos.kernel.chat.results import Question, Recalled, Reference
 from memos.kernel.context import Context
 from memos.kernel.search import SearchService
 from memos.kernel.tiers import Tiers
-from memos.memcube import prompt_prefix as prefix_text
-from memos.memcube.ledger import items
-from memos.memcube.ledger import tier_moves as paging
+from memos.memcube import prompt_prefix
+from memos.memcube.ledger import items, tier_moves
 from memos.memcube.prompt_prefix import PrefixText
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages
@@ -145,7 +144,7 @@ class Entry:
         if self.untrusted:
             told = wrap_untrusted(text, self.speaker or "")
         else:
-            told = text if self.speaker is None else render.said(self.speaker, text)
+            told = text if self.speaker is None else rendering.said(self.speaker, text)
         return remembered(told)
 
 
@@ -158,7 +157,7 @@ class _Filling:
 
     def take(self, entry: Entry, room: int) -> tuple[Entry, str, int] | None:
         text = entry.shown(self.most)
-        line = render.citation(_WIDEST_MARK, entry.at, text)
+        line = rendering.citation(_WIDEST_MARK, entry.at, text)
         notice = entry.untrusted and not self.noticed
         cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)
         known = text in self.seen or (entry.item is not None and entry.item.id in self.seen)
@@ -203,7 +202,9 @@ def section_of(
             lines.append(f"- {text}")
             continue
         reference = _reference(entry, entry.item, f"m{marked + len(shown) + 1}")
-        lines.append(render.citation(reference.mark, entry.at, text) if marks else f"- {render.dated(entry.at, text)}")
+        lines.append(
+            rendering.citation(reference.mark, entry.at, text) if marks else f"- {rendering.dated(entry.at, text)}"
+        )
         shown.append(reference)
     text = memory_section(lines)
     return Recalled(text, estimate_tokens(text), tuple(shown), filling.noticed)
@@ -286,7 +287,7 @@ class Recalling:
         if not (question.working and self.context.settings.prefix_room):
             return None
         with self.context.ledger.read() as connection:
-            part = prefix_text.read(
+            part = prompt_prefix.read(
                 connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=marks
             )
         small = question.token_budget is not None and part is not None and part.tokens > budget
@@ -310,7 +311,7 @@ class Recalling:
             "conversation", check_name("conversation", question.conversation)
         )
         with self.context.ledger.read() as connection:
-            pages = paging.newest(connection, cube, name, _RECENT_PAGES)
+            pages = tier_moves.newest(connection, cube, name, _RECENT_PAGES)
             said = [item.id for page in pages for item in page.messages if item.role in _SAID]
             states = items.with_sources(connection, [cube], said)
         return [Entry.of(states[id_]) for id_ in said if id_ in states]
@@ -338,4 +339,4 @@ def _id(entry: Entry) -> str | None:
 
 
 def _prefix_reference(number: int, item: Item) -> Reference:
-    return Reference(f"m{number}", item.id, item.cube, item.memory, item.speaker, prefix_text.date_of(item))
+    return Reference(f"m{number}", item.id, item.cube, item.memory, item.speaker, prompt_prefix.date_of(item))

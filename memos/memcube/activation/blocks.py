@@ -131,7 +131,9 @@ Array: TypeAlias = npt.NDArray[np.generic]
 SUFFIX = ".safetensors"
 _TENSOR, _SCALES = "kv", "scales"
 _LARGEST_HEADER = 1_048_576
-_MOST, _AXES, _HALVES = 2**32, 5, 2
+_MOST = 2**32
+_AXES = 5
+_HALVES = 2
 _ENDLESS_S = 86_400.0
 _KEY = re.compile(r"[0-9a-f]{64}")
 # The arrays' own types: numpy has no bfloat16, whose bits are carried as integers.

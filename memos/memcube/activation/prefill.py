@@ -32,7 +32,10 @@ class PrefillEngine:
         choose: Callable[[Sequence[float], Sequence[float]], int] = policy.blocks_to_load,
     ) -> None:
         """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
-        self._shape, self._store, self._held_in, self._choose = shape, store, held_in, choose
+        self._shape = shape
+        self._store = store
+        self._held_in = held_in
+        self._choose = choose
         self._computing = Rate()
         self._is_compact = shape.dtype.endswith(COMPACT)
 

@@ -249,7 +249,9 @@ class BlockStore:
         device: Device | None = None,
         alive: Alive = lambda _, __: True,
     ) -> None:
-        self._clock, self._device, self._alive = clock, device, alive
+        self._clock = clock
+        self._device = device
+        self._alive = alive
         self._shelves = TieredCache({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
         self._hits = dict.fromkeys(Tier, 0)
         self._rates = {tier: Rate() for tier in Tier}

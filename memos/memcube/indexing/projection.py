@@ -289,7 +289,9 @@ class SharedProjection:
 
     def lost_writes(self) -> bool:
         """Return True if the index is older than the ledger's record of its marks."""
-        first, index, last = self._known_mark(), self._follower.mark(), self._known_mark()
+        first = self._known_mark()
+        index = self._follower.mark()
+        last = self._known_mark()
         # Others may flush meanwhile; one ahead is a flush whose confirmation is under way or was cut off.
         return not first <= index <= last + 1
 

@@ -323,7 +323,11 @@ def _check_tables(connection: sa.Connection, where: str) -> None:
 
 
 def _from_json(text: str | bytes) -> Any:
-    return [] if text in ("[]", b"[]") else {} if text in ("{}", b"{}") else json.loads(text)
+    if text in ("[]", b"[]"):
+        return []
+    if text in ("{}", b"{}"):
+        return {}
+    return json.loads(text)
 
 
 def sqlite_url(path: Path) -> str:

@@ -187,8 +187,8 @@ def _compare_float(number: Sql, op: Op, value: Number) -> Bool:
     near = _nearest(value)
     if near != value:
         # No float lies between the value and the nearest one.
-        above = op in (Op.GT, Op.GTE)
-        op = (Op.GT if near < value else Op.GTE) if above else (Op.LTE if near < value else Op.LT)
+        if_below, if_above = (Op.GT, Op.GTE) if op in (Op.GT, Op.GTE) else (Op.LTE, Op.LT)
+        op = if_below if near < value else if_above
     holds: Bool = _COMPARE[op](number, sa.cast(near, sa.Double))
     return holds
 
@@ -236,7 +236,9 @@ def compile_sql(node: Node | None, ways: JsonSql) -> Bool:
 
 
 def _condition(condition: Condition, ways: JsonSql) -> Bool:
-    field, op, value = condition.field, condition.op, condition.value
+    field = condition.field
+    op = condition.op
+    value = condition.value
     if op in _NEGATED:
         return sa.not_(_condition(Condition(field, _NEGATED[op], value), ways))
     if op is Op.EXISTS and value is False:

@@ -35,7 +35,9 @@ _CONNECT_TIMEOUT_S = 5
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
 # Keys of advisory locks: "memo", then a number.
-_MIGRATING, _HOLDING, _FOLLOWING = 0x6D656D6F01, 0x6D656D6F02, 0x6D656D6F03
+_MIGRATING = 0x6D656D6F01
+_HOLDING = 0x6D656D6F02
+_FOLLOWING = 0x6D656D6F03
 _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is wrong", "42501": "a right is missing"}
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from memos.core.filters import Condition, Op
 from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 from memos.errors import NotFound
-from memos.memcube.ledger import filter_sql as json_sql
+from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.schema import items, links, retention_rules, versions
 
@@ -119,7 +119,7 @@ def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> s
     if rule.types:
         query = query.where(versions.c.type.in_(rule.types))
     if rule.tags:
-        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), json_sql.of(connection)))
+        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), filter_sql.of(connection)))
     return query.where(_holds_no_pinned_one())
 
 

@@ -432,7 +432,9 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
     present = {message.id for message in messages}
     segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
     segment.spans = [span for span in segment.spans if span[0] in present]
-    segment.told, segment.told_pages, segment.vector = None, 0, None
+    segment.told = None
+    segment.told_pages = 0
+    segment.vector = None
     save(connection, [segment], [segment.id])
     return True
 

@@ -16,8 +16,7 @@ from memos.core.types import Fact, Item, ItemType, LinkKind, Span, Status, Trust
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes as templates
-from memos.memcube.ledger import items
+from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.profiles.template import Template, standard, stored_template
 from memos.memcube.profiles.traits import STATIC, Sentiment, dimension_of, event_time, is_static, sureness, trait_key
@@ -234,7 +233,7 @@ def _source(trait: Trait) -> str:
 
 
 def template_of(connection: sa.Connection, cube: str) -> Template:
-    own = templates.get_template(connection, cube)
+    own = cubes.get_template(connection, cube)
     return standard() if own is None else stored_template(own)
 
 

@@ -29,8 +29,7 @@ from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.extraction import TraitsAnswer, traits_of
 from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.traits import find_traits
-from memos.reader.facts import llm as fact_asking
-from memos.reader.facts import patterns as fact_patterns
+from memos.reader.facts import llm, patterns
 from memos.reader.facts.grounding import said_at, trust_of
 from memos.reader.facts.llm import answer_about, ground, question, shown_tokens
 from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
@@ -146,13 +145,15 @@ def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
 def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list[OpenSentence]:
     """Return the sentences that users state in their own words and in which nothing was found yet."""
     taken = [span for fact in found for span in fact.spans]
-    return [
-        one
-        for item in messages
-        if item.role is Role.USER and trust_of([item]) is not Trust.UNTRUSTED
-        for one in _stated(item)
-        if not any(span.item == item.id and span.start < one.end and one.start < span.end for span in taken)
-    ]
+    undecided = []
+    for item in messages:
+        if item.role is not Role.USER or trust_of([item]) is Trust.UNTRUSTED:
+            continue
+        spans = [span for span in taken if span.item == item.id]
+        for one in _stated(item):
+            if not any(span.start < one.end and one.start < span.end for span in spans):
+                undecided.append(one)
+    return undecided
 
 
 def facts_by_choice(
@@ -227,7 +228,7 @@ class Extraction:
     """
 
     facts: tuple[Fact, ...]
-    reader: str = fact_patterns.READER
+    reader: str = patterns.READER
     summary: str | None = None
     model: str | None = None
     output: str | None = None
@@ -328,7 +329,9 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
 
 
 def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
-    messages, context, template = shown.messages, shown.context, shown.template
+    messages = shown.messages
+    context = shown.context
+    template = shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))
     ids = {message.id for message in context}
     answer = asker.complete_json(question(shown.everything, shown.zone, before, template, ids), wanted, meter=meter)
@@ -337,9 +340,7 @@ def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) ->
         believed = traits_of(TraitsAnswer(traits=answer.traits), messages, template)
         facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
     kept = _ordered(_corrected(facts, messages))
-    return Extraction(
-        kept, fact_asking.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected
-    )
+    return Extraction(kept, llm.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected)
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:

@@ -115,7 +115,9 @@ def subject_of(name: str, item: Item, shown: Shown) -> str | None:
             return speaker
     if plain.casefold() in (Role.USER, Role.ASSISTANT):
         speakers = list(dict.fromkeys(each.speaker for each in shown.everything if each.role == plain.casefold()))
-        return item.speaker if item.speaker in speakers else speakers[0] if len(speakers) == 1 else None
+        if item.speaker in speakers:
+            return item.speaker
+        return speakers[0] if len(speakers) == 1 else None
     if plain[0].islower() or not plain[0].isalpha():
         return None
     return plain if is_named(plain, shown.everything) else None

@@ -196,7 +196,9 @@ def lessons(found: Sequence[FoundLesson], shown: Shown, reader: str) -> Iterator
     """Yield each lesson as a skill, None when the messages show no call of that tool, or not what the lesson says."""
     callers = tools_called(shown.everything)
     for each in found:
-        item, caller, text = shown.numbered(each.message), callers.get(each.tool.strip()), " ".join(each.text.split())
+        item = shown.numbered(each.message)
+        caller = callers.get(each.tool.strip())
+        text = " ".join(each.text.split())
         if item is None or caller is None or not 0 < len(text) <= _LESSON_CHARS:
             yield None
             continue
@@ -474,7 +476,10 @@ def window(messages: tuple[Item, ...], wanted: Set[str], room: ReadingBudget) ->
     first = next((place for place, message in enumerate(live) if message.id in wanted), None)
     if first is None:
         return Window((), frozenset(), passed)
-    chosen, used, between, skipped = _before(live[:first], room), 0, list[Item](), 0
+    chosen = _before(live[:first], room)
+    used = 0
+    between = list[Item]()
+    skipped = 0
     for place, message in enumerate(live[first:]):
         cost = shown_tokens(message)
         if message.id not in wanted:

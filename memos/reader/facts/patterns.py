@@ -177,7 +177,8 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
     told = []
     for liked in likings(text)[:_MOST_STATED]:
         if asserted(text, liked.start, liked.end) and not _WISH.search(text[liked.start : liked.end]):
-            about = None if liked.thing is None else (f"likes:{liked.thing}", "yes" if liked.likes else "no")
+            answer = "yes" if liked.likes else "no"
+            about = None if liked.thing is None else (f"likes:{liked.thing}", answer)
             found = _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",))
             told.append((liked.start, found))
     firm = firm_preference(text)

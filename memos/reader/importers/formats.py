@@ -93,7 +93,9 @@ def _branch(mapping: Mapping[str, Json], current: Json) -> tuple[list[str], str 
 def _chatgpt_record(raw: Json, node: str, conversation: str, place: str, time: Json) -> ExportRecord:
     if not isinstance(raw, Mapping):
         return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    author, metadata, content = _mapping(raw, "author"), _mapping(raw, "metadata"), raw.get("content")
+    author = _mapping(raw, "author")
+    metadata = _mapping(raw, "metadata")
+    content = raw.get("content")
     if not isinstance(content, Mapping | None):
         return ExportRecord(place, conversation, {}, f"has content that is {type(content).__name__}, not an object")
     kind = content.get("content_type") if content is not None else None

@@ -93,7 +93,10 @@ def pieces(window: Window) -> Iterator[tuple[bytearray | None, int]]:
     """
     depth, quoted = 1, False
     while True:
-        window.skip(_TO_QUOTE if quoted else _TO_COMMA_OR_BRACKET if depth == 1 else _TO_BRACKET)
+        if quoted:
+            window.skip(_TO_QUOTE)
+        else:
+            window.skip(_TO_COMMA_OR_BRACKET if depth == 1 else _TO_BRACKET)
         mark = window.take()
         if quoted:
             quoted = mark != b'"'

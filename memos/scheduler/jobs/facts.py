@@ -25,7 +25,7 @@ from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
-from memos.scheduler import consolidation as consolidate
+from memos.scheduler import consolidation
 from memos.scheduler.consolidation import STATIC, SimilarItem, comparable, same
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import NearOf, meter_of, question, shortened
@@ -206,7 +206,7 @@ class ReflectJob:
                     shown[number - 1] for number in sorted(set(insight.statements)) if 1 <= number <= len(shown)
                 ]
                 if len(evidence) >= _LEAST_EVIDENCE and all(fact.id in same for fact in evidence):
-                    consolidate.consolidate(change, [_fact(insight.text, evidence)])
+                    consolidation.consolidate(change, [_fact(insight.text, evidence)])
         self.settled()
 
 

@@ -19,8 +19,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.types import Fact, FileState, Item, ItemType, Json, Span, Status, StoredFile, Task, Trust
 from memos.errors import InvalidInput, NotFound
 from memos.llm.client import LLMClient
-from memos.memcube import changes, documents, facts
-from memos.memcube import images as pictures
+from memos.memcube import changes, documents, facts, images
 from memos.memcube.documents import Part
 from memos.memcube.ledger import files, items
 from memos.reader.documents import Document, Passage, Split, read
@@ -57,7 +56,7 @@ class DescribeJob:
     def run(self, run: TaskRun) -> None:
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:
-            file = pictures.find(connection, cube, str(run.task.payload["file"]))
+            file = images.find(connection, cube, str(run.task.payload["file"]))
             message = None if file is None else _message(connection, file)
             if file is None or message is None or _is_described(connection, file):
                 return
@@ -75,18 +74,18 @@ class DescribeJob:
     def _keep(run: TaskRun, file: StoredFile, message: Item, seen: Seen, model: str) -> None:
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
-            still = pictures.find(connection, change.cube, file.id)
+            still = images.find(connection, change.cube, file.id)
             now = None if still is None else _message(connection, still)
             if still is None or now is None or _is_described(connection, still):
                 return
             answer = facts.keep_record(change, PROMPT, model, seen.model_dump_json(), [message.id])
-            pictures.described(change, still, _fact(still, now, seen, answer))
+            images.described(change, still, _fact(still, now, seen, answer))
 
     def failed(self, connection: sa.Connection, task: Task, error: str) -> None:
         """Write down on the image that nobody could describe it."""
-        file = pictures.find(connection, task.cube, str(task.payload["file"]))
+        file = images.find(connection, task.cube, str(task.payload["file"]))
         if file is not None:
-            pictures.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
+            images.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
 
 
 def _masked(seen: Seen, masking: Masking) -> Seen:
@@ -124,7 +123,7 @@ def _fact(file: StoredFile, message: Item, seen: Seen, answer: str) -> Fact:
         said_at=message.said_at or message.created_at,
         confidence=_CONFIDENCE,
         valid_from=message.valid_from,
-        tags=(pictures.IMAGE_TAG,),
+        tags=(images.IMAGE_TAG,),
         trust=Trust.UNTRUSTED,
         extraction=answer,
         info={"file": file.id},

@@ -16,9 +16,7 @@ import sqlalchemy as sa
 
 from memos.core.settings import Settings
 from memos.core.types import Item, ItemType, Json, Status
-from memos.memcube import changes
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube import prompt_prefix as prefix_text
+from memos.memcube import changes, prompt_prefix
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.prompt_prefix import Line, PrefixRow
@@ -78,18 +76,18 @@ class ComposeJob:
         with run.finishing() as connection:
             cube = run.task.cube
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            before = prefix_rows.of(connection, cube)
+            before = prompt_prefix.of(connection, cube)
             heats = self._heats(connection, cube, change.now)
             after, fresh = self._composed(connection, cube, before, heats, change.now)
             if after == before:
                 return
             if fresh:
-                prefix_rows.replace(connection, cube, after)
+                prompt_prefix.replace(connection, cube, after)
             else:
-                prefix_rows.append(connection, cube, after[len(before) :])
+                prompt_prefix.append(connection, cube, after[len(before) :])
             changes.record(change, "compose", _body(before, after, heats, anew=fresh))
             if after:
-                tasks.enqueue(connection, cube, [prefix_rows.warm_task()], change.now)
+                tasks.enqueue(connection, cube, [prompt_prefix.warm_task()], change.now)
 
     def _heats(self, connection: sa.Connection, cube: str, now: datetime) -> dict[str, float]:
         if not self.prefix.tokens:
@@ -128,7 +126,7 @@ class ComposeJob:
         there = {row.item for row in before}
         above = self.rules.of(connection, cube).thresholds.promote_above
         chosen = self._chosen(heats, states, there, above, now)
-        lines = prefix_text.lines_of(connection, before, states, now)
+        lines = prompt_prefix.lines_of(connection, before, states, now)
         stale = sum(line.tokens for line in lines if line.correction or line.item not in chosen)
         gone = len({line.item for line in lines}) < len(before)
         new = sorted((states[id_] for id_ in chosen if id_ not in there), key=lambda item: (item.created_at, item.id))
@@ -155,7 +153,7 @@ class ComposeJob:
         left, chosen = self.prefix.tokens, set[str]()
         for id_ in ranked:
             state = states.get(id_)
-            if state is None or not prefix_text.may_stand(state):
+            if state is None or not prompt_prefix.may_stand(state):
                 continue
             hot = heats[id_] >= above and now - state.updated_at >= self.prefix.stable
             if not (hot or id_ in there or heats[id_] == _PINNED):
@@ -180,7 +178,7 @@ def _ended(
 
 
 def _line(row: PrefixRow, states: Mapping[str, Item]) -> Line:
-    return prefix_text.entry_line(row, states[row.item])
+    return prompt_prefix.entry_line(row, states[row.item])
 
 
 def _body(

@@ -11,9 +11,7 @@ from memos.core.types import Item, Reading
 from memos.errors import ModelError
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, reading, tasks
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import items, reading, segments, tasks, tier_moves
 from memos.memcube.ledger.segments import Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
 from memos.reader.facts.llm import ReadingBudget, Window, window
@@ -80,10 +78,10 @@ class AnalyseJob:
                 return None
             asks = self.learner.has_model() and not run.task.payload.get("cheaply")
             most = _PAGES_BY_MODEL if asks else _PAGES_BY_PATTERN
-            pages = tuple(moves.unread_pages(connection, segment, most))
+            pages = tuple(tier_moves.unread_pages(connection, segment, most))
             messages = _left(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
             before = summary(connection, segment)
-            behind = tuple(tiers.members(connection, segment.id)) if asks and before else ()
+            behind = tuple(segments.members(connection, segment.id)) if asks and before else ()
             shown = replace(learning.to_read(connection, cube, messages), before=before)
         learnt = self.learner.read(run, shown, asks=asks) if messages else None
         finely = asks or not self.learner.has_model()
@@ -93,43 +91,45 @@ class AnalyseJob:
         """Return the segment to read, None when there is none with an unread page."""
         cube, payload = run.task.cube, run.task.payload
         if "segment" in payload:
-            named = tiers.get_segments(connection, [str(payload["segment"])])
+            named = segments.get_segments(connection, [str(payload["segment"])])
             return next((one for one in named.values() if one.unread and one.cube == cube), None)
         if payload.get("all"):
-            return next(iter(moves.any_unread(connection, cube)), None)
+            return next(iter(tier_moves.any_unread(connection, cube)), None)
         now = self.clock.now()
         level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
-        found = moves.hot_unread(connection, cube, level, _CANDIDATES, int(payload.get("least", 1)))
+        found = tier_moves.hot_unread(connection, cube, level, _CANDIDATES, int(payload.get("least", 1)))
         hot = [segment for segment in found if is_hot(segment, rules, now)]
         return max(hot, key=lambda segment: rules.policy.heat(warmth_of(segment), now), default=None)
 
     @staticmethod
     def _is_as_read(connection: sa.Connection, found: _Reading) -> bool:
-        segment = tiers.get_segments(connection, [found.segment.id]).get(found.segment.id)
+        segment = segments.get_segments(connection, [found.segment.id]).get(found.segment.id)
         if segment is None:
             return False
-        still = moves.unread_pages(connection, segment, len(found.pages))
-        members = tiers.members(connection, segment.id) if found.behind else []
+        still = tier_moves.unread_pages(connection, segment, len(found.pages))
+        members = segments.members(connection, segment.id) if found.behind else []
         now = {message.id: message.version_id for message in members}
         same = all(now.get(message.id) == message.version_id for message in found.behind)
         return same and speakers_of(still) == speakers_of(found.pages)
 
     def _keep(self, change: Change, rules: HeatRules, found: _Reading) -> None:
-        connection, learnt, outcome = change.connection, found.learnt, Outcome()
-        segment = tiers.get_segments(connection, [found.segment.id])[found.segment.id]
+        connection = change.connection
+        learnt = found.learnt
+        outcome = Outcome()
+        segment = segments.get_segments(connection, [found.segment.id])[found.segment.id]
         if learnt is not None:
             behind = () if learnt.extraction.model is None else (message.id for message in found.behind)
             outcome = learning.keep(change, learnt, [*found.shown, *behind])
         if found.finely:
             reading.mark(connection, found.shown)
-        moves.mark_read(connection, segment, found.pages)
+        tier_moves.mark_read(connection, segment, found.pages)
         heat_then = rules.policy.heat(warmth_of(segment), change.now)
         if learnt is not None and learnt.extraction.summary is not None:
             segment.told, segment.told_pages = learnt.extraction.summary, segment.pages
         if not segment.unread:
             heat(segment, rules.policy.analysed(warmth_of(segment), change.now))
         segment.updated_at = change.now
-        tiers.save(connection, [segment], [segment.id])
+        segments.save(connection, [segment], [segment.id])
         _tell(change, found, outcome, heat_then)
 
 

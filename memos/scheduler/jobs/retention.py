@@ -16,8 +16,7 @@ import sqlalchemy as sa
 from memos.core.identities import Right
 from memos.core.types import RetentionAction, RetentionEffect, RetentionRule, Scope
 from memos.errors import NotFound
-from memos.memcube import changes
-from memos.memcube import erasure as erase
+from memos.memcube import changes, erasure
 from memos.memcube.changes import Change, Changing
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, items, repeats, retention
@@ -56,22 +55,22 @@ class RetentionJob:
     def _erase_expired(self, run: TaskRun) -> None:
         before = run.clock.now() - timedelta(days=self.kept_days)
         with run.ledger.read() as connection:
-            found = erase.expired(connection, before)
+            found = erasure.expired(connection, before)
         for cube, expired in found.items():
             for batch in items.in_batches(expired):
                 run.check_cancelled()
                 with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                     # Looked up again: a rollback may have brought one back.
-                    ids = erase.expired(change.connection, before, batch).get(cube)
+                    ids = erasure.expired(change.connection, before, batch).get(cube)
                     if ids:
-                        erase.erase(change, ids)
+                        erasure.erase(change, ids)
         with run.ledger.read() as connection:
             gone = files.expired(connection, before)
         for cube in gone:
             run.check_cancelled()
             with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                 if ids := files.expired(change.connection, before).get(cube):
-                    erase.erase(change, [], file_ids=ids)
+                    erasure.erase(change, [], file_ids=ids)
 
 
 def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
@@ -99,7 +98,7 @@ def preview(connection: sa.Connection, cube: str, at: datetime) -> list[Retentio
             fresh = [place.id for place in batch if place.id not in seen]
             found += _sparing_pinned(connection, rule, fresh)
         seen.update(found)
-        derived = erase.derived(connection, found) - seen if rule.action is RetentionAction.ERASE else set()
+        derived = erasure.derived(connection, found) - seen if rule.action is RetentionAction.ERASE else set()
         seen |= derived
         effects.append(RetentionEffect(rule, len(found), tuple(found[:_SHOWN]), len(derived)))
     return effects
@@ -112,7 +111,7 @@ def _sparing_pinned(connection: sa.Connection, rule: RetentionRule, ids: list[st
 
 
 def _takes_pinned(connection: sa.Connection, ids: Sequence[str]) -> bool:
-    return any(retention.any_pinned(connection, batch) for batch in items.in_batches(erase.derived(connection, ids)))
+    return any(retention.any_pinned(connection, batch) for batch in items.in_batches(erasure.derived(connection, ids)))
 
 
 def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
@@ -155,7 +154,7 @@ def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[st
             changes.delete(change, ids, reason)
             retract(change, ids)
         case RetentionAction.ERASE:
-            receipt = erase.erase(change, ids)
+            receipt = erasure.erase(change, ids)
             told["receipt"] = receipt.id
             derived = len(receipt.item_ids) - len(ids)
     changes.record(change, "retention", told)

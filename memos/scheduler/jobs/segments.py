@@ -20,9 +20,8 @@ from memos.core.types import UNUSED, Item
 from memos.llm.client import LLMClient
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import items, tasks, tier_moves
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.segments import ARCHIVED, KEPT_KEYWORDS, OPEN, Overflow, Page, SegmentRow
 from memos.scheduler.accesses import Triggers, is_hot, warmth_of
 from memos.scheduler.heat import Access
@@ -191,7 +190,7 @@ class OverflowJob:
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             capacity = 0 if run.task.payload.get("all") else self.rules.of(connection, cube).short_capacity
-            found = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
+            found = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
         if found is None:
             return
         # Outside the transaction: it may take a while.
@@ -199,7 +198,7 @@ class OverflowJob:
         run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            still = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
+            still = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
             # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
             if still is not None and speakers_of(still.pages) == speakers_of(found.pages):
                 self._place(change, self.rules.ready(connection, cube), still, vectors)
@@ -208,29 +207,29 @@ class OverflowJob:
     @staticmethod
     def _requeue(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
-        if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
+        if segment_rows.overflow(connection, cube, conversation, capacity, 1) is not None:
             again = (
-                tiers.idle_task(str(conversation), read=bool(run.task.payload.get("read")))
+                segment_rows.idle_task(str(conversation), read=bool(run.task.payload.get("read")))
                 if run.task.payload.get("all")
-                else tiers.overflow_task(conversation, now)
+                else segment_rows.overflow_task(conversation, now)
             )
             tasks.enqueue(connection, cube, [again], now)
         elif run.task.payload.get("read"):
-            moves.enqueue(connection, cube, moves.analyse_task(everything=True), now)
+            tier_moves.enqueue(connection, cube, tier_moves.analyse_task(everything=True), now)
 
     def _place(self, change: Change, rules: HeatRules, found: Overflow, vectors: Vector) -> None:
         connection, conversation = change.connection, found.conversation
-        comparable = tiers.comparable(connection, change.cube, rules.mid_capacity)
+        comparable = segment_rows.comparable(connection, change.cube, rules.mid_capacity)
         candidates = Candidates([SegmentView(*segment) for segment in comparable], vectors.shape[1])
         segments: dict[str, SegmentRow] = {}
         known: set[str] = set()
-        previous = None if conversation is None else tiers.segment_of(connection, conversation, found.first - 1)
+        previous = None if conversation is None else segment_rows.segment_of(connection, conversation, found.first - 1)
         grown: dict[str, list[Page]] = {}
         for page, vector in zip(found.pages, vectors, strict=True):
             seen = PageView(vector, page_keywords(page))
             joined = candidates.best(seen, previous, rules.similarity)
             if joined is not None and joined not in segments:
-                segments |= tiers.get_segments(connection, [joined])
+                segments |= segment_rows.get_segments(connection, [joined])
                 known.add(joined)
             segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
             segments[segment.id] = _with(rules, segment, seen, page, change.now)
@@ -239,16 +238,16 @@ class OverflowJob:
             previous = segment.id if conversation is not None else None
         for id_, pages in grown.items():
             segments[id_].spans = spans(connection, segments[id_], pages)
-        tiers.save(connection, [segments[id_] for id_ in grown], known)
+        segment_rows.save(connection, [segments[id_] for id_ in grown], known)
         placed = [(page, id_) for id_, pages in grown.items() for page in pages]
-        tiers.place_pages(connection, change.cube, conversation, placed, change.now)
-        tiers.advance_short_tier(connection, change.cube, found)
+        segment_rows.place_pages(connection, change.cube, conversation, placed, change.now)
+        segment_rows.advance_short_tier(connection, change.cube, found)
         if placed:
             heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
             _record_events(change, placed, heats)
             self.triggers.grown(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
             if len(known) < len(grown):
-                moves.enqueue(connection, change.cube, moves.sweep_task(), change.now)
+                tier_moves.enqueue(connection, change.cube, tier_moves.sweep_task(), change.now)
 
 
 def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
@@ -351,24 +350,24 @@ class RemakeJob:
         """Make the segment that the task names again; one that is gone needs nothing."""
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
-            pages = _pages(tiers.members(connection, segment_id))
+            pages = _pages(segment_rows.members(connection, segment_id))
         vectors = page_vectors(self.turns_of, [live_items(page) for page in pages])
         run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            segment = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
             if segment is None:
                 return
-            if speakers_of(_pages(tiers.members(connection, segment_id))) != speakers_of(pages):
-                tiers.remake(connection, cube, [segment_id], change.now)
+            if speakers_of(_pages(segment_rows.members(connection, segment_id))) != speakers_of(pages):
+                segment_rows.remake(connection, cube, [segment_id], change.now)
                 return
             words = Counter(word for page in pages for word in sorted(page_keywords(page)))
-            segment.keywords = dict(words.most_common(tiers.KEPT_KEYWORDS))
+            segment.keywords = dict(words.most_common(segment_rows.KEPT_KEYWORDS))
             segment.vector = vectors.sum(axis=0)
             segment.told, segment.spans = None, []
             segment.spans = spans(connection, segment, pages)
             segment.updated_at = change.now
-            tiers.save(connection, [segment], [segment_id])
+            segment_rows.save(connection, [segment], [segment_id])
 
 
 def _pages(messages: Sequence[Item]) -> list[Page]:
@@ -402,8 +401,8 @@ class SummariseJob:
         """Rewrite the summary of the segment that the task names."""
         asker, segment_id = self.asker(), str(run.task.payload["segment"])
         with run.ledger.read() as connection:
-            segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
-            members = [] if segment is None else tiers.members(connection, segment_id)
+            segment = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
+            members = [] if segment is None else segment_rows.members(connection, segment_id)
         said = [message for message in members if message.status not in UNUSED]
         if asker is None or segment is None or not said or segment.told_pages >= segment.pages:
             return
@@ -412,11 +411,11 @@ class SummariseJob:
         answer = asker.complete_json(question(PROMPT, lines), SummaryAnswer, meter=meter_of(run, "chat"))
         with run.finishing() as connection:
             changes.begin(connection, run.task.cube, ACTOR, run.clock)
-            now = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            now = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
             # What was erased or changed meanwhile may be in the answer; its remaking asks again.
-            if now is not None and _states(tiers.members(connection, segment_id)) == _states(members):
+            if now is not None and _states(segment_rows.members(connection, segment_id)) == _states(members):
                 now.told, now.told_pages = answer.summary.strip() or None, segment.pages
-                tiers.save(connection, [now], [segment_id])
+                segment_rows.save(connection, [now], [segment_id])
 
 
 def _states(members: Sequence[Item]) -> list[str]:
@@ -450,19 +449,19 @@ class SweepJob:
             back = self._bring_back(change, rules)
             down = self._archive(change, rules)
             if self._hot_unread(connection, change.cube, rules, change.now):
-                moves.enqueue(connection, change.cube, moves.analyse_task(), change.now)
+                tier_moves.enqueue(connection, change.cube, tier_moves.analyse_task(), change.now)
             if max(back, down) == _MOVED_AT_ONCE:
-                tasks.enqueue(connection, change.cube, [moves.sweep_task()], change.now)
+                tasks.enqueue(connection, change.cube, [tier_moves.sweep_task()], change.now)
 
     @staticmethod
     def _hot_unread(connection: sa.Connection, cube: str, rules: HeatRules, now: datetime) -> bool:
         level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
-        return any(is_hot(segment, rules, now) for segment in moves.hot_unread(connection, cube, level, 8))
+        return any(is_hot(segment, rules, now) for segment in tier_moves.hot_unread(connection, cube, level, 8))
 
     @staticmethod
     def _bring_back(change: Change, rules: HeatRules) -> int:
         level = rules.policy.level_of(rules.thresholds.promote_above, change.now) - rules.policy.slack
-        found = moves.revived(change.connection, change.cube, level, _MOVED_AT_ONCE)
+        found = tier_moves.revived(change.connection, change.cube, level, _MOVED_AT_ONCE)
         hot = [segment for segment in found if is_hot(segment, rules, change.now)]
         move(change, rules, hot, OPEN)
         return len(hot)
@@ -470,15 +469,15 @@ class SweepJob:
     def _archive(self, change: Change, rules: HeatRules) -> int:
         connection, cube = change.connection, change.cube
         level = rules.policy.level_of(rules.thresholds.demote_below, change.now)
-        beyond = moves.border_of(connection, cube, rules.mid_capacity)
+        beyond = tier_moves.border_of(connection, cube, rules.mid_capacity)
         if beyond is not None:
             # That one and all colder ones; "below" leaves the border itself out.
             level = max(level, _just_above(beyond))
         before = change.now - GRACE
-        found = moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
+        found = tier_moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
         move(change, rules, found, ARCHIVED)
-        for unread in moves.cold_unread(connection, cube, level, before, _MOVED_AT_ONCE):
-            moves.enqueue(connection, cube, moves.analyse_task(segment=unread, cheaply=True), change.now)
+        for unread in tier_moves.cold_unread(connection, cube, level, before, _MOVED_AT_ONCE):
+            tier_moves.enqueue(connection, cube, tier_moves.analyse_task(segment=unread, cheaply=True), change.now)
         return len(found)
 
 
@@ -491,7 +490,7 @@ def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state
     if not segments:
         return
     heats = {segment.id: rules.policy.heat(warmth_of(segment), change.now) for segment in segments}
-    moves.set_state(change.connection, segments, state, change.now)
+    tier_moves.set_state(change.connection, segments, state, change.now)
     tier = "archive" if state == ARCHIVED else "mid"
     body = {"tier": tier, "segments": list(heats), "heat": {id_: round(heat, 4) for id_, heat in heats.items()}}
     changes.record(change, "move", body)

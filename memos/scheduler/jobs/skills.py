@@ -17,7 +17,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.types import UNUSED, Fact, Item, ItemType, Status
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import changes, facts
-from memos.memcube import tools as trajectories
+from memos.memcube import tools as tool_memories
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
 from memos.memcube.ledger import items
@@ -60,7 +60,7 @@ class SkillsJob:
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             if run.task.payload.get("again"):
-                trajectories.refresh(change, named)
+                tool_memories.refresh(change, named)
             _learn(change, named, cosines)
         self.settled()
 
@@ -127,14 +127,14 @@ def _attempts(connection: sa.Connection, cube: str, pages: Sequence[_Page]) -> d
         goal = wanted.get(goals.get(page, ""))
         if goal is None or goal.status in UNUSED:
             continue
-        runs = trajectories.runs_of(connection, cube, pairs)
+        runs = tool_memories.runs_of(connection, cube, pairs)
         if runs:
             found[page] = Attempt(goal, tuple(sorted(runs, key=lambda run: run.place)))
     return found
 
 
 def _with_tool(connection: sa.Connection, cube: str, tool: str) -> list[Attempt]:
-    prefix = f"{trajectories.KEY}{tool}:"
+    prefix = f"{tool_memories.KEY}{tool}:"
     ids = tool_rows.with_prefix(connection, cube, prefix, ItemType.TOOL_TRAJECTORY, MOST_CALLS, live=False)
     origins = set().union(*items.origins_of(connection, ids).values())
     pages = sorted(_pages_of(connection, cube, origins))
