@@ -1,7 +1,6 @@
 """Engines in child processes: the parent's handle on one, and the loop that serves it.
 
-An engine that keeps the interpreter's lock, that writes its process's memory into its files, or that can end its
-process, does so in a child that the program outlives.
+An engine goes into a child if it holds the interpreter lock, copies process memory into its files, or may crash.
 """
 
 from __future__ import annotations

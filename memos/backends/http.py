@@ -1,6 +1,7 @@
-"""Fetches images and files from public web addresses: every address is checked, and the checked one is connected to.
+"""HTTP clients: one for a model's endpoint, one that fetches images and files from public addresses.
 
-A name that points into this machine or its networks is refused, also behind a redirect. No proxy or cookie is used.
+A fetch connects to the address that was checked; addresses inside this machine or its networks are refused, also
+after a redirect. No proxy or cookie is used.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ import httpx2
 from memos.core.ports import FetchedImage
 from memos.core.settings import ChatSettings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
-
-# The HTTP client for a model's endpoint: it asks that endpoint alone, and no body is endless. Knows no protocol.
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 _UNTIL: Final = "memos_until"

@@ -1,8 +1,8 @@
-"""The filter language: JSON -> one AST, and its meaning as plain Python; backends compile the AST.
+"""The filter language: JSON to an AST, and its meaning in Python; backends compile the AST.
 
-Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`;
-several keys of one object are AND-ed. A name that is no field is an info key: `x` and `info.x` are one, and so are
-`user_id`, `agent_id`, `app_id` and `source`, which items have no column for. Knows nothing of any store.
+Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`; keys of one object
+are AND-ed. A name that is not a field is an info key: `x` and `info.x` are the same, and so are `user_id`, `agent_id`,
+`app_id` and `source`, which items have no column for.
 """
 
 from __future__ import annotations

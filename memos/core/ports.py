@@ -1,7 +1,7 @@
-"""The contracts between hippocube and its engines: embedder, sparse encoder, indexes, reranker, language model.
+"""The ports of hippocube: embedder, sparse encoder, indexes, reranker, language model, document reader.
 
-Each docstring is the contract; `tests/contracts/` runs one suite over every implementation.
-Adapters translate their driver's errors into `memos.errors`, once, with `from`.
+Each docstring is the contract; `tests/contracts/` runs one suite over every implementation. Implementations translate
+their driver's errors into `memos.errors`, with `from`.
 """
 
 from __future__ import annotations

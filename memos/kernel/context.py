@@ -1,4 +1,4 @@
-"""`Context`: what the services of one open installation share, and the check that every call passes first."""
+"""`Context`: what the services of an open installation share, and the check that every call passes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MemOS.exchanges`: what was said, as turns of a conversation; which of it matters to a question, a search says."""
+"""`MemOS.conversations`: conversations as exchanges of a user's turn and its answer."""
 
 from __future__ import annotations
 

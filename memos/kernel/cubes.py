@@ -1,4 +1,4 @@
-"""`MemOS.cubes`: the cubes of an installation, made, described, listed and dropped."""
+"""`MemOS.cubes` and `MemOS.knowledge`: create, describe, list and delete cubes; knowledge bases of documents."""
 
 from __future__ import annotations
 
@@ -146,9 +146,6 @@ class Cubes:
         cube_rows.create(connection, Cube(cube, owner, "", zone, self._context.scopes.fingerprint, now))
         cube_rows.record_event(connection, cube, now, owner, "create", None, {})
         return cube
-
-
-# `MemOS.knowledge`: cubes that hold documents to look things up in; what a document is, `memos.documents` knows.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`MemOS.documents`: files are taken in, read in the background, looked at and removed; knows no parser and no rows."""
+"""`MemOS.documents` and `MemOS.images`: store files, follow their reading, get and remove them."""
 
 from __future__ import annotations
 
@@ -261,9 +261,6 @@ def _too_large(size: int, most: int) -> InvalidInput:
     return InvalidInput(
         "file", f"has {size:,} bytes, at most {most:,} are taken; split it, or raise MEMOS_LIMITS__FILE_BYTES"
     )
-
-
-# `MemOS.images`: the images of messages as callers see them, with their bytes and what a model said of them.
 
 
 class Images:

@@ -1,6 +1,6 @@
-"""`MemOS.events`: what was done to a cube, in the order it was committed, once or as it happens.
+"""`MemOS.events`: the changes of a cube in commit order, once or as a stream.
 
-Polls the ledger, so it sees what any process does; knows nothing of what an event's body means.
+It polls the ledger, so it sees the changes of every process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`MemOS.kv`: the memories that prompts of a cube begin with, and what of their attention KV is kept where."""
+"""`MemOS.kv`: the prompt prefix of a cube, and its KV in the tiers."""
 
 from __future__ import annotations
 

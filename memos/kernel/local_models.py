@@ -1,7 +1,4 @@
-"""Activation memory of one open installation: its store, and the models in this process that answer through it.
-
-Nothing is opened before such a model is asked for.
-"""
+"""Language models in this process and the KV cache of their prompts; nothing is opened before its first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MemOS.memories`: memories are stored, read, corrected, deleted and erased."""
+"""`MemOS.memories`: add, read, correct, delete and erase memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MemOS.models`: the language models that an installation is configured with."""
+"""`MemOS.models`: the configured language models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The opening half of the kernel: locks the folder, opens the ledger, chooses an engine or a server for each port."""
+"""Open an installation: lock the folder, open the ledger, choose a backend for each port."""
 
 from __future__ import annotations
 

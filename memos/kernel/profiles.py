@@ -1,4 +1,4 @@
-"""`MemOS.profile`: what is known of each subject of a cube, on what evidence, since when; and what steers it."""
+"""`MemOS.profiles`: profiles of subjects with evidence and history, and the template that shapes them."""
 
 from __future__ import annotations
 

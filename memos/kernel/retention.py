@@ -1,4 +1,4 @@
-"""`MemOS.retention`: a cube's rules of retention, what they would do now, and doing it; knows no rows."""
+"""`MemOS.retention`: retention rules of cubes, a preview of their effect, and applying them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MemOS.review`: items that wait until a person has looked at them; no search finds them before that."""
+"""`MemOS.review`: approve, edit or reject pending items; no search finds them before that."""
 
 from __future__ import annotations
 

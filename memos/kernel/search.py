@@ -31,8 +31,6 @@ from memos.search.question import SearchRequest
 from memos.search.rerank import TimedReranker, checked_scores
 from memos.search.searcher import Searcher
 
-# `MemOS.recall`: one question asked of each kind of memory apart, so that none pushes out another.
-
 
 class Kind(StrEnum):
     """A kind of memory as those who ask see it."""

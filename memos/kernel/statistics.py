@@ -1,4 +1,4 @@
-"""`MemOS.statistics`: the numbers of cubes and of the whole installation, for those who watch it."""
+"""`MemOS.statistics`: figures of cubes and of the whole installation."""
 
 from __future__ import annotations
 

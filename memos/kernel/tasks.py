@@ -1,4 +1,4 @@
-"""`MemOS.tasks`: what callers see and may do of background work; knows no jobs."""
+"""`MemOS.tasks`: list, follow, retry and cancel background tasks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""`MemOS.tiers`: topics, pins and heat, the background reading, and the working memory of a conversation.
+"""`MemOS.tiers`: segments, pins, heat, and the working memory of a conversation.
 
-Working memory is the small set that a prompt begins with, made anew whenever it is asked for.
-
-In order: what was pinned, standing instructions, preferences, what the current topic is about, and of the facts that
-have to do with what was said last the hottest. Knows no model.
+Working memory is a small selection for the start of a prompt, computed on demand. In order: pinned items, standing
+instructions, preferences, the current topic, then the hottest facts related to what was said last.
 """
 
 from __future__ import annotations

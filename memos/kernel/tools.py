@@ -1,4 +1,4 @@
-"""`MemOS.tools`: which tools there are, what was called before with what result, and how often it worked."""
+"""`MemOS.tools`: tool definitions, earlier calls and results, and success rates."""
 
 from __future__ import annotations
 

@@ -109,8 +109,6 @@ def _size(reply: ChatReply) -> int:
     return _ENTRY_BYTES + len(reply.text.encode("utf-8", "surrogatepass"))
 
 
-# Finds JSON in what a model wrote: bare, fenced, after an introduction, before an afterword. Pure.
-
 # A text with more openings than this is no answer, and trying each could take time that grows with their square.
 _MOST_TRIES = 64
 _OPENING = re.compile(r"[{\[]")
@@ -341,9 +339,6 @@ def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
     )
     talk = (ChatMessage("assistant", shown), ChatMessage("user", wanted))
     return replace(request, messages=request.messages + talk)
-
-
-# The askers of an installation, one for each purpose that has a model; opened when first asked for.
 
 
 class LLMClients:

@@ -1,7 +1,6 @@
 """Every change to a cube as one ledger transaction: add, update, delete, roll back, correct.
 
-Each function takes an open write transaction and leaves items, versions, links, the event and the
-outbox rows in it. Knows nothing of indexes.
+Each function takes an open write transaction and writes items, versions, links, the event and outbox rows to it.
 """
 
 from __future__ import annotations

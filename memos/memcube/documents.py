@@ -1,6 +1,6 @@
-"""Documents of a cube: a file is taken in with its task, its passages become items all at once, and go all at once.
+"""Documents of a cube: store a file with its task, replace and delete its passages as a whole.
 
-Runs inside the caller's transaction. Knows neither parsers nor how a text is cut.
+Runs inside the caller's transaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Erasure: what was said is gone from every table, index file, cache and log, and a receipt without content stays.
+"""Erasure: remove data from every table, index file, cache and log; a receipt without content stays.
 
 Two steps: one transaction removes the rows (state 'purging'), then files that may still hold old bytes are
-rewritten (state 'purged'). A crash between them leaves 'purging', which the next open finishes.
+rewritten (state 'purged'). After a crash in between, the next open finishes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The memories that prompts of a cube begin with, as text: the same text each time, so that its KV can be kept.
+"""The prompt prefix of a cube: memories as text that stays the same, so that its KV can be cached.
 
-Nothing that stands there ever changes its place: what was changed is told behind it, in the order of the changes. Only
-what may not be said any more is left out.
+An entry never moves: a change is appended behind it. Only what must not be said any more is removed.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import cubes, warmth
 from memos.memcube.ledger.schema import prefix_entries as t
 from memos.memcube.ledger.tasks import NewTask
-
-# The entries of cubes' prefixes: which memories prompts of a cube begin with, in which order. Ids and numbers only.
 
 COMPOSE, WARM = "compose", "warm"
 """Kinds of tasks: the prefix of a cube is composed; a model computes its KV before somebody asks."""

@@ -1,7 +1,7 @@
-"""Keeps one item for each call of a tool: what it was called with, what came of it, how often it worked.
+"""Memories of tools: one item per definition and per distinct call, with arguments, result and success counts.
 
-Always made anew from the messages it stands on, so adding, changing, deleting and erasing one of them is the same work.
-Runs inside the caller's transaction and costs what the messages within reach cost, never the cube.
+Always rebuilt from the messages, so add, change, delete and erase are the same operation. Runs inside the caller's
+transaction; the cost depends on the messages within reach, not on the cube.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
 from memos.memcube.ledger import cubes, items, outbox, tools
 from memos.memcube.ledger import schema as t
-
-# Keeps one current item for each tool that was defined; its source is the definition, a message nobody said.
 
 SCHEMA_KEY = "tool_schema:"
 SCHEMA_READER = "tools/1"

@@ -1,4 +1,4 @@
-"""Compares the ledger with itself and with what the indexes hold, and queues what an index has to do again."""
+"""Compare the ledger with itself and with the indexes, and queue repairs."""
 
 from __future__ import annotations
 

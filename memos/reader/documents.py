@@ -1,4 +1,4 @@
-"""Makes of a document's pages its Markdown and the passages to store; knows no file, no parser and no rows."""
+"""Turn a document's pages into Markdown and passages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from enum import StrEnum
 from itertools import pairwise
 
 from memos.core.ports import DocumentPages, Page
-
-# Cuts a document's Markdown into passages along its structure; in order they are the whole of it. Pure.
 
 Split = Callable[[str, int], list[tuple[int, int]]]
 """Cuts text into spans of at most so many tokens: `Embedder.split`."""

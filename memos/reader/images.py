@@ -1,6 +1,6 @@
-"""Reads the image parts of messages: data URLs, bytes and, where that is allowed, web addresses; checks, never decodes.
+"""Read the image parts of messages: data URLs, bytes and, where allowed, web addresses; pixels are not decoded.
 
-What becomes of one is a mark in the text, the part without its bytes, and a `Picture` to be stored beside the message.
+An image becomes a mark in the text, the part without its bytes, and a `Picture` stored beside the message.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from memos.core.settings import ImageSettings
 from memos.core.text.validation import check_text
 from memos.core.types import Json, Picture
 from memos.errors import InvalidInput, shown
-
-# Reads what an image's header says, and refuses what no model or browser should be made to decode; decodes no pixel.
 
 MEDIA_TYPES: Final = {
     "PNG": "image/png",

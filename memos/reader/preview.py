@@ -1,7 +1,4 @@
-"""Shows what would be stored of a text or a chat export: items, masked passages, and the facts a reader finds in them.
-
-Opens no installation and writes nothing.
-"""
+"""Preview what a text or a chat export would store: items, masked passages and facts. Writes nothing."""
 
 from __future__ import annotations
 

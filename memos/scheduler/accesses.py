@@ -179,8 +179,6 @@ def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[
     return found
 
 
-# Looks at segments whose heat was just written, and enqueues what follows: reading them, or bringing them back.
-
 GATHERED = 8
 """Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own."""
 

@@ -1,4 +1,4 @@
-"""Brings indexes back to the ledger: finds differences, queues them again, rebuilds whole cubes with progress."""
+"""Keep the indexes in step with the ledger: the worker thread, verification, repair and rebuilds."""
 
 from __future__ import annotations
 
@@ -119,8 +119,6 @@ class Repair:
             if wrong:
                 verify.enqueue_some(self.ledger, cube_ids[0], dict.fromkeys(wrong), target)
 
-
-# The background thread of an installation: indexes catch up and are flushed, erasures finish, graphs get built.
 
 _TICK_S = 0.25
 _DRAIN_S = 5.0

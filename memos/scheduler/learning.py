@@ -1,7 +1,4 @@
-"""What every job that reads messages into facts does: read them outside any transaction, keep what came out in one.
-
-Knows no segments and no windows: which messages are read, and what is said of them afterwards, is the job's.
-"""
+"""The steps shared by jobs that extract facts: read outside any transaction, store the result in one."""
 
 from __future__ import annotations
 
@@ -31,8 +28,6 @@ from memos.reader.masking import Masking
 from memos.scheduler import consolidation
 from memos.scheduler.consolidation import Outcome, SimilarItem, Verdict, Verdicts
 from memos.scheduler.task import TaskRun
-
-# Finds stored items that a fact may be the same as: those of its type whose indexed text points the same way.
 
 _NEAREST = 5
 LEAST_COSINE = 0.55
@@ -64,9 +59,6 @@ NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]
 """Returns for each fact of a cube the items near it."""
 
 
-# What every question of a job to a model shares: a versioned prompt, what was said as fenced data, and who pays.
-
-
 def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:
     """Return the messages that ask by a prompt of this package about some lines of data."""
     data = "\n".join(["<data>", *lines, "</data>"])
@@ -92,8 +84,6 @@ def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
 
     return UsageMeter(purpose, cube=run.task.cube, task=run.task.id, tell=spend)
 
-
-# Asks a model about facts that keys and likeness leave open; what it says about anything else counts for nothing.
 
 PROMPT = "judge-1"
 _MOST_PAIRS = 20

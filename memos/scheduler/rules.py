@@ -1,6 +1,6 @@
-"""What the tiers of a cube go by: a heat policy, thresholds with room between them, capacities; and the presets.
+"""Tier rules of a cube: heat policy, thresholds with hysteresis, capacities, presets.
 
-Pure; checks values wherever they come from, so that a wrong one is refused before anything moves.
+Values are checked wherever they come from, so that a wrong one is refused before anything moves.
 """
 
 from __future__ import annotations
@@ -128,8 +128,6 @@ def _preset(name: str) -> Preset:
         raise InvalidInput("preset", f"must be one of {', '.join(PRESETS)}, got {shown(name)}")
     return PRESETS[name]
 
-
-# The heat rules of each cube: settings are the installation's, tau is the cube's own and stands in the ledger.
 
 # In place of a tau: levels are those of `memoryos`.
 _COUNTS = 0.0

@@ -1,7 +1,4 @@
-"""The worker threads of a process: they lease tasks from the ledger, run their jobs, and write down how it went.
-
-Knows queues and leases, and of a job only its kind, its cost and how it ended.
-"""
+"""The worker threads of a process: lease tasks, run their jobs, record the outcome."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`Scheduler`: everything an open installation does in the background besides making its indexes follow.
-
-Wires jobs, their workers, periodic jobs and access counts; what each does is in its own module.
-"""
+"""`Scheduler`: the background work of an open installation: jobs, workers, periodic jobs and access counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One attempt at a task, as its job sees it: what to do, whether to go on, and how to end in one transaction.
-
-Knows no threads and no queue; `runner` makes it and acts on how it ends.
-"""
+"""One attempt at a task as its job sees it: progress, cancellation, and the transaction that ends it."""
 
 from __future__ import annotations
 
@@ -136,8 +133,6 @@ class TaskRun:
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
             queues.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
 
-
-# Waits for background work from outside: looks now and again, and gives up in time.
 
 _POLLS_S = (0.02, 0.5)
 _UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", default=None)

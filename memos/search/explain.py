@@ -1,4 +1,4 @@
-"""Says where an expected item fell out of a search, stage by stage."""
+"""Explain at which stage of a search an expected item was dropped."""
 
 from __future__ import annotations
 

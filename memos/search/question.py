@@ -1,4 +1,4 @@
-"""Reads a question without a model: what it quotes, names and dates, and what kind of answer it wants. Pure."""
+"""Parse a question without a model: quotes, names, times and the kind of answer wanted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
-
-# Which time a question asks about: what it names, and what it says of that ("the week before 3 May"). Pure.
 
 _CHARS_BEFORE = 40
 """Characters before a time that are looked at; longer phrases say something else."""

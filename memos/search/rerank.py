@@ -25,8 +25,6 @@ from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.items import Brief
 from memos.search.rank import Ranked, Vote
 
-# A language model as a reranker: it grades numbered texts from 0 to 3. What they say is data to it, never an order.
-
 CHAT_AT_ONCE: Final = 50
 """Texts of one call."""
 
@@ -137,8 +135,6 @@ def apply_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: f
 def _end_of(text: str) -> str:
     return text if len(text) <= _CONTEXT_CHARS else "…" + text[-_CONTEXT_CHARS:]
 
-
-# Asks a reranker for a search, which waits so long and no longer; what goes wrong is logged and answered with None.
 
 log = logging.getLogger(__name__)
 

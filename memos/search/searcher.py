@@ -51,8 +51,6 @@ from memos.search.rank import (
 )
 from memos.search.rerank import ARM, TimedReranker, apply_scores, candidate_text
 
-# What one search reads of its candidates in the ledger, each once; knows no index and no scores.
-
 
 class CandidateReader:
     """Reads the candidates of one search from the ledger, now or at the requested moment, in one snapshot."""

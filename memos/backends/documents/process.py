@@ -1,8 +1,7 @@
-"""The child process that reads one document into Markdown, under limits of memory, time and output.
+"""The child process that converts one document to Markdown, under limits of memory, time and output.
 
-Its answers are lines of JSON on an inherited descriptor, and the last one counts: pages of text, or why there are none.
-What a PDF says in letters is answered before its pictures are read, and so is kept whatever they do. Whatever a hostile
-file makes of a parser, it happens here, without the program's keys, settings or standard streams.
+It writes lines of JSON to an inherited descriptor; the last one counts. The text of a PDF is written before its images
+are read, so it survives whatever they do. A hostile file meets no keys, settings or standard streams here.
 """
 
 from __future__ import annotations

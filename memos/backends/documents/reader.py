@@ -1,6 +1,6 @@
-"""`ChildDocumentReader`: has each document read by a child process of its own, and says why one could not be.
+"""`ChildDocumentReader`: read each document in a child process of its own.
 
-Nothing is written to disk: what goes in and comes out lies in memory that the operating system forgets with the child.
+Nothing is written to disk: input and output are memory that the operating system frees with the child.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`Neo4jGraph`: the graph index on a Neo4j server, shared by any number of processes; ids and digests only, no names.
+"""`Neo4jGraph`: the graph index on a Neo4j server, shared by any number of processes; it holds ids and digests only.
 
-Every node carries the installation it belongs to, so that several share one database and never meet. What a call
-wrote is durable when it returns.
+Every node carries its installation, so several can share a database. A write is durable when its call returns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A chat model of transformers in this process: renders, prefills through what keeps its KV, decodes step by step.
+"""A transformers chat model in this process: render, prefill with cached KV, decode step by step.
 
-Concurrent requests take turns at each step. What a request may keep is said by its `prefix`; how, by whoever made this.
+Concurrent requests take turns at each step. A request's `prefix` says what KV may be cached.
 """
 
 from __future__ import annotations

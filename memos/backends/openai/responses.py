@@ -1,6 +1,6 @@
-"""Reads what an OpenAI-compatible endpoint sent back, an answer or a failure; what it says is never quoted.
+"""Parse responses of an OpenAI-compatible endpoint.
 
-Endpoints repeat the prompt, or even the key, in their messages; errors made here have a status and a short code alone.
+Endpoints repeat the prompt, or even the key, in error messages; errors here carry only the status and a short code.
 """
 
 from __future__ import annotations
@@ -215,9 +215,6 @@ def dig(value: Json, *path: str | int) -> Json:
         else:
             value = value.get(step) if isinstance(value, dict) else None
     return value
-
-
-# Reads an answer that an OpenAI-compatible endpoint streams; what it says of failures is not quoted.
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""`QdrantEdgeIndex`: the Qdrant engine on local files, run in a child process so that it stops no thread here.
+"""`QdrantEdgeIndex`: the Qdrant engine on local files, in a child process so that it blocks no thread here.
 
-A folder holds generations (`gen-000001`) and `CURRENT`, which names the one in use. Optimising and rewriting
-build the next generation in a second child from a flushed copy, replay what was written meanwhile, and switch.
+A folder holds generations (`gen-000001`) and `CURRENT`, which names the one in use. Optimising and rewriting build
+the next generation in a second child from a flushed copy, replay later writes, and switch.
 """
 
 from __future__ import annotations

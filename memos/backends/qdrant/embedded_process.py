@@ -1,6 +1,6 @@
-"""The child process that holds a Qdrant Edge shard, since every call to the engine keeps its interpreter's lock.
+"""The child process that holds a Qdrant Edge shard: every call to the engine keeps the interpreter lock.
 
-Serves requests over one socket until the parent closes it or dies. Imports nothing but the engine and the filters.
+Serves requests over one socket until the parent closes it or dies. Imports only the engine and the filters.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Splits text into sentences, tells questions, and tells what is only supposed or quoted from what is said. Pure."""
+"""Split text into sentences; tell questions, hypotheses, quotations and requests from statements."""
 
 from __future__ import annotations
 
 import re
-
-# Finds what in a message is not its writer's own word: code, and text given to be worked on. Pure.
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _CODE_LINE = re.compile(
@@ -154,8 +152,6 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, max(start, start + len(piece.strip()))
 
 
-# Says whether a text asks for something to be done or advised, rather than what was told. Pure.
-
 _BEST = r"(?:best|(?:easi|quick|cheap|fast|simpl|saf|nic|smart)est|most (?!recent|often|common|of\b)\w+)"
 _HINTS = r"(?:tips?|ideas?|advice|recommendations?|suggestions?|pointers?)"
 _AT_ONCE = r"^\W{0,9}"  # no more signs than that: each would be tried from anew
@@ -242,8 +238,6 @@ def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
     judged = _JUDGES.search(sentence, asks.end()) is not None
     return judged or (of_self and _WOULD.search(sentence, asks.end()) is not None)
 
-
-# Says whether a text is about its own speaker, in whatever words: "Two new knees have put paid to my marathons".
 
 _MOST_CHARS = 600
 """Who tells more at once has pasted something."""

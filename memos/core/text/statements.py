@@ -1,6 +1,6 @@
-"""Finds what a sentence in the first person states about its speaker, as attribute and value, by pattern.
+"""Find statements of speakers about themselves, as attribute and value, and self-disclosures, by pattern.
 
-Only attributes a person has one of at a time, since the key decides what a correction replaces.
+Only single-valued attributes, since the key decides what a correction replaces.
 """
 
 from __future__ import annotations
@@ -105,8 +105,6 @@ def _plain(name: str) -> str:
     bare = "".join(sign for sign in decomposed if unicodedata.category(sign) != "Mn")
     return " ".join(bare.replace("-", " ").split())
 
-
-# Finds what a sentence tells of its speaker, of the speaker's people, plans and past that lasts, by pattern. Pure.
 
 _DISCLOSURE_CHARS = 1_000
 _DISCLOSURE_HAN = re.compile(r"[\u4e00-\u9fff]")

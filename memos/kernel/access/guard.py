@@ -1,4 +1,4 @@
-"""Says whether an actor may do something with cubes; every scope passes here, so that no surface can forget."""
+"""Check what an actor may do with cubes; every scope passes through here."""
 
 from __future__ import annotations
 

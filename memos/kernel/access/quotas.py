@@ -1,6 +1,6 @@
-"""How much a key may use: requests a minute; items, bytes and model tokens a UTC day. Calls without a key are free.
+"""Quotas of API keys: requests a minute; items, bytes and model tokens a UTC day. Calls without a key have none.
 
-What is stored is counted in the transaction that stores it, so what fails costs nothing and nothing passes a limit.
+Stored items are counted in the transaction that stores them, so a failure costs nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`MemOS.users`, `.keys` and `.sharing`: users, agents and groups, their keys, and who may do what with which cube."""
+"""`MemOS.users`, `.keys` and `.sharing`: users, agents and groups, API keys, and roles on cubes."""
 
 from __future__ import annotations
 

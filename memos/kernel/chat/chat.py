@@ -1,6 +1,6 @@
-"""`MemOS.chat`: answers a question with what is remembered, counts what the answer cites, and remembers the exchange.
+"""`MemOS.chat`: answer with memories, raise the heat of what the answer cites, and store the exchange.
 
-An answer that failed, was cut off or interrupted leaves nothing: no message, no heat.
+An answer that failed or was interrupted stores nothing and raises no heat.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from memos.kernel.tiers import Tiers
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.reader.arguments import info_of, member_of, tags_of
-
-# Finds the marks by which an answer cites memories, `[m3]` or `[m1, m4]`, and takes them out as it comes in. Pure.
 
 _MARKS = re.compile(r"[ \t]{0,8}\[m\d{1,4}(?:\s{0,3}[,;]\s{0,3}m?\d{1,4}){0,50}\]")
 # What may be the beginning of one; a model that writes on for longer than this means something else.

@@ -1,4 +1,4 @@
-"""Puts what is recalled into one fenced section of a prompt, dated, marked for citing, under a token budget. Pure."""
+"""Build the prompt of a chat: instructions, a fenced memory section within a token budget, history, the question."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from memos.memcube.ledger import items, tier_moves
 from memos.memcube.prompt_prefix import PrefixText
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages
-
-# Writes the prompt of a chat: instructions, the memory section, what was said before, the question. Pure.
 
 Position = Literal["system", "user"]
 
@@ -243,8 +241,6 @@ def _cut(text: str, tokens: int) -> str:
             long = middle
     return text[:short] + _CUT
 
-
-# Recalls what a prompt is given: working memory, what was said last, and what a search finds. Asks no model.
 
 _RECENT_PAGES = 6
 _STANDING_DIVISOR = 2

@@ -1,4 +1,4 @@
-"""What chatting takes and gives, as values. No behaviour."""
+"""Parameters and results of chats."""
 
 from __future__ import annotations
 

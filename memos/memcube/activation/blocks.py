@@ -1,6 +1,6 @@
-"""What a block of activation memory is, as values; and its file: one `safetensors` with one tensor, checked when read.
+"""Blocks of KV: their keys, 8-bit form, and file, a `safetensors` with one tensor that is checked when read.
 
-Knows no tiers. Source of the format: https://github.com/huggingface/safetensors#format
+Source of the format: https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ import numpy.typing as npt
 from memos.core.kv_cache import BLOCK_TOKENS
 from memos.core.types import Json
 from memos.errors import IntegrityError
-
-# Names blocks of a prompt's beginning: each by what made it and by all tokens up to its end. Pure.
 
 FORMAT = 1
 """Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""
@@ -114,9 +112,6 @@ def from_float(array: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.gen
         bits = array.view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return array.astype(np.float16).view(np.uint16) if dtype == "F16" else array
-
-
-# The beginning of a `safetensors` file: what it holds, as JSON behind its length. Pure.
 
 
 def tensor_head(told: Mapping[str, Json]) -> bytes:

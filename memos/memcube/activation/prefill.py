@@ -1,7 +1,7 @@
-"""Fills a prompt's keys and values: from kept blocks as far as that is quicker, the rest computed in equal steps.
+"""Prefill a prompt: load cached blocks while that is faster, compute the rest in equal steps.
 
-Every prefill, cold or warm, is cut alike (`BLOCK_TOKENS` times the model's `chunk_blocks`), so that results are bitwise
-equal. Knows no model: it is told the token ids and drives a `KvCache`.
+Every prefill, cold or warm, uses the same steps (`BLOCK_TOKENS` times the model's `chunk_blocks`), so results are
+bitwise equal. It drives a `KvCache` with token ids and knows no model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Keeps blocks of activation memory in tiers under byte budgets, lends them out, and forgets them at once when told.
+"""A tiered store of KV blocks under byte budgets, with a disk tier; blocks in use are not evicted.
 
-Knows no model: keys and values are arrays, or whatever the device's port makes of them. Nothing in use is evicted.
+Keys and values are arrays, or whatever the device's port makes of them.
 """
 
 from __future__ import annotations

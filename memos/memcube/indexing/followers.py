@@ -1,4 +1,4 @@
-"""Projects items into the vector index: one point for each chunk of each version, ids and filter fields only."""
+"""Write items to the vector index and the graph index: ids and filter fields, a point per chunk of each version."""
 
 from __future__ import annotations
 
@@ -243,9 +243,6 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
     if item.recorded_to is not None:
         record["recorded_to"] = to_micros(item.recorded_to)
     return record
-
-
-# Projects items into the graph index: who was said after whom, who mentions the same names, what replaced what.
 
 
 class GraphFollower:

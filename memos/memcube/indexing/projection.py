@@ -1,7 +1,6 @@
-"""Follows the ledger with one index that is this process's own: outbox rows are applied, and confirmed after a flush.
+"""Make an index follow the ledger: apply outbox rows, and confirm them after a flush.
 
-Knows outbox and marks; what a projected item looks like is the follower's business. An index that several processes
-write is followed by `SharedProjection`.
+`OwnProjection` serves an index of this process, `SharedProjection` one that several processes write.
 """
 
 from __future__ import annotations
@@ -261,8 +260,6 @@ def project(follower: IndexWriter, target: Target, rows: Sequence[OutboxRow]) ->
         told = f"The {target} index cannot be given this item ({type(error).__name__}: {error})."
         raise IntegrityError(told) from error
 
-
-# Follows the ledger with an index on a server, which any number of processes write: rows are claimed one by one.
 
 # Small, so that several processes share what waits.
 _SHARED_BATCH = 64

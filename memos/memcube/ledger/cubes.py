@@ -1,4 +1,4 @@
-"""Cubes and conversations as rows, and each cube's chain of events over salted digests."""
+"""Rows of cubes and conversations, and each cube's hash chain of events over salted digests."""
 
 from __future__ import annotations
 
@@ -282,9 +282,6 @@ def _link(previous: bytes, seq: int, digest: bytes) -> bytes:
     return hashlib.sha256(previous + seq.to_bytes(8, "big") + digest).digest()
 
 
-# The template of profiles that a cube was given, as JSON in `meta`; a cube without one has the standard template.
-
-
 def _key(cube: str) -> str:
     # A cube's id may be longer than a key of `meta`.
     return "template:" + hashlib.sha256(cube.encode()).hexdigest()[:48]
@@ -310,9 +307,6 @@ def put(connection: sa.Connection, cube: str, text: str) -> None:
 
 def remove(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(meta).where(meta.c.key == _key(cube)))
-
-
-# Reads each cube's chain of events by number, so that following it costs what is new; `cubes` writes it.
 
 
 @dataclass(frozen=True, slots=True)

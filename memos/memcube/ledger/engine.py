@@ -1,7 +1,4 @@
-"""Opens the ledger database, brings it to this program's schema, hands out transactions, translates driver errors.
-
-What one database needs besides is in `sqlite` and `postgres`.
-"""
+"""The ledger database: open it, migrate it, hand out transactions, translate driver errors."""
 
 from __future__ import annotations
 
@@ -333,8 +330,6 @@ def _from_json(text: str | bytes) -> Any:
 def sqlite_url(path: Path) -> str:
     return sa.URL.create("sqlite", database=str(path)).render_as_string()
 
-
-# Looks at a ledger without changing it: whether it can be reached, which schema it has, what is wrong with it.
 
 _CHECK_UP_TO_BYTES = 256 * 1024 * 1024
 

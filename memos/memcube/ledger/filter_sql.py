@@ -1,8 +1,7 @@
-"""Compiles the filter AST to SQL over the rows of `items`, with exactly the meaning of `memos.core.filters.matches`.
+"""Compile filters to SQL over `items`, with the meaning of `memos.core.filters.matches`.
 
-Every condition is true or false, never NULL, so that `not` means here what it means in Python. Values are bound
-parameters; `memos.core.filters.parse` keeps a filter under SQLite's limits (32,766 variables, expressions 1,000 deep).
-How a database reads JSON and folds case is in `json_sql`.
+Every condition is true or false, never NULL, so that `not` means what it means in Python. Values are bound
+parameters; `memos.core.filters.parse` keeps a filter under SQLite's limits (32,766 variables, depth 1,000).
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ from memos.core.filters import (
     Scalar,
 )
 from memos.memcube.ledger.schema import conversations, items, versions
-
-# What SQLite and PostgreSQL each do in a way of their own when a filter is judged: JSON elements, numbers, case.
 
 Sql = sa.ColumnElement[Any]
 Bool = sa.ColumnElement[bool]

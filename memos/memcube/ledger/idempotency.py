@@ -1,6 +1,6 @@
-"""Requests to store something as rows: known again by a keyed digest for a minute, by their id for a week.
+"""Rows of submissions: recognised by a keyed digest for a minute, by their id for a week.
 
-Knows nothing of what was asked. Every function takes an open write transaction unless it only reads.
+Functions take an open write transaction unless they only read.
 """
 
 from __future__ import annotations

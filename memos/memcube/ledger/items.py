@@ -1,4 +1,4 @@
-"""Items, their versions and their sources as rows: reading them back, writing a first and every next version."""
+"""Rows of items, versions and sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox as rows: 'item X changed, index T has to follow', kept until T's flush is durable."""
+"""Rows of the outbox, "item X changed, index T has to follow", kept until T's flush is durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only PostgreSQL needs of the ledger: how it is connected to, checked and held, and what its errors mean.
+"""PostgreSQL: connections, checks, locks, and the meaning of its errors.
 
 Source: https://www.postgresql.org/docs/current/errcodes-appendix.html (SQLSTATE classes),
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS.

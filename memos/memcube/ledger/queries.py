@@ -1,4 +1,4 @@
-"""What an overview counts: each number from an index or a few rows, none by reading what memories say."""
+"""Counts for overviews, pending items, trust and speakers; each from an index or a few rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from memos.memcube.ledger.schema import (
 )
 from memos.memcube.ledger.schema import items as items_table
 from memos.memcube.ledger.tasks import RUNNING, to_task
-
-# Items that await review as rows: which they are, with their sources and why they wait; changes nothing.
 
 WHY = "pending"
 """The key of an item's info under which a reader says in short why it waits."""
@@ -59,9 +57,6 @@ def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
         query = sa.select(versions.c.id, versions.c.reason).where(versions.c.id.in_(batch))
         reasons.update((row.id, row.reason) for row in connection.execute(query))
     return reasons
-
-
-# Asks the ledger how far what stands in it may be trusted.
 
 
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:
@@ -195,8 +190,6 @@ def installation_counts(connection: sa.Connection) -> InstallationCounts:
         {(target, bool(parked)): number for target, parked, number in connection.execute(left)},
     )
 
-
-# Who speaks in cubes, as far as they are few; read from an index, a probe for each name.
 
 MOST = 8
 """Names beyond which somebody's name tells much: one of two says a bit, one of a hundred nearly seven."""

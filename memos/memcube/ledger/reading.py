@@ -1,6 +1,6 @@
-"""Messages that are to be read finely, as rows: which are wanted, which come next, what was read and by what.
+"""Rows of fact extraction: which messages are to be read, which come next, what was read by which reader.
 
-Knows nothing of readers. Every function takes an open write transaction unless it only reads.
+Functions take an open write transaction unless they only read.
 """
 
 from __future__ import annotations

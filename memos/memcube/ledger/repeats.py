@@ -1,4 +1,4 @@
-"""Calls that made something, as rows that live for a day; knows ids and digests, not what a call was about."""
+"""Rows of creating calls with an idempotency key, kept for a day as ids and digests."""
 
 from __future__ import annotations
 

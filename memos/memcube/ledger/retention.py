@@ -1,7 +1,4 @@
-"""Rules of retention as rows, and which items a rule is about at a moment.
-
-Knows what an action may touch, not how it is done (`memos.scheduler.jobs.retention`).
-"""
+"""Rows of retention rules, and the items a rule matches at a moment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pages and segments as rows: what overflows the short tier, where it goes, and which segments are hot.
-
-Knows numbers and places; which segment a page belongs to and how hot something is, is said by the scheduler.
-"""
+"""Rows of pages and segments: what leaves the short tier, where it goes, which segments are hot."""
 
 from __future__ import annotations
 
@@ -359,9 +356,6 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
         "interactions": segment.interactions,
         "last": segment.last,
     }
-
-
-# What happens to their members
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
-"""Background tasks as rows: enqueued with their cause, leased cube by cube in fair turns, ended once.
+"""Rows of background tasks: enqueued with their cause, leased cube by cube in fair turns, ended once.
 
-Knows what a task's states mean and nothing of what a task does. Every function takes an open write transaction unless
-it only reads; locks are taken in one order: cube, queue, waiting tasks.
+Functions take an open write transaction unless they only read; lock order: cube, queue, waiting tasks.
 """
 
 from __future__ import annotations

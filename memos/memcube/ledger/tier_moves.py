@@ -1,6 +1,6 @@
-"""What a cube's heat says must move: hot segments with unread pages, cold ones, those beyond the capacity.
+"""Queries for tier moves: hot segments with unread pages, cold ones, those beyond the capacity.
 
-Every question about heat is a range of `ix_segments_hot` (cube, state, unread, level), so it costs what it returns.
+Every query about heat is a range of `ix_segments_hot` (cube, state, unread, level), so it costs what it returns.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from memos.memcube.ledger.schema import conversations, cubes, pages, segments, w
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.segments import ARCHIVED, OPEN, Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-
-# Pages of one conversation as rows: the newest of the short tier, some by their numbers, how many there are.
 
 
 def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: Collection[int]) -> dict[int, Page]:

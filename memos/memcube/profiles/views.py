@@ -1,4 +1,4 @@
-"""Makes profiles out of trait items, compares two of them, and writes one for a prompt. Pure."""
+"""Store traits, build profiles from them, compare two profiles, and render one for a prompt."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.profiles.template import Template, standard, stored_template
 from memos.memcube.profiles.traits import STATIC, Sentiment, dimension_of, event_time, is_static, sureness, trait_key
-
-# The nouns of a profile as frozen values: traits with their evidence, what they were, what changed. No behaviour.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
-"""Reads messages into long-term facts: by pattern, or with one call of a model when there is one.
+"""Extract long-term facts from messages: by pattern, or with one model call.
 
-A model that cannot write facts down is asked what it can answer: which sentences say what lasts (`choosing`).
-The one function through which hot segments become facts; it stores nothing and knows no segments.
+A model that fails at writing facts down is asked which sentences state lasting facts instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether messages bear out what a model wrote about them: its quotes, numbers, addresses, names and dates. Pure.
+"""Check a model's facts against the messages: quotes, numbers, addresses, names and dates.
 
-What has no quote, or a number or address of its own, is refused; a name or a date that is nowhere is a doubt.
+A fact without a quote, or with a number or address of its own, is rejected; an unknown name or date is a doubt.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from zoneinfo import ZoneInfo
 from memos.core.text.matching import addresses, entities, find_passage, folded, numbers, shared_words, stems
 from memos.core.text.times import time_expressions
 from memos.core.types import Item, Role, Span, Trust
-
-# What facts take over from the messages they were read in: when it was said, and how far it may be trusted. Pure.
 
 
 def said_at(item: Item) -> datetime:

@@ -1,7 +1,7 @@
-"""Asks a model for the facts in messages and keeps of its answer only what the messages bear out.
+"""Ask a model for the facts in messages and keep what the messages support.
 
-A quote that is not in its message, a number or address it does not have, an unknown type or subject: refused, counted.
-A name or a date that no message has: kept for review.
+Rejected and counted: a quote that is not in its message, an invented number or address, an unknown type or subject.
+Kept for review: a name or date that no message has.
 """
 
 from __future__ import annotations
@@ -150,8 +150,6 @@ def _bounded(room: int) -> type[FactsAnswer]:
         {"__module__": __name__, "model_config": ConfigDict(json_schema_extra=bound)},
     )
 
-
-# What a model's answer has besides facts: relations, lessons about tools, names, a topic; checked as facts. Pure.
 
 _PART_CHARS = 80
 _LESSON_CHARS = 500
@@ -439,8 +437,6 @@ def _summary(written: str, shown: Shown) -> str | None:
         return None  # a summary is shown to models, and may not carry on what a page ordered
     return text or None
 
-
-# Which messages are read together: wanted ones up to so many tokens, with those around as context. Pure.
 
 WINDOW_TOKENS = 1_500
 CONTEXT_TOKENS = 300

@@ -1,6 +1,6 @@
-"""Finds facts in messages without a model: what users state, like and order, what assistants say of themselves.
+"""Find facts without a model: what users state, like and order, what assistants say of themselves.
 
-Conservative: a fact is a sentence as it was written, so what is found wrongly can be seen to be wrong.
+Conservative: a fact is a sentence as it was written, so a wrong one can be recognised.
 """
 
 from __future__ import annotations

@@ -441,9 +441,6 @@ def _longmemeval_turn(raw: Json, conversation: str, place: str, number: int, dat
     return ExportRecord(place, conversation, message)
 
 
-# Checks an export's records the way `add` will, gives each an id, and notes wrong order; stores nothing.
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedRecord:
     """A record ready to be stored, with its id and time, or with its problem.

@@ -1,6 +1,6 @@
-"""Reads the JSON folders of MemoryOS: pages of a user oldest first, knowledge and profiles; knows no cubes.
+"""Read the JSON folders of MemoryOS: pages of a user oldest first, knowledge and profiles.
 
-Embeddings, heat, summaries and chain notes are not read: they are made again from the pages.
+Embeddings, heat, summaries and chain notes are not read; they are rebuilt from the pages.
 Source: https://github.com/BAI-LAB/MemoryOS (memoryos-pypi), the `save` methods of its memories.
 """
 

@@ -1,7 +1,6 @@
-"""Puts facts of a cube in order that reading left apart: several current values of a key, and near doubles.
+"""Consolidate facts that reading left apart (several current values of a key, near duplicates), and reflect on them.
 
-That happens when the index was behind, when somebody approved, changed or rolled back an item, or wrote one by hand.
-Repeating it changes nothing.
+Needed when the index was behind, or after an approval, a change or a rollback. Idempotent.
 """
 
 from __future__ import annotations
@@ -151,8 +150,6 @@ def _as_fact(item: Item) -> Fact:
     fact = Fact(item.type, item.memory, whole, item.speaker, "stored", said, confidence=item.confidence)
     return replace(fact, valid_from=item.valid_from, valid_to=item.valid_to)
 
-
-# Has a model say what several facts of a cube show together; off unless asked for, and every insight has sources.
 
 REFLECT = "reflect"
 PROMPT = "reflection-1"

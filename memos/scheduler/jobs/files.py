@@ -1,6 +1,7 @@
-"""Has a model that sees describe one image of a message; what it says becomes an untrusted item made of the message.
+"""Describe images with a vision model, and read stored documents into passages.
 
-Without such a model the task is parked; when the model fails, the image stays as it is, with the reason.
+A description is an untrusted item made of its message. Without a vision model the task is parked; if the model fails,
+the image stays as it is, with the reason.
 """
 
 from __future__ import annotations
@@ -129,8 +130,6 @@ def _fact(file: StoredFile, message: Item, seen: Seen, answer: str) -> Fact:
         info={"file": file.id},
     )
 
-
-# Reads a stored document: converted and cut outside any transaction, kept whole in the one that ends the task.
 
 _SHARE_CONVERTED = 0.3
 

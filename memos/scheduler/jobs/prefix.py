@@ -1,8 +1,7 @@
-"""Composes the prefix of a cube: which memories its prompts begin with, since they are hot and stable or pinned.
+"""Compose the prompt prefix of a cube from memories that are pinned, or hot and stable.
 
-What stands there keeps its place, or nothing of its KV could be used again: new ones are appended, what has cooled or
-was corrected stays until it is a quarter of the room. Then all is written anew, in the order in which the memories
-were made. Repeating it changes nothing.
+Entries keep their place, otherwise their KV could not be reused: new ones are appended, cooled or corrected ones stay
+until they are a quarter of the room. Then the prefix is rewritten in the order of creation. Idempotent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the messages that are wanted finely, one window of a conversation a task, in the transaction that ends it."""
+"""Extract facts from messages, one window of a conversation or segment a task, in the transaction that ends it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from memos.scheduler.jobs.segments import ACTOR, live_items, speakers_of, summar
 from memos.scheduler.learning import ExtractedFacts, FactPipeline, ReadingInput
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import TaskRun
-
-# Reads unread pages of hot segments into long-term memory, one segment a task, in the transaction that ends it.
 
 # What one model call is shown; without a model there is no reason for few.
 _PAGES_BY_MODEL = 12

@@ -1,7 +1,6 @@
-"""Does what rules of retention say, and erases what was deleted long ago: a batch a transaction, safe to repeat.
+"""Apply retention rules and erase what was deleted long ago: a batch a transaction, safe to repeat.
 
-Each batch is looked up again inside its transaction, so what was pinned, changed, brought back or taken out of the
-rules meanwhile is left alone. Knows neither the rules' rows nor what a rule matches (`memos.memcube.ledger.retention`).
+Each batch is read again inside its transaction, so items pinned, changed or restored meanwhile are spared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moves the oldest pages of a conversation from the short tier into segments, in the transaction that ends the task."""
+"""Move the oldest pages of the short tier into segments; summarise, sweep and rebuild segments."""
 
 from __future__ import annotations
 
@@ -337,9 +337,6 @@ def summary(connection: sa.Connection, segment: SegmentRow) -> str:
     return "\n".join(told)
 
 
-# Makes a segment again from its pages: after one of them was erased or changed, or when the embedder is another.
-
-
 @dataclass(frozen=True, slots=True)
 class RemakeJob:
     """Gives a segment the vector, keywords and sentences that its pages have now."""
@@ -377,8 +374,6 @@ def _pages(messages: Sequence[Item]) -> list[Page]:
         by_page.setdefault(place, []).append(message)
     return [Page(number, tuple(members)) for (_, number), members in by_page.items()]
 
-
-# Has a model rewrite a segment's summary after it grew; without one, its own sentences are the summary.
 
 PROMPT = "summary-1"
 _SHOWN_MESSAGES = 48
@@ -426,8 +421,6 @@ def _line(message: Item) -> str:
     at = message.said_at or message.created_at
     return f"{at:%F} {shortened(message.speaker, 80)}: {shortened(message.memory, _SHOWN_CHARS)}"
 
-
-# Sends a cube's segments where their heat says: hot ones to be read or back from the archive, cold ones into it.
 
 _MOVED_AT_ONCE = 64
 # What just opened has had no time to be looked up.

@@ -1,7 +1,7 @@
-"""Makes skills of what several pages did alike, after a call worked; and trajectories anew after an erasure.
+"""Learn skills from similar successful tool calls, and rebuild trajectories after an erasure.
 
-A task names messages; each of their pages is compared with the newest pages that used its first tool, at most 100
-calls and 100 pages, so a cube's size does not matter. Repeating it changes nothing.
+A task names messages; each page is compared with the newest pages that used its first tool, at most 100 calls and 100
+pages, so the cost does not grow with the cube. Idempotent.
 """
 
 from __future__ import annotations
