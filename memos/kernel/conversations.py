@@ -35,7 +35,7 @@ class Exchange:
 
 
 class Conversations:
-    """The exchanges of an installation's conversations."""
+    """The conversations of an installation, as exchanges."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -55,9 +55,9 @@ class Conversations:
     def around(
         self, messages: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[Exchange, ...]:
-        """Return the exchanges that messages of a cube are part of, each once, in the messages' order.
+        """Return the exchanges that contain these messages, each once, in the messages' order.
 
-        Ids of what is no message there, or is deleted, give nothing. Raises: InvalidInput, NotFound (cube).
+        Unknown and deleted ids are ignored. Raises: InvalidInput, NotFound (cube).
         """
         scope, ids = self._context.scopes.check([cube], actor, embeds=False), ids_of(messages, least=0)
         pages: dict[tuple[str | None, int | str], Page] = {}

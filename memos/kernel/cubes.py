@@ -51,9 +51,12 @@ class Cubes:
         redact_pii: bool = False,
         kind: CubeKind = CubeKind.MEMORY,
     ) -> Cube:
-        """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
+        """Create an empty cube owned by the actor; `redact_pii` masks personal data in what is added.
 
-        Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
+        Raises:
+           InvalidInput: An argument is not valid.
+           Conflict: The id is taken.
+           PermissionDenied: The actor is unknown here.
         """
         context = self._context
         cube = check_new_id("cube", cube)
@@ -98,9 +101,11 @@ class Cubes:
     def change(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
     ) -> Cube:
-        """Describe a cube anew, or have personal data masked, or not, in what comes in from now on.
+        """Change a cube's description, or whether personal data is masked in later additions.
 
-        What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
+        Raises:
+           InvalidInput: There is nothing to change.
+           NotFound: The cube does not exist.
         """
         context = self._context
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
@@ -129,9 +134,9 @@ class Cubes:
         return self._finish_erasure(receipt)
 
     def create_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:
-        """Make an identity's own cube and return its id: the owner's, or a longer one when that is taken.
+        """Create an identity's own cube and return its id: the owner's, or a longer one if that is taken.
 
-        With `adopt` one that the local owner made under the id becomes it; the cube of calls that name none never does.
+        With `adopt` a cube of that id made by the local owner becomes it, except the default cube.
         """
         cube, now = owner, self._context.clock.now()
         if cube_rows.exists(connection, cube):
@@ -150,7 +155,7 @@ class Cubes:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase:
-    """A cube of documents; `files` says how many are in which state."""
+    """A cube of documents; `files` counts them by state."""
 
     id: Annotated[str, "Its id, also as a cube"]
     description: Annotated[str, "What it is about"]
@@ -164,7 +169,7 @@ Bases = tuple[KnowledgeBase, ...]  # `list` is a method here
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBases:
-    """The knowledge bases of an installation: each is a cube, so a search over several cubes may name them."""
+    """Knowledge bases; each is a cube, so searches can include them."""
 
     context: Context
     documents: Documents
@@ -173,9 +178,11 @@ class KnowledgeBases:
     def create(
         self, id: str, description: str = "", *, actor: str = LOCAL_OWNER, redact_pii: bool = False
     ) -> KnowledgeBase:
-        """Make an empty knowledge base; with `redact_pii` personal data in its documents is masked.
+        """Create an empty knowledge base; `redact_pii` masks personal data in its documents.
 
-        Raises: InvalidInput, Conflict when the id is taken.
+        Raises:
+           InvalidInput: An argument is not valid.
+           Conflict: The id is taken.
         """
         self.cubes.create(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)
@@ -216,7 +223,7 @@ class KnowledgeBases:
         return self.documents.get(file, cube=self.get(id, actor=actor).id, actor=actor)
 
     def delete(self, id: str, file: str, *, actor: str = LOCAL_OWNER) -> StoredFile:
-        """Take a file out of sight with all that was made of it. Raises: NotFound."""
+        """Delete a file and everything made of it. Raises: NotFound."""
         return self.documents.delete(file, cube=self.get(id, actor=actor).id, actor=actor)
 
 

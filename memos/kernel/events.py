@@ -50,7 +50,7 @@ class Events:
         kinds: Sequence[str] = (),
         limit: int = 100,
     ) -> Events_:
-        """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+        """Return a cube's events after number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = EventQuery(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
         return self._seen(_Whose(cube, actor), lambda connection: cubes.find(connection, cube, wanted))
@@ -71,10 +71,14 @@ class Events:
         timeout_s: float | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[Event]:
-        """Yield events as they are committed, those behind the number `after` first; without it from this call on.
+        """Yield events as they are committed, after number `after` or, without it, from now on.
 
-        Ends when `timeout_s` are over or `stop` is set; without either, never.
-        Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
+        Ends after `timeout_s` or when `stop` is set; otherwise never.
+
+        Raises:
+           InvalidInput: An argument is not valid.
+           NotFound: The cube does not exist, or was dropped meanwhile.
+           BackendUnavailable: The ledger is out of reach.
         """
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = EventQuery(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
@@ -119,7 +123,7 @@ class Events:
         return self._seen(whose, read)
 
     def _seen(self, whose: _Whose, read: Callable[[Connection], _Read]) -> _Read:
-        """Return what is read if it may be seen after it was read: of what comes behind a revocation nothing is."""
+        """Return what was read if the actor may still read it: nothing read after a revocation is returned."""
         with self._context.ledger.read() as connection:
             found = read(connection)
         self._context.scopes.cubes_of([whose.cube], whose.actor, Right.READ)
@@ -127,7 +131,7 @@ class Events:
 
 
 def _go_on(deadline: float | None, stop: threading.Event, *, at_once: bool) -> bool:
-    """Wait for the next poll unless there is more to read; False when the following is over."""
+    """Wait for the next poll unless there is more to read; False at the end."""
     left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
     return left > 0 and not stop.wait(0 if at_once else left)
 

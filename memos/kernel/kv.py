@@ -31,7 +31,7 @@ _LATER = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class PrefixEntry:
-    """A memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+    """A memory of a prefix; `changed` if it changed since the prefix was composed."""
 
     mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
     item: Annotated[str, "Id of the memory"]
@@ -67,7 +67,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class KvService:
-    """Activation memory of an installation: what its prompts begin with, and the KV that models keep of it."""
+    """Activation memory: prompt prefixes of cubes and their cached KV."""
 
     context: Context
     activations: LocalModels
@@ -76,7 +76,7 @@ class KvService:
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
-        """Return the memories that prompts of a cube begin with. Raises: NotFound, PermissionDenied."""
+        """Return the prompt prefix of a cube. Raises: NotFound, PermissionDenied."""
         scope = self.context.scopes.check([cube], actor, embeds=False)
         [cube] = scope.cubes
         now = self.context.clock.now()
@@ -105,7 +105,7 @@ class KvService:
         return CubePrefix(cube, entries, tokens, self.context.settings.prefix_room, text, kept)
 
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
-        """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
+        """Return the KV statistics of all cubes, for admins. Raises: PermissionDenied."""
         self.context.scopes.check_admin(actor)
         return self.activations.stats()
 
@@ -132,23 +132,24 @@ class KvService:
         return self._warmed(cube, UsageMeter("warm", cube=cube))
 
     def drop(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
-        """Remove what is kept of a cube's prompts in this installation; return how many blocks.
+        """Remove a cube's cached KV; return the number of blocks.
 
-        It is computed again when it is needed. Raises: NotFound, PermissionDenied, BackendUnavailable.
+        It is recomputed on demand. Raises: NotFound, PermissionDenied, BackendUnavailable.
         """
         [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.WRITE).cubes
         return self.activations.forget([cube])
 
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
-        """Read every file of the disk tier, for admins; remove the damaged ones and return their keys.
+        """Read every file of the disk tier, remove damaged ones and return their keys. For admins.
 
-        Raises: PermissionDenied.
+        Raises:
+           PermissionDenied: The actor is not an admin.
         """
         self.context.scopes.check_admin(actor)
         return tuple(self.activations.verify())
 
     def job(self) -> Job:
-        """Return what warms a cube in the background."""
+        """Return the job that prefills a cube's prefix."""
         return Job(prompt_prefix.WARM, self._run, budgeted=False)
 
     def _run(self, run: TaskRun) -> None:

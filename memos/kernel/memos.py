@@ -204,7 +204,7 @@ class MemOS(FormerNames):
         return memos
 
     def close(self) -> None:
-        """Flush the indexes and give everything back; what cannot be flushed is replayed at the next open."""
+        """Flush the indexes and release everything; what cannot be flushed is replayed at the next open."""
         if self._lifecycle.closed:
             return
         try:
@@ -294,7 +294,7 @@ class MemOS(FormerNames):
         self._start_background()
 
     def _forget_adapters(self) -> None:
-        """Remove what a restore, or a kill, left without rows: it has what was taught in words."""
+        """Remove adapter files without rows, left by a restore or a kill: they contain training text."""
         if (folder := self._installation.adapters) is not None:
             remove_ended(self.ledger, folder)
         with suppress(BackendUnavailable):  # the next purge is told again

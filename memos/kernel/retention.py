@@ -31,7 +31,7 @@ MAX_RULES = 100
 
 
 class Retention:
-    """The rules of retention of an installation's cubes; the periodic task `retention` applies them hourly."""
+    """Retention rules of cubes; the periodic task `retention` applies them hourly."""
 
     def __init__(self, context: Context, purge: Callable[[], None]) -> None:
         self._context = context
@@ -89,13 +89,13 @@ class Retention:
         return rule
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionRule, ...]:
-        """Return a cube's rules in the order in which they are applied. Raises: NotFound."""
+        """Return a cube's rules in the order of application. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
             return tuple(retention.of_cube(connection, scope.cubes[0]))
 
     def remove(self, rule: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> RetentionRule:
-        """Remove a rule and return it; what it did stays done. Raises: NotFound."""
+        """Remove a rule and return it; its past effects stay. Raises: NotFound."""
         rule = check_name("rule", rule, 64)
         self._context.lifecycle.check_open()
         if cube is None:
@@ -114,15 +114,17 @@ class Retention:
         return found
 
     def preview(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
-        """Return for each rule of a cube what `run` would do now; nothing changes. Raises: NotFound."""
+        """Return what `run` would do now, rule by rule. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
             return tuple(preview(connection, scope.cubes[0], self._context.clock.now()))
 
     def run(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
-        """Apply a cube's rules now; return what the rules did that found something, erased from files and logs too.
+        """Apply a cube's rules now; return the effects of rules that matched. Erasures are purged on return.
 
-        Raises: NotFound, BackendUnavailable (what was done is kept; files may still be purging).
+        Raises:
+           NotFound: The cube does not exist.
+           BackendUnavailable: Changes are kept; files may still be purging.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         done = together(list(applied(self._context.ledger, self._context.change, scope, self._context.clock.now())))

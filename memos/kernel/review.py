@@ -23,13 +23,13 @@ _CONFIRMED = 0.95
 
 
 class Review:
-    """The pending items of an installation: approved, edited or rejected by hand."""
+    """Pending items: approve, edit or reject them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[PendingItem, ...]:
-        """Return what awaits review in a cube with its sources and why it waits, oldest first. Raises: NotFound."""
+        """Return a cube's pending items with sources and reasons, oldest first. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         limit = within("limit", limit, 1, 10_000)
         with self._context.ledger.read() as connection:
@@ -84,7 +84,7 @@ class Review:
         return self._settled(item, scope)
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
-        """Delete an item; a rollback lets it wait again. Raises: NotFound, Conflict (not pending)."""
+        """Delete a pending item; a rollback makes it pending again. Raises: NotFound, Conflict (not pending)."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             _waiting(change, item)
@@ -114,7 +114,7 @@ def _waiting(change: Change, item: str) -> Item:
 
 
 def _stated(before: Item, edits: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """Return edits with what is read out of the new text: what the old one said must not stand for it."""
+    """Return the edits with key and value read from the new text; those of the old text must not remain."""
     zone = ZoneInfo(scope.time_zone)
     return {**messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone), **edits}
 

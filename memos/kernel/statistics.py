@@ -36,10 +36,11 @@ _ADD, _MOVE = "add", "move"
 
 @dataclass(frozen=True, slots=True)
 class CubeOverview:
-    """A cube's numbers; `events` is the number of its newest event, recorded at `changed_at`.
+    """Figures of a cube; `events` is the number of its newest event, recorded at `changed_at`.
 
-    `short_pages` counts an erased page until it would have moved on. `long_items` were made of messages, `messages`
-    are the others; both count what was deleted or superseded. The rates count calls of `add` and events of kind move.
+    `short_pages` counts an erased page until it would have moved on. `long_items` were derived from messages,
+    `messages` are the others; both include deleted and superseded ones. Rates count calls of `add` and events of kind
+    move.
     """
 
     cube: Annotated[str, "Its id"]
@@ -60,11 +61,11 @@ class CubeOverview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The numbers of one moment; rates are those of the `seconds` before it.
+    """Figures of one moment; rates are those of the `seconds` before it.
 
-    `cubes` are the busiest first: those with most tasks that wait or run, then those changed last. `more_cubes` is how
-    many are left out. `tasks` has by kind how many are in each state, of those that ended what ended within an hour.
-    `running` are the tasks that run, the longest first. `tokens_today` are those of all cubes asked for.
+    `cubes` come busiest first: most waiting or running tasks, then changed last; `more_cubes` counts the rest. `tasks`
+    counts by kind and state, ended ones of the last hour. `running` are running tasks, longest first. `tokens_today`
+    covers all requested cubes.
     """
 
     at: Annotated[datetime, "When this was so"]
@@ -92,21 +93,21 @@ class OverviewRequest:
 
     @property
     def start(self) -> datetime:
-        """Return from when on rates are counted."""
+        """Return the start of the interval for rates."""
         return self.now - _WINDOW if self.since is None else self.since.at
 
     @property
     def seconds(self) -> float:
-        """Return for how long rates are counted; 0 when the clock went back."""
+        """Return the length of the interval for rates; 0 if the clock went back."""
         return max(0.0, (self.now - self.start).total_seconds())
 
     def before(self, cube: str) -> CubeOverview | None:
-        """Return a cube's numbers in the earlier overview, None when they are not in it."""
+        """Return a cube's figures in the earlier overview, None if it is not in it."""
         return next((known for known in self.since.cubes if known.cube == cube), None) if self.since else None
 
 
 def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) -> Overview:
-    """Return the numbers of the cubes asked for, the hottest segments only of those that were named."""
+    """Return the figures of the requested cubes; hottest segments only of cubes named explicitly."""
     with ledger.read() as connection:
         waiting = queries.waiting(connection, asked.cubes)
         running = queries.running(connection, asked.cubes)
@@ -175,7 +176,7 @@ def _cubes(
 
 
 def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[CubeSummary]) -> dict[str, StoredCounts]:
-    """Return what cubes hold; only those that changed since the earlier overview are counted again."""
+    """Return the counts of cubes; only those changed since the earlier overview are counted again."""
     kept: dict[str, StoredCounts] = {}
     for head in shown:
         before = asked.before(head.cube)
@@ -186,7 +187,7 @@ def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[C
 
 
 def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary) -> tuple[int, int]:
-    """Return how many adds and moves there were since rates are counted."""
+    """Return the numbers of adds and moves in the interval."""
     if head.at is None or (asked.since is None and head.at <= asked.start):
         return 0, 0
     before = asked.before(head.cube)
@@ -224,12 +225,12 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class InstallationTotals:
-    """The numbers of one moment.
+    """Figures of one moment.
 
-    `tiers` holds pages (short), segments (mid, archive) and memories (long); `tasks` counts by kind and state, of those
-    that ended what ended within an hour; `outbox` what an index has yet to take, by index and `waiting` or `parked`;
-    `events` those of each kind since this process first counted; `tokens_today` those of background tasks, `tokens` all
-    that this process had models take, by purpose; `caches` hits and misses of this process.
+    `tiers` counts pages (short), segments (mid, archive) and memories (long); `tasks` by kind and state, ended ones of
+    the last hour; `outbox` rows by index, `waiting` or `parked`; `events` by kind since this process first counted;
+    `tokens_today` those of background tasks, `tokens` all tokens of models in this process by purpose; `caches` hits
+    and misses in this process.
     """
 
     at: datetime
@@ -245,7 +246,7 @@ class InstallationTotals:
 
 
 class Statistics:
-    """The numbers of an installation: of its cubes, and of the whole. Thread-safe."""
+    """Figures of cubes and of the installation. Thread-safe."""
 
     def __init__(
         self,

@@ -36,13 +36,13 @@ LEAST_COSINE = 0.55
 
 @dataclass(frozen=True, slots=True)
 class SimilarFacts:
-    """Asks the vector index; what it does not show yet is not near, and is merged another time."""
+    """Finds similar facts in the vector index; what is not indexed yet is merged another time."""
 
     index: VectorIndex
     embedder: Embedder
 
     def of(self, cube: str, facts: Sequence[Fact]) -> list[list[SimilarItem]]:
-        """Return for each fact the nearest items of its type."""
+        """Return, for each fact, the nearest items of its type."""
         if not facts:
             return []
         vectors = self.embedder.embed_documents([rendering.said(fact.subject, fact.memory) for fact in facts])
@@ -60,23 +60,23 @@ NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]
 
 
 def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:
-    """Return the messages that ask by a prompt of this package about some lines of data."""
+    """Build the messages of a prompt of this package about lines of data."""
     data = "\n".join(["<data>", *lines, "</data>"])
     return [ChatMessage("system", instructions(prompt)), ChatMessage("user", data)]
 
 
 def instructions(prompt: str) -> str:
-    """Return the text of a prompt by its name and version, as in "judge-1"."""
+    """Return a prompt's text by name and version, as in "judge-1"."""
     return (files("memos.scheduler") / "prompts" / f"{prompt}.txt").read_text(encoding="utf-8")
 
 
 def shortened(text: str, chars: int) -> str:
-    """Return the beginning of a text on one line that cannot close the fence around it."""
+    """Return the beginning of a text on one line, unable to close the fence around it."""
     return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
 
 
 def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
-    """Return a meter whose calls are counted as spent by a task."""
+    """Return a meter that charges its calls to a task."""
 
     def spend(call: Call) -> None:
         if not call.cached:
@@ -105,14 +105,14 @@ class Judgement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """At most one call for the facts of one reading; without a model nothing is decided."""
+    """Decides pairs of similar facts with at most one model call; without a model nothing is decided."""
 
     asker: Callable[[], LLMClient | None]
 
     def decide(
         self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: UsageMeter
     ) -> Verdicts:
-        """Return verdicts for pairs of (place of a fact, item)."""
+        """Return verdicts for pairs of (index of a fact, item)."""
         asker = self.asker() if pairs else None
         if asker is None:
             return {}
@@ -133,9 +133,9 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadingInput:
-    """Messages in order with their sources, and what a reader has to know of their cube.
+    """Messages in order with sources, and what a reader needs to know of their cube.
 
-    Of those in `context` nothing is read; `before` is a summary of what came before.
+    `context` messages are not read; `before` summarises what came earlier.
     """
 
     messages: Sequence[Item]
@@ -156,10 +156,9 @@ class ExtractedFacts:
 
 @dataclass(frozen=True, slots=True)
 class FactPipeline:
-    """Reads with the model that is there, by pattern without one.
+    """Extracts facts with a model or by patterns and stores them.
 
-    `settled` is called after facts were stored, so that the indexes show them soon; `masking` makes what masks a
-    cube's texts.
+    `settled` is called after facts were stored, so that they are indexed soon; `masking` returns the masking of a cube.
     """
 
     reader: FactReader
@@ -170,9 +169,9 @@ class FactPipeline:
     masking: Callable[[str], Masking]
 
     def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
-        """Return the facts in messages and what they are near to.
+        """Return the facts in messages and what they are similar to.
 
-        Without `asks` no model is asked, also when there is one.
+        Without `asks` no model is called.
         """
         meter = meter_of(run, "reader")
         run.check_budget()
@@ -200,7 +199,7 @@ class FactPipeline:
 
 
 def _masked(found: Extraction, masking: Masking) -> Extraction:
-    """Return what a model wrote without what must not be stored: it may join what was split, and so not masked."""
+    """Mask a model's output again: it may join what was split, and so not masked."""
     return replace(
         found,
         facts=tuple(masking.fact("fact", fact) for fact in found.facts),
@@ -210,7 +209,7 @@ def _masked(found: Extraction, masking: Masking) -> Extraction:
 
 
 def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> ReadingInput:
-    """Return messages as a reader wants them: with their sources, since it has to know whom to trust."""
+    """Return messages with their sources, so that a reader knows whom to trust."""
     sources = items.sources_of(connection, [message.id for message in messages])
     told = [replace(message, sources=sources.get(message.id, ())) for message in messages]
     zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
@@ -218,7 +217,7 @@ def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> R
 
 
 def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcome:
-    """Store the facts with a record of what read them, and in which messages. Repeating it stores no fact twice."""
+    """Store facts with a record of the reader and messages. Idempotent."""
     found = learnt.extraction
     record = facts.keep_record(change, found.reader, found.model or "", found.output or "", shown)
     kept = [replace(fact, extraction=record) for fact in found.facts]

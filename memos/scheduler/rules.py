@@ -29,9 +29,10 @@ from memos.scheduler.heat import (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Two heats with room between them, so that an item at the border does not move back and forth.
+    """Two heats with room between them (hysteresis), so that an item at the border does not flap.
 
-    Raises: InvalidInput for a negative, infinite or NaN heat, and unless `demote_below` is the lower one.
+    Raises:
+       InvalidInput: A heat is negative, infinite or NaN, or `demote_below` is not the lower one.
     """
 
     promote_above: float
@@ -46,15 +47,16 @@ class Thresholds:
             )
 
     def hot(self, heat: float, *, was_hot: bool) -> bool:
-        """Return whether it is hot now: between the thresholds it stays what it was."""
+        """Return True if it is hot now; between the thresholds the state stays."""
         return heat >= (self.demote_below if was_hot else self.promote_above)
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRules:
-    """Everything the tiers of one cube go by.
+    """The tier rules of one cube.
 
-    Raises: InvalidInput for a capacity below 1 and a similarity that is no number from 0 to 2.
+    Raises:
+       InvalidInput: A capacity is below 1, or a similarity is not between 0 and 2.
     """
 
     policy: Policy
@@ -74,7 +76,7 @@ class HeatRules:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Published parameters of MemoryOS; it archives by capacity alone, so nothing is demoted for its heat."""
+    """Published parameters of MemoryOS, which archives by capacity alone: nothing is demoted for its heat."""
 
     formula: MemoryOsHeat
     short_capacity: int
@@ -93,7 +95,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
-    """Return a policy by its name: `tau` is forward decay's, `preset` that of `memoryos`."""
+    """Return a heat policy by name: `tau` is for forward decay, `preset` for `memoryos`."""
     if name == "forward_decay":
         return DecayPolicy(ForwardDecay(tau))
     if name == "memoryos":
@@ -102,7 +104,7 @@ def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
 
 
 def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
-    """Return forward decay's tau: that of the settings, else what suits a tier with room for this share of all."""
+    """Return tau of forward decay: from the settings, or else suited to a tier with room for this share."""
     return tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
 
 
@@ -143,14 +145,14 @@ class CubeRules:
     settings: HeatSettings
 
     def of(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules under which a cube's levels were counted."""
+        """Return the rules under which a cube's levels were computed."""
         tau_s = tier_moves.tau_of(connection, cube)
         return rules_of(self.settings, timedelta(seconds=tau_s) if tau_s else None)
 
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules for writing levels of a cube, in a transaction that holds the cube.
+        """Return the rules for writing a cube's levels, in a transaction that locks the cube.
 
-        Levels of another policy are counted anew first.
+        Levels of another policy are recomputed first.
         """
         tau_s, counts = tier_moves.tau_of(connection, cube), self.settings.policy == "memoryos"
         if tau_s is None:
@@ -163,7 +165,7 @@ class CubeRules:
         return self.of(connection, cube)
 
     def follow_share(self, connection: sa.Connection, cube: str, now: datetime) -> bool:
-        """Give a cube the tau that suits its size now if it is far off, and keep every heat; say whether it did."""
+        """Adapt tau to the cube's size if it is far off, keeping every heat; return True if it changed."""
         rules = self.ready(connection, cube)
         tau_s = tier_moves.tau_of(connection, cube)
         if not tau_s:

@@ -43,11 +43,11 @@ log = logging.getLogger("memos.tasks")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times in seconds and counts that every worker goes by.
+    """Times in seconds and counts for every worker.
 
     A lease ends `lease_s` after its last renewal. A failed attempt is repeated after up to `backoff_s`, doubled each
-    time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end when the process does.
-    What is done or cancelled stays listed for `keep_days`. On servers, clocks of two processes may be `skew_s` apart.
+    time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end at shutdown. Ended tasks
+    stay listed for `keep_days`. On servers, the clocks of two processes may differ by `skew_s`.
     """
 
     lease_s: float = 60.0
@@ -73,7 +73,7 @@ class Runner:
         limits: Limits | None = None,
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Work by `settings`; while `busy` says that people wait for calls, rest longer."""
+        """Create a runner; while `busy` reports waiting callers it rests longer."""
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger
         self._clock = clock
@@ -98,7 +98,7 @@ class Runner:
         self._jobs |= {job.kind: job for job in jobs}
 
     def start(self) -> None:
-        """Begin to work; calling it again changes nothing, and so does calling it with no workers set."""
+        """Start the workers; idempotent, and does nothing with no workers set."""
         if self._threads or not self._settings.workers:
             return
         names = [*(f"memos-task-{number}" for number in range(self._settings.workers)), "memos-leases"]
@@ -118,7 +118,7 @@ class Runner:
         self.wake()
 
     def stop(self) -> None:
-        """End after the present steps; what does not end in time is given back, and keeps nothing of its attempt."""
+        """Stop after the current steps; a task that does not end in time is given back without effect."""
         self.ask_to_stop()
         deadline = time.monotonic() + self._limits.stop_s
         for thread in self._threads:
@@ -173,7 +173,7 @@ class Runner:
         self._stop.wait(_PAUSE_S)
 
     def _next(self) -> TaskRun | None:
-        """Lease the next task, None when none may begin now."""
+        """Lease the next task, None if none may start now."""
         now = self._clock.now()
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
@@ -205,7 +205,7 @@ class Runner:
         return run
 
     def _idle(self, seen: int) -> None:
-        """Wait until the next task is due, or something was enqueued since `seen`, or for a second."""
+        """Wait until a task is due or enqueued since `seen`, or for a second."""
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
         wait_s = _POLL_S if due is None else min(_POLL_S, (due - self._clock.now()).total_seconds())
@@ -225,7 +225,7 @@ class Runner:
             self._running.pop(run.owner, None)
 
     def _rest(self, took_s: float) -> None:
-        """Leave the machine to those who wait for something: nobody waits for this thread."""
+        """Pause in favour of foreground work."""
         share, began = self._settings.busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
         beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
@@ -235,7 +235,7 @@ class Runner:
                 return
 
     def _outcome(self, run: TaskRun) -> Ending | None:
-        """Do the job; return what to write down besides what was spent, None when that is done or not ours to do."""
+        """Run the job; return what to record besides usage, None if it is done or no longer ours."""
         task, now = run.task, self._clock.now
         try:
             self._jobs[task.kind].run(run)
@@ -332,7 +332,7 @@ class Runner:
                 log.exception("leases could not be renewed")
 
     def keep_leases(self) -> None:
-        """Renew what runs here, take back what ran out elsewhere, and forget what ended long ago."""
+        """Renew own leases, reclaim expired ones, and remove old ended tasks."""
         now = self._clock.now()
         until = now + timedelta(seconds=self._limits.lease_s)
         for run in list(self._running.values()):

@@ -49,7 +49,7 @@ log = logging.getLogger("memos.tasks")
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A task about the whole installation that comes back."""
+    """A periodic task about the whole installation."""
 
     kind: str
     every: timedelta
@@ -60,7 +60,7 @@ LEARNING = "learning"
 
 
 def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
-    """Return what comes back, and how often; `learns` says whether adapters are trained by themselves."""
+    """Return the periodic jobs; `learns` adds the training of adapters."""
     chores = [
         PeriodicJob("retention", timedelta(hours=1)),
         PeriodicJob("settle", timedelta(hours=1)),
@@ -79,7 +79,7 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
 
 
 class Periodic:
-    """The periodic jobs of one process."""
+    """Fires the periodic jobs of one process."""
 
     def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, chores: Sequence[PeriodicJob]) -> None:
         self._ledger = ledger
@@ -105,7 +105,7 @@ class Periodic:
             scheduler.shutdown(wait=True)
 
     def fire(self, chore: PeriodicJob) -> bool:
-        """Enqueue a chore's task if this period's was not yet; the errors of a store are left to the next look."""
+        """Enqueue a job's task unless this period's was; a store's error is left to the next look."""
         try:
             now = self._clock.now()
             with self._ledger.read() as connection:
@@ -157,19 +157,10 @@ class Scheduler:
         jobs: Sequence[Job],
         is_busy: Callable[[], bool],
     ) -> None:
-        """Register the jobs of the background.
+        """Register the background jobs.
 
-        Args:
-            ledger: The ledger whose tasks are run.
-            clock: Where the time comes from.
-            settings: The installation's settings.
-            turns_of: Returns the vectors of pages.
-            near: Returns what lies near a fact.
-            askers: The language models.
-            wait_indexed: Lets the indexes catch up.
-            masking: Returns what masks the texts that are written into a cube.
-            jobs: Jobs that need more than this package has.
-            is_busy: Whether calls of people are under way.
+        `turns_of` returns vectors of pages, `near` facts similar to one, `masking` the masking of a cube; `jobs` are
+        those that need more than this package has; `is_busy` tells whether calls are under way.
         """
         self._ledger = ledger
         self._clock = clock
@@ -225,7 +216,7 @@ class Scheduler:
         self.runner.ask_to_stop()
 
     def stop(self) -> None:
-        """Finish or give back what runs, and write down what was counted."""
+        """Finish or give back running tasks, and write the access counts."""
         self.periodic.stop()
         self.runner.stop()
         with suppress(MemosError):  # counts of some seconds
@@ -256,7 +247,7 @@ class Scheduler:
             ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
-        """Keep an item in sight or a segment out of the archive."""
+        """Keep an item in working memory, or a segment out of the archive."""
         if not tier_moves.pin(change.connection, change.cube, id_, pinned=pinned):
             raise NotFound("item or segment", id_)
         changes.record(change, "pin" if pinned else "unpin", {"id": id_})
@@ -300,7 +291,7 @@ class Scheduler:
         tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
 
     def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
-        """Count that items were used in an answer, or that a person said they are right."""
+        """Count that items were used in an answer, or confirmed by a person."""
         self.accesses.record(((cube, item) for item in item_ids), access)
 
     def _consolidate(self, run: TaskRun) -> None:

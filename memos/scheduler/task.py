@@ -22,19 +22,19 @@ from memos.reader.arguments import seconds_of
 
 
 class ShuttingDown(Exception):
-    """The process ends: the task is given back as it was."""
+    """The process is closing: the task is given back unchanged."""
 
 
 class LeaseLost(Exception):
-    """The task is somebody else's now, or cancelled; nothing of this attempt may be kept."""
+    """The task was taken over or cancelled; nothing of this attempt may be kept."""
 
 
 class OverBudget(Exception):
-    """The cube has spent what it may today; the task goes on tomorrow."""
+    """The cube has spent today's budget; the task continues tomorrow."""
 
 
 class WaitingForSetting(Exception):
-    """The task needs a setting that nobody made; it waits, saying so, until a program with it is started."""
+    """The task needs a setting that is missing; it is parked until a process with it starts."""
 
     def __init__(self, note: str) -> None:
         super().__init__(note)
@@ -42,7 +42,7 @@ class WaitingForSetting(Exception):
 
 
 class RetryLater(Exception):
-    """Nothing went wrong, and the task goes on at another time; its note says why."""
+    """The task continues at another time; its note says why."""
 
     def __init__(self, until: datetime, note: str) -> None:
         super().__init__(note)
@@ -102,12 +102,12 @@ class TaskRun:
         )
 
     def check_budget(self) -> None:
-        """Stop before another model call when the cube's budget is spent."""
+        """Stop before another model call if the cube's budget is spent."""
         if not self.budget(self.spent):
             raise OverBudget
 
     def check_held(self, connection: sa.Connection) -> None:
-        """See in a transaction of one's own that what it changes may be kept."""
+        """Check, in a transaction of one's own, that its changes may be kept."""
         if self.task.cube != WHOLE:
             cubes.lock(connection, self.task.cube)
         queues.lock(connection, self.task.cube)  # who cancels the task locks it too
@@ -116,7 +116,7 @@ class TaskRun:
 
     @contextmanager
     def finishing(self) -> Iterator[sa.Connection]:
-        """Yield the transaction in which the task is done: its effect and its end are kept together or not at all."""
+        """Yield the transaction that ends the task, so that its effect and its end are atomic."""
         with self.ledger.write() as connection:
             if self.task.cube != WHOLE:
                 cubes.lock(connection, self.task.cube)
@@ -128,7 +128,7 @@ class TaskRun:
         self.finished = True
 
     def record(self, connection: sa.Connection) -> None:
-        """Write down what the attempt spent, on the task and in its cube's account."""
+        """Charge what the attempt spent to the task and its cube."""
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
             queues.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)

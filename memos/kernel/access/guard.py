@@ -34,7 +34,7 @@ def limit_rights(rights: Iterable[Right]) -> Iterator[None]:
 
 @contextmanager
 def acting_as(caller: Caller) -> Iterator[None]:
-    """Make every call in the block with the rights of a key, and only for those it may act for."""
+    """Run calls in the block as `caller`: with its key's rights, and only for identities it may act for."""
     token = _CALLER.set(caller)
     try:
         with limit_rights(caller.key.rights):
@@ -50,7 +50,7 @@ def current_identity(actor: str) -> str:
 
 
 def caller() -> Caller | None:
-    """Return the caller of the current call, None for calls of programs and of the background."""
+    """Return the caller of the current call, None for calls of programs and background work."""
     return _CALLER.get()
 
 
@@ -64,10 +64,10 @@ class ActorRights:
 
 
 class AccessControl:
-    """Checks actors of one open installation. Thread-safe.
+    """Access control of an open installation. Thread-safe.
 
-    The local owner may do everything. Without a single identity the installation is one person's: any name may do
-    everything too. With one, only enabled identities may do anything, and each what its roles allow.
+    The local owner may do everything. Without any identity the installation has a single user, and every name may do
+    everything. Otherwise only enabled identities may act, each within its roles.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -78,10 +78,10 @@ class AccessControl:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Remember nothing of what was, once the transaction inside, of identities, groups, grants or cubes, is over.
+        """Invalidate cached identities, grants and cubes around a transaction that changes them.
 
-        While it goes on the ledger itself is asked: between its commit and the end of this, who reads what came behind
-        the end of a share would otherwise pass by what is remembered.
+        During the block every check reads the ledger: between the commit and the invalidation a reader could otherwise
+        use a share that was just revoked.
         """
         with self._counting:
             self._changes += 1

@@ -30,7 +30,7 @@ _REMEMBERED = 10_000
 
 
 class Quotas:
-    """Counts what the keys of one open installation use. Thread-safe, over all processes of a ledger."""
+    """Counts the usage of API keys, across all processes of a ledger. Thread-safe."""
 
     def __init__(self, ledger: Ledger, clock: Clock, defaults: KeyLimits) -> None:
         self._ledger = ledger
@@ -41,11 +41,11 @@ class Quotas:
         self._lock = threading.Lock()
 
     def limits_of(self, key: Key) -> KeyLimits:
-        """Return what a key may use: its own limits, and the installation's where it has none."""
+        """Return a key's limits, its own or else the installation's."""
         return key.limits.over(self._defaults)
 
     def request(self, asking: Caller) -> None:
-        """Count a request. Raises: LimitReached."""
+        """Count one request. Raises: LimitReached."""
         limit = None if _is_free(asking) else self.limits_of(asking.key).requests_per_minute
         if limit is None:
             return
@@ -61,7 +61,7 @@ class Quotas:
             )
 
     def charge(self, connection: sa.Connection, items: int, size_bytes: int) -> None:
-        """Count what a transaction stores for the key its call came with. Raises: LimitReached."""
+        """Count what a transaction stores for the calling key. Raises: LimitReached."""
         asking = caller()
         if asking is None or _is_free(asking):
             return
@@ -71,15 +71,16 @@ class Quotas:
 
     @property
     def spent(self) -> dict[str, int]:
-        """The tokens that models took since this was made, of whatever caller, by what they were asked for."""
+        """Tokens that models used in this process, by purpose."""
         with self._lock:
             return dict(self._spent)
 
     @contextmanager
     def reserve_tokens(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
-        """Set tokens aside for a call of a model; yield what to tell how many it took, 0 if it is told none.
+        """Reserve tokens for a model call; yields a function that takes the tokens really used (0 if not called).
 
-        Raises: LimitReached, before anything is asked.
+        Raises:
+           LimitReached: The quota is used up; the model was not called.
         """
         spent = 0
 

@@ -47,9 +47,9 @@ Keys_ = list[Key]
 
 
 class Users:
-    """The users, agents and groups of an installation.
+    """Users, agents and groups.
 
-    Making the first identity closes the installation to names that are none; the local owner may always do everything.
+    The first identity closes the installation to unknown names; the local owner keeps all rights.
     """
 
     def __init__(self, context: Context, create_home: Callable[[sa.Connection, str, bool], str]) -> None:
@@ -67,11 +67,16 @@ class Users:
         adopt: bool = True,
         actor: str = LOCAL_OWNER,
     ) -> Identity:
-        """Make a user, agent or group; a user or agent gets a cube of its own, under its id if that is free.
+        """Create a user, agent or group; users and agents get a cube, named by their id if it is free.
 
-        With `adopt` a cube that the local owner made under the id becomes it, with all that is in it.
-        An agent that acts for a user has that user's roles besides its own.
-        Raises: InvalidInput, Conflict (the id is taken), NotFound (`acts_for`), PermissionDenied (no admin).
+        With `adopt` an existing cube of that id, made by the local owner, becomes it. An agent that acts for a user has
+        that user's roles beside its own.
+
+        Raises:
+           InvalidInput: An argument is not valid.
+           Conflict: The id is taken.
+           NotFound: `acts_for` is unknown.
+           PermissionDenied: The actor is not an admin.
         """
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
@@ -94,9 +99,10 @@ class Users:
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
-        """Return an identity; everyone may look at itself, its agents, and whom it acts for.
+        """Return an identity; everyone may read itself, its agents, and the user it acts for.
 
-        Raises: NotFound, PermissionDenied.
+        Raises:
+           NotFound, PermissionDenied: There is no such identity, or the actor may not read it.
         """
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._context.lifecycle.check_open()
@@ -128,7 +134,7 @@ class Users:
         return self.get(id_)
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
-        """Make a user or agent a member of a group. Raises: NotFound, InvalidInput, PermissionDenied."""
+        """Add a user or agent to a group. Raises: NotFound, InvalidInput, PermissionDenied."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             if access.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
@@ -138,7 +144,7 @@ class Users:
             access.join(connection, group, member, self._context.clock.now())
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
-        """Take a member out of a group. Raises: NotFound, PermissionDenied."""
+        """Remove a member from a group. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             access.require_identity(connection, check_name("group", group, 128))
@@ -163,7 +169,7 @@ class Sharing:
         self._context = context
 
     def grant(self, cube: str, identity: str, role: str = "reader", *, actor: str = LOCAL_OWNER) -> Grant:
-        """Give an identity a role on a cube, "*" everyone; an owner of the cube may. Raises: NotFound, InvalidInput."""
+        """Give an identity, or everyone with "*", a role on a cube; for its owners. Raises: NotFound, InvalidInput."""
         context, role_ = self._context, member_of("role", role, CubeRole)
         identity = check_name("identity", identity, 128)
         if identity == EVERYONE and role_ is CubeRole.OWNER:
@@ -179,7 +185,7 @@ class Sharing:
         return given
 
     def revoke(self, cube: str, identity: str, *, actor: str = LOCAL_OWNER) -> bool:
-        """Take a role back; False when there was none. Raises: NotFound (cube), PermissionDenied."""
+        """Revoke a role; False if there was none. Raises: NotFound (cube), PermissionDenied."""
         self._check_owner(cube, actor)
         with self._context.access.changing(), self._context.write() as connection:
             taken = access.ungrant(connection, cube, check_name("identity", identity, 128))
@@ -189,7 +195,7 @@ class Sharing:
         return taken
 
     def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:
-        """Return who was given which role on a cube; an owner of it may ask. Raises: NotFound, PermissionDenied."""
+        """Return the grants of a cube; for its owners. Raises: NotFound, PermissionDenied."""
         self._check_owner(cube, actor)
         with self._context.ledger.read() as connection:
             return tuple(access.grants_of(connection, cube))
@@ -203,7 +209,7 @@ class Sharing:
 
 
 class Keys:
-    """The keys of an installation's users and agents."""
+    """API keys of users and agents."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -218,10 +224,12 @@ class Keys:
         limits: Mapping[str, int] | None = None,
         actor: str = LOCAL_OWNER,
     ) -> NewKey:
-        """Make a key of 256 random bits; its secret is in the answer and nowhere else. An identity may make its own.
+        """Create a key of 256 random bits; only the return value has the secret. Identities may create their own.
 
-        Only admins set limits; a key that is made with a key of somebody else uses up what that may use.
-        Raises: InvalidInput, NotFound (identity), PermissionDenied.
+        Only admins set limits; usage of a key made with another key counts against that key.
+
+        Raises:
+           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
         """
         context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)
@@ -260,7 +268,7 @@ class Keys:
             return access.keys_of(connection, identity)
 
     def limit(self, key: str, limits: Mapping[str, int], *, actor: str = LOCAL_OWNER) -> Key:
-        """Set a key's limits, in place of those it has. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
+        """Replace a key's limits. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
         context = self._context
         self._check_self(None, actor)
         wanted = _limits(limits)
@@ -270,7 +278,7 @@ class Keys:
             return access.require_key(connection, found.id)
 
     def used(self, key: str, *, actor: str = LOCAL_OWNER) -> dict[str, int]:
-        """Return the items, bytes and tokens that a key used today, as far as they are limited. Raises: NotFound."""
+        """Return the items, bytes and tokens a key used today, where limited. Raises: NotFound."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
             found = access.require_key(connection, check_name("key", key, 64))
@@ -291,7 +299,7 @@ class Keys:
             return access.require_key(connection, found.id)
 
     def authenticate(self, secret: str) -> Caller:
-        """Return whom a key stands for. Raises: PermissionDenied, saying nothing of what was wrong with it."""
+        """Return the caller of a key. Raises: PermissionDenied, without saying what is wrong with it."""
         context = self._context
         context.lifecycle.check_open()
         now = context.clock.now()

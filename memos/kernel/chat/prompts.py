@@ -35,7 +35,7 @@ _CITE = "Where you use something remembered, put its mark right behind it, such 
 
 
 def history_of(question: Question, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[ChatMessage]:
-    """Return what was said before as a model is shown it. Raises: InvalidInput."""
+    """Return the history of a question as chat messages. Raises: InvalidInput."""
     if question.history is None or (isinstance(question.history, Sequence) and not question.history):
         return []
     try:
@@ -66,7 +66,7 @@ def request_of(
     *,
     cube: str,
 ) -> ChatRequest:
-    """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
+    """Build the chat request; the KV of its prefix may be cached for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = SYSTEM if given is None else check_text("system_prompt", given, limits.message_bytes)
     asked, part = question.query, recalled.prefix
@@ -104,7 +104,7 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A thing that is shown; a topic is no item."""
+    """A line of the memory section; a topic is not an item."""
 
     text: str
     at: datetime | None
@@ -133,11 +133,11 @@ class Entry:
 
     @classmethod
     def topic(cls, text: str, *, untrusted: bool) -> Entry:
-        """Return what is being talked of as an entry."""
+        """Return the current topic as an entry."""
         return cls(text, None, "conversation" if untrusted else "Topic", untrusted)
 
     def shown(self, most: int) -> str:
-        """Return the entry as a line of the section, its text cut to about so many tokens."""
+        """Render the entry as a line, its text cut to about `most` tokens."""
         text = _cut(self.text, most).replace("\n", "\n  ")
         if self.untrusted:
             told = wrap_untrusted(text, self.speaker or "")
@@ -176,10 +176,10 @@ def section_of(
     marks: bool,
     marked: int = 0,
 ) -> Recalled:
-    """Return a section of at most `budget` estimated tokens.
+    """Return a memory section of at most `budget` estimated tokens.
 
-    Of the room two fifths at most are for what stands, a third for what was said last, newest first; hits get the
-    rest. With `marks` each item has one, to be cited by; the first comes after number `marked`.
+    Standing memories get at most two fifths of the room, recent ones a third, newest first; hits get the rest. With
+    `marks` each item gets a citation mark, numbered from `marked` + 1.
     """
     room = budget - estimate_tokens(memory_section([]) + "\n\n")
     filling = _Filling(room, max(1, room // _LARGEST_ENTRY), set())
@@ -249,7 +249,7 @@ _SAID = (Role.USER, Role.ASSISTANT)
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Recalls what the prompt of a chat is given."""
+    """Recalls memories for the prompt of a chat."""
 
     context: Context
     search: SearchService
@@ -279,7 +279,7 @@ class Recalling:
         return replace(recalled, found=ids, timings_ms={"recall": took_ms})
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
-        """Return what every prompt of the cube begins with, unless it is more than this one may have."""
+        """Return the prompt prefix of the cube, unless it exceeds this prompt's budget."""
         if not (question.working and self.context.settings.prefix_room):
             return None
         with self.context.ledger.read() as connection:

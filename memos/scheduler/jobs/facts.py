@@ -208,7 +208,7 @@ class ReflectJob:
 
 
 def active(connection: sa.Connection, clock: Clock) -> list[str]:
-    """Return the cubes that something was added to since the last reflection."""
+    """Return the cubes with additions since the last reflection."""
     since = clock.now() - REFLECT_EVERY
     query = sa.select(t.cubes.c.id).where(
         sa.exists(sa.select(t.items.c.id).where(t.items.c.cube_id == t.cubes.c.id, t.items.c.created_at >= since))
@@ -217,7 +217,7 @@ def active(connection: sa.Connection, clock: Clock) -> list[str]:
 
 
 def reflect_task() -> NewTask:
-    """Return the reflect_task that reflects on a cube; nobody waits for it."""
+    """Return the task that reflects on a cube."""
     return NewTask(REFLECT, {}, key="")
 
 

@@ -47,7 +47,7 @@ class Seen(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribeJob:
-    """An image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
+    """Describes one image a task; `settled` is called afterwards, `masking` returns the masking of a cube."""
 
     asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
@@ -83,19 +83,19 @@ class DescribeJob:
             images.described(change, still, _fact(still, now, seen, answer))
 
     def failed(self, connection: sa.Connection, task: Task, error: str) -> None:
-        """Write down on the image that nobody could describe it."""
+        """Record on the image that it could not be described."""
         file = images.find(connection, task.cube, str(task.payload["file"]))
         if file is not None:
             images.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
 
 
 def _masked(seen: Seen, masking: Masking) -> Seen:
-    """Return what a model saw without what must not be stored, such as a key in a screenshot."""
+    """Mask what a model saw, such as a key in a screenshot."""
     return seen.model_copy(update=masking.fields(seen.model_dump()))
 
 
 def _message(connection: sa.Connection, file: StoredFile) -> Item | None:
-    """Return the message an image came with, None when it is gone or deleted."""
+    """Return the message of an image, None if it is gone or deleted."""
     found = items.current(connection, [file.cube], [file.item] if file.item else [])
     return next((state for state in found.values() if state.status is not Status.DELETED), None)
 
@@ -136,9 +136,9 @@ _SHARE_CONVERTED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ReadFileJob:
-    """`split` is the embedder's, `masking` makes what masks a cube's texts.
+    """Reads stored documents; `split` is the embedder's, `masking` returns the masking of a cube.
 
-    `settled` is called when passages were stored, so that the indexes show them soon.
+    `settled` is called after passages were stored, so that they are indexed soon.
     """
 
     reader: DocumentReader
@@ -147,7 +147,7 @@ class ReadFileJob:
     masking: Callable[[str], Masking]
 
     def run(self, run: TaskRun) -> None:
-        """Read the file that the task names; one that cannot be read says why, and its task is done."""
+        """Read the task's file; an unreadable one records why, and the task is done."""
         with run.ledger.read() as connection:
             try:
                 file = files.require(connection, [run.task.cube], str(run.task.payload["file"]))
@@ -188,7 +188,7 @@ class ReadFileJob:
 
 
 def _masked_text(document: DocumentPages, masking: Masking) -> DocumentPages:
-    """Return a document with what must not be stored masked, before a place in it is counted."""
+    """Mask a document before any position in it is counted."""
     pages = [
         replace(
             page, text=masking.whole("text", page.text), path=tuple(masking.text("title", part) for part in page.path)

@@ -53,7 +53,7 @@ class PrefixRules:
 
 @dataclass(frozen=True, slots=True)
 class ComposeJob:
-    """Composes the prefix of a task's cube.
+    """Composes the prompt prefix of a cube.
 
     `forget` removes the KV of memories that are gone, and is called first.
     """
@@ -64,12 +64,12 @@ class ComposeJob:
 
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
-        """Return the job as settings want it; where no model keeps anything a prefix is empty."""
+        """Return the job for these settings; where no model keeps KV a prefix is empty."""
         rules = PrefixRules(settings.prefix_room, timedelta(days=settings.activation.stable_days))
         return cls(CubeRules(settings.heat), rules, forget)
 
     def run(self, run: TaskRun) -> None:
-        """Append what has become hot, or compose all of it anew."""
+        """Append what has become hot, or rewrite the prefix."""
         self.forget()
         run.check_cancelled(0.1)
         with run.finishing() as connection:
@@ -147,7 +147,7 @@ class ComposeJob:
         above: float,
         now: datetime,
     ) -> set[str]:
-        """Return the items that have room: what is pinned, what is there and still warm, then the hottest."""
+        """Return the items that fit: pinned ones, present ones that are still warm, then the hottest."""
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()
         for id_ in ranked:

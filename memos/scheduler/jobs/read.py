@@ -47,14 +47,14 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class AnalyseJob:
-    """Reads as `learner` does."""
+    """Extracts facts from unread pages of hot segments."""
 
     rules: CubeRules
     clock: Clock
     learner: FactPipeline
 
     def run(self, run: TaskRun) -> None:
-        """Read the hottest segment that the task asks for, and leave a task for the next one."""
+        """Read the hottest segment of the task, and queue a task for the next one."""
         found = self._read(run)
         if found is None:
             return
@@ -132,9 +132,10 @@ class AnalyseJob:
 
 
 def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
-    """Return the pages' messages without those that were read finely: what they say is known.
+    """Return the pages' messages that were not read finely yet.
 
-    Those that are wanted are left to their own task, unless somebody asks for these pages: no message costs two calls.
+    Messages queued for fine reading are left to their own task, unless these pages were requested: none costs two
+    calls.
     """
     done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
     messages = [message for page in pages for message in live_items(page)]
@@ -162,13 +163,13 @@ _ROOM = ReadingBudget()
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """Enriches what `add` stored; the messages themselves stay as they are, whatever comes of it."""
+    """Extracts facts from messages queued by `add`; the messages themselves never change."""
 
     learner: FactPipeline
     room: ReadingBudget = _ROOM
 
     def run(self, run: TaskRun) -> None:
-        """Read the conversation's next window, and leave a task for the one after it."""
+        """Read the conversation's next window, and queue a task for the one after it."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             if reading.is_read_elsewhere(connection, cube, conversation, run.task.id):
@@ -188,7 +189,7 @@ class ReadJob:
             self.learner.settled()
 
     def _next(self, connection: sa.Connection, run: TaskRun) -> Window:
-        """Return the oldest messages that are wanted; fewer at each attempt, since too many may be why it failed."""
+        """Return the oldest queued messages, fewer at each attempt, since their number may be why it failed."""
         conversation = run.task.payload.get("conversation")
         found = reading.next_range(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
         return window(found.messages, found.wanted, self.room.shrunk(run.task.attempts - 1))

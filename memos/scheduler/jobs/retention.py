@@ -32,13 +32,13 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class RetentionJob:
-    """The periodic task: what was deleted over `kept_days` ago is erased, then the rules of all cubes are applied."""
+    """The periodic job: erase what was deleted over `kept_days` ago, then apply the rules of all cubes."""
 
     changing: Changing
     kept_days: float
 
     def run(self, run: TaskRun) -> None:
-        """Go through all cubes; what an attempt did not get to is left for the next."""
+        """Process all cubes; what an attempt did not reach is left for the next."""
         run.check_cancelled()
         self._erase_expired(run)
         at = run.clock.now()
@@ -73,7 +73,7 @@ class RetentionJob:
 
 
 def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
-    """Apply a cube's rules to what is old enough at a moment, the strongest first; yield what each batch did."""
+    """Apply a cube's rules, strongest first, to what is old enough; yield the effect of each batch."""
     with ledger.read() as connection:
         rules = retention.of_cube(connection, scope.cubes[0])
     for rule in rules:
@@ -86,7 +86,7 @@ def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> I
 
 
 def preview(connection: sa.Connection, cube: str, at: datetime) -> list[RetentionEffect]:
-    """Return what `applied` would do: an item that several rules match counts for the strongest of them."""
+    """Return what `applied` would do; an item that several rules match counts for the strongest."""
     seen: set[str] = set()
     effects = []
     for rule in retention.of_cube(connection, cube):
@@ -126,7 +126,7 @@ def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
 
 
 def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list[str]]:
-    """Yield what a rule matches, once through the cube and outside the transactions that change it."""
+    """Yield the matches of a rule in batches, outside the transactions that change them."""
     after: ScanPosition | None = None
     while True:
         with ledger.read() as connection:
@@ -138,7 +138,7 @@ def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list
 
 
 def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[str]) -> RetentionEffect | None:
-    """Do to a batch what a rule says; None when there is no such rule any more."""
+    """Apply a rule to a batch; None if the rule is gone."""
     connection, reason = change.connection, f"retention rule {rule.id}"
     if retention.find(connection, rule.id) is None:
         return None

@@ -38,7 +38,7 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """A page as it is compared: unit vector float32 (dimension,), keywords."""
+    """A page for comparison: unit vector float32 (dimension,), keywords."""
 
     vector: Vector
     keywords: frozenset[str]
@@ -46,7 +46,7 @@ class PageView:
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """A segment as it is compared: the sum of its pages' vectors, None when it has to be made again."""
+    """A segment for comparison: the sum of its pages' vectors, None if it must be rebuilt."""
 
     id: str
     vector: Vector | None
@@ -54,7 +54,7 @@ class SegmentView:
 
 
 class Candidates:
-    """The segments a page may join, compared all at once; one that opens or grows is compared as it is then."""
+    """The segments a page may join, compared at once; one that opens or grows is compared in its new state."""
 
     def __init__(self, segments: Sequence[SegmentView], dimension: int) -> None:
         self._ids: list[str] = []
@@ -67,7 +67,7 @@ class Candidates:
             self.put(segment)
 
     def put(self, segment: SegmentView) -> None:
-        """Add a segment, or compare pages with what it has become."""
+        """Add or update a segment."""
         place = self._places.setdefault(segment.id, len(self._ids))
         if place == len(self._ids):
             self._ids.append(segment.id)
@@ -83,9 +83,9 @@ class Candidates:
         self._vectors[place] = 0.0 if segment.vector is None or norm == 0 else segment.vector / norm
 
     def best(self, page: PageView, previous: str | None, least: float) -> str | None:
-        """Return the segment the page joins, None when it opens one.
+        """Return the segment the page joins, None to open one.
 
-        That of the page before it comes first: a topic goes on unless it changes.
+        The previous page's segment comes first: a topic continues unless it changes.
         """
         if not self._ids:
             return None
@@ -100,7 +100,7 @@ class Candidates:
 
 
 def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]:
-    """Return a segment's keywords with those of one more page: the most frequent, then the newest."""
+    """Return a segment's keywords including one more page: the most frequent, then the newest."""
     sums = dict.fromkeys(sorted(page), 1) | {word: count + (word in page) for word, count in keywords.items()}
     best = sorted(sums.items(), key=lambda entry: -entry[1])
     return dict(best[:KEPT_KEYWORDS])
@@ -108,7 +108,7 @@ def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A span of one message that may tell what a segment is about."""
+    """A span of one message that may summarise its segment."""
 
     item: str
     start: int
@@ -117,7 +117,7 @@ class Sentence:
 
 
 def sentences(item: str, text: str) -> list[Sentence]:
-    """Return the sentences of a message that are neither too short nor too long to stand alone."""
+    """Return a message's sentences that are neither too short nor too long to stand alone."""
     found = []
     for match in _SENTENCE.finditer(text):
         stripped = match.group().strip()
@@ -132,10 +132,10 @@ def sentences(item: str, text: str) -> list[Sentence]:
 
 
 def key_sentences(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -> list[Sentence]:
-    """Return at most 3 sentences, in the given order, that name most of what the segment's pages share.
+    """Return at most 3 sentences, in order, that cover most keywords the segment's pages share.
 
-    Each next one is chosen for the keywords that those before it left out, the pages of a keyword being its weight:
-    greedy maximum coverage (Lin & Bilmes, "A Class of Submodular Functions for Document Summarization", ACL 2011).
+    Keywords are weighted by their pages. Greedy maximum coverage (Lin & Bilmes, "A Class of Submodular Functions for
+    Document Summarization", ACL 2011).
     """
     words = [set(text_keywords(sentence.text)) & keywords.keys() for sentence in candidates]
     left = dict(keywords)
@@ -176,7 +176,7 @@ _SCANNED_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class OverflowJob:
-    """Empties the short tier as far as it is over its capacity.
+    """Moves pages beyond the short tier's capacity into segments.
 
     `turns_of` returns the vectors of messages.
     """
@@ -186,7 +186,7 @@ class OverflowJob:
     triggers: Triggers
 
     def run(self, run: TaskRun) -> None:
-        """Move pages of the conversation that the task names, or messages without one."""
+        """Move pages of the task's conversation, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             capacity = 0 if run.task.payload.get("all") else self.rules.of(connection, cube).short_capacity
@@ -251,7 +251,7 @@ class OverflowJob:
 
 
 def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
-    """Return the segment with one more page: a longer sum of vectors, more keywords, more heat."""
+    """Return the segment with one more page added."""
     at = page.messages[-1].said_at or now
     warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
     return replace(
@@ -282,12 +282,12 @@ def segment_view(segment: SegmentRow) -> SegmentView:
 
 
 def speakers_of(pages: Sequence[Page]) -> list[tuple[str, int]]:
-    """Return which versions of which messages pages hold, in order."""
+    """Return message ids and versions of pages, in order."""
     return [(message.id, message.version) for page in pages for message in page.messages]
 
 
 def live_items(page: Page) -> list[Item]:
-    """Return a page's messages that are neither deleted nor awaiting review."""
+    """Return a page's messages that are neither deleted nor pending."""
     return [message for message in page.messages if message.status not in UNUSED]
 
 
@@ -296,7 +296,7 @@ def page_keywords(page: Page) -> frozenset[str]:
 
 
 def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
-    """Return float32 (pages, dimension): the direction of each page's messages together, zero for a page of none."""
+    """Return float32 (pages, dimension): the mean direction of each page's messages, zero for an empty page."""
     vectors = turns_of([message for page in pages for message in page])
     found = np.zeros((len(pages), vectors.shape[1]), dtype=np.float32)
     place = 0
@@ -309,7 +309,7 @@ def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
 
 
 def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page]) -> list[tuple[str, int, int]]:
-    """Return the sentences that tell what the segment is about now: of those that told it before and the new ones."""
+    """Return the key sentences of a segment, chosen from its former ones and the new pages'."""
     before = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     old = [
         Sentence(item, start, end, before[item].memory[start:end])
@@ -326,7 +326,7 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
 
 
 def summary(connection: sa.Connection, segment: SegmentRow) -> str:
-    """Return what a segment is about: a model's words when there are some, else its own messages'."""
+    """Return a segment's summary: the model's, else its key sentences."""
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
@@ -339,12 +339,12 @@ def summary(connection: sa.Connection, segment: SegmentRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemakeJob:
-    """Gives a segment the vector, keywords and sentences that its pages have now."""
+    """Rebuilds vector, keywords and sentences of a segment after an erasure, a change or a new embedder."""
 
     turns_of: TurnsOf
 
     def run(self, run: TaskRun) -> None:
-        """Make the segment that the task names again; one that is gone needs nothing."""
+        """Rebuild the task's segment, if it still exists."""
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
             pages = _pages(segment_rows.members(connection, segment_id))
@@ -388,12 +388,11 @@ class SummaryAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SummariseJob:
-    """At most one call a task; one task a segment waits at a time."""
+    """Rewrites the summary of a segment after it grew, with at most one model call a task."""
 
     asker: Callable[[], LLMClient | None]
 
     def run(self, run: TaskRun) -> None:
-        """Rewrite the summary of the segment that the task names."""
         asker, segment_id = self.asker(), str(run.task.payload["segment"])
         with run.ledger.read() as connection:
             segment = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
@@ -429,12 +428,12 @@ GRACE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """Compares the segments of one cube with its thresholds and its capacity."""
+    """Moves the segments of a cube by its thresholds and capacity."""
 
     rules: CubeRules
 
     def run(self, run: TaskRun) -> None:
-        """Move what has to, at most so much a task, and leave a task for the rest."""
+        """Move segments, up to a limit a task, and queue a task for the rest."""
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             self.rules.follow_share(connection, change.cube, change.now)
@@ -479,7 +478,7 @@ def _just_above(level: float) -> float:
 
 
 def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state: str) -> None:
-    """Archive segments or bring them back, and write down at which heat."""
+    """Archive segments or bring them back, and record their heat."""
     if not segments:
         return
     heats = {segment.id: rules.policy.heat(warmth_of(segment), change.now) for segment in segments}

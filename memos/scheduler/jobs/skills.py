@@ -36,13 +36,13 @@ _Page = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SkillsJob:
-    """`turns_of` returns the vectors of messages; `settled` is called after something may have been stored."""
+    """Learns skills; `turns_of` returns vectors of messages, `settled` is called after a change."""
 
     turns_of: TurnsOf
     settled: Callable[[], object]
 
     def run(self, run: TaskRun) -> None:
-        """Look at the pages of the messages that the task names."""
+        """Compare the pages of the task's messages with earlier ones."""
         cube, named = run.task.cube, [str(id_) for id_ in run.task.payload.get("messages", ())]
         cosines: dict[frozenset[str], float] = {}
         with run.ledger.read() as connection:
@@ -65,7 +65,7 @@ class SkillsJob:
         self.settled()
 
     def _cosines(self, attempt: Attempt, rivals: Sequence[Attempt]) -> dict[frozenset[str], float]:
-        """Return how near the goals of others are; nothing when there are no vectors: shared words decide then."""
+        """Return the cosines of others' goals; empty without vectors, then shared words decide."""
         if not rivals:
             return {}
         try:
@@ -105,7 +105,7 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
 
 
 def skill_in(item: Item) -> Mapping[str, Any] | None:
-    """Return what an item says as a skill made of runs; other lessons say nothing of the kind."""
+    """Return the skill an item states, None for other lessons."""
     held = item.info.get("skill")
     return held if isinstance(held, dict) else None
 
@@ -159,9 +159,9 @@ def _both(one: Attempt, other: Attempt) -> frozenset[str]:
 
 
 def _skill_of(change: Change, attempt: Attempt, same: Sequence[Attempt]) -> Item | None:
-    """Return the skill with the same tools that an attempt, or one with the same goal, is evidence of already.
+    """Return the skill that an attempt, or one with the same goal and tools, already supports.
 
-    Also one that was deleted by hand, which does not come back.
+    Includes one deleted by hand, so that it does not come back.
     """
     for shown in (attempt, *same):
         made = tool_rows.made_of(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)
