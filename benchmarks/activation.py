@@ -26,7 +26,7 @@ from memos.core.clock import SystemClock
 from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvShape, Prefix, Prompt
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import ChatSettings
-from memos.errors import MemosError, UnfitAnswer
+from memos.errors import InvalidAnswer, MemosError
 from memos.memcube.activation.blocks import Tier, fingerprint_of
 from memos.memcube.activation.prefill import PrefillEngine
 from memos.memcube.activation.store import BlockStore
@@ -221,7 +221,7 @@ def _answers(bench: _Bench) -> dict[str, int]:
         asked = ChatMessage("user", f"What is {name}'s {what}?")
         messages = (ChatMessage("system", system), asked)
         pieces: list[str] = []
-        with suppress(UnfitAnswer):
+        with suppress(InvalidAnswer):
             for piece in model.stream(ChatRequest(messages, prefix=Prefix("home", len(system)))):
                 pieces += [piece] if isinstance(piece, str) else []
         return "".join(pieces)

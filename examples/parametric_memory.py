@@ -14,7 +14,7 @@ from pathlib import Path
 from memos import MemOS, Settings
 from memos.core.lora import LoraRecipe
 from memos.core.settings import ChatSettings, ParametricSettings
-from memos.errors import UnfitAnswer
+from memos.errors import InvalidAnswer
 from memos.memcube.parametric.examination import Bounds
 
 TOLD = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.")
@@ -67,7 +67,7 @@ def who_answers(memos: MemOS) -> str:
     for _ in range(50):
         try:
             asked = memos.chat("Where do I live?", store=False, temperature=1.0, max_tokens=40)
-        except UnfitAnswer:
+        except InvalidAnswer:
             continue
         assert asked.activation is not None
         return f"adapter {asked.adapter}, {asked.activation.cached_tokens} of {asked.prompt_tokens} tokens from memory"

@@ -15,6 +15,7 @@ MemosError
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 
@@ -126,7 +127,7 @@ class ModelError(MemosError):
         self.tokens = tokens
 
 
-class UnfitAnswer(ModelError):
+class InvalidAnswer(ModelError):
     """A model answered, and not what was asked for: cut off, empty, of another shape, or asked for too much at once.
 
     Another question, a smaller one, may fare better.
@@ -138,3 +139,10 @@ class IntegrityError(MemosError):
 
     code = "integrity_error"
     exit_code = 8
+
+
+def __getattr__(name: str) -> type[MemosError]:
+    if name == "UnfitAnswer":
+        warnings.warn("UnfitAnswer is now called InvalidAnswer.", DeprecationWarning, stacklevel=2)
+        return InvalidAnswer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

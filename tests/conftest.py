@@ -61,7 +61,7 @@ def _quick_openings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "started", forks.started)
         patch.setattr(migrate, "upgrade", migrated.upgrade)
-        patch.setattr(sqlite, "prepare", compiled.prepare)
+        patch.setattr(sqlite, "prepare_sqlite", compiled.prepare)
         patch.setattr(postgres, "make_engine", compiled.make_engine)
         yield
     forks.stop()

@@ -1,7 +1,6 @@
 """Engines in child processes: the parent's handle on one, and the loop that serves it.
 
-An engine that keeps the interpreter's lock, that writes its process's memory into its files, or that can end its
-process, does so in a child that the program outlives.
+An engine goes into a child if it holds the interpreter lock, copies process memory into its files, or may crash.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LOCK_WAIT_S = 30.0
 Handler = Callable[[str, tuple[Any, ...]], Any]
 
 
-class Died(Exception):
+class ChildDied(Exception):
     """The child ended in the middle of a call."""
 
 
@@ -82,7 +81,7 @@ class Child:
             if socket in self._owed:
                 # A call was ended in the middle, by Ctrl+C say: the answer to it would be taken for that of this one.
                 self.kill()
-                raise Died("a call was ended before its answer came")
+                raise ChildDied("a call was ended before its answer came")
             asked = pickle.dumps((method, arguments), _PICKLE)
             self._owed.add(socket)
             with self._watched(method):
@@ -119,7 +118,7 @@ class Child:
             self.kill()
             raise BackendTimeout(f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s.") from error
         except (EOFError, OSError) as error:
-            raise Died(f"it ended with status {self._process.poll()}") from error
+            raise ChildDied(f"it ended with status {self._process.poll()}") from error
 
     def kill(self) -> None:
         """End the child now, also in the middle of a call."""

@@ -1,6 +1,7 @@
-"""Fetches images and files from public web addresses: every address is checked, and the checked one is connected to.
+"""HTTP clients: one for a model's endpoint, one that fetches images and files from public addresses.
 
-A name that points into this machine or its networks is refused, also behind a redirect. No proxy or cookie is used.
+A fetch connects to the address that was checked; addresses inside this machine or its networks are refused, also
+after a redirect. No proxy or cookie is used.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ import httpx2
 from memos.core.ports import FetchedImage
 from memos.core.settings import ChatSettings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
-
-# The HTTP client for a model's endpoint: it asks that endpoint alone, and no body is endless. Knows no protocol.
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 _UNTIL: Final = "memos_until"
@@ -102,7 +101,7 @@ _DISGUISES: Final = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FetchRequest:
     """A fetch: its name in errors, the accepted media types, and the setting that limits its size."""
 
     noun: str
@@ -110,8 +109,10 @@ class Wanted:
     limit: str
 
 
-IMAGE: Final = Wanted("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES")
-FILE: Final = Wanted("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
+IMAGE: Final = FetchRequest(
+    "image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES"
+)
+FILE: Final = FetchRequest("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
@@ -144,7 +145,7 @@ class WebImages:
         resolver: Resolve = resolve,
         allowed: Callable[[str], bool] = is_public,
         tls: ssl.SSLContext | None = None,
-        wanted: Wanted = IMAGE,
+        wanted: FetchRequest = IMAGE,
     ) -> None:
         self._wanted = wanted
         self._max_bytes = max_bytes
@@ -168,7 +169,9 @@ class WebImages:
 
     def _checked_address(self, where: str, target: SplitResult) -> str:
         """Return the address to connect to; all that the name has must be public."""
-        host, port, noun = target.hostname or "", _port(target), self._wanted.noun
+        host = target.hostname or ""
+        port = _port(target)
+        noun = self._wanted.noun
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:

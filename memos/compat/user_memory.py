@@ -103,7 +103,7 @@ class UserMemory:
         Raises: InvalidInput, BackendUnavailable (also: no model configured), ModelError.
         """
         context = self._context(filled("query", query), answer_style)
-        answer = self._asker().say(
+        answer = self._asker().complete_text(
             compose(context, self._limits.tokens),
             meter=UsageMeter("chat", cube=self.cube),
             max_tokens=_ANSWER_TOKENS,

@@ -1,4 +1,4 @@
-"""Time and identity, passed in so that tests can fix both; knows nothing of storage."""
+"""Clocks and ids, passed in so that tests can fix both."""
 
 from __future__ import annotations
 

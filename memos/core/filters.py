@@ -1,14 +1,14 @@
-"""The filter language: JSON -> one AST, and its meaning as plain Python; backends compile the AST.
+"""The filter language: JSON to an AST, and its meaning in Python; backends compile the AST.
 
-Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`;
-several keys of one object are AND-ed. A name that is no field is an info key: `x` and `info.x` are one, and so are
-`user_id`, `agent_id`, `app_id` and `source`, which items have no column for. Knows nothing of any store.
+Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`; keys of one object
+are AND-ed. A name that is not a field is an info key: `x` and `info.x` are the same, and so are `user_id`, `agent_id`,
+`app_id` and `source`, which items have no column for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -274,7 +274,10 @@ def matches(node: Node | None, record: Mapping[str, Json]) -> bool:
 
 def _holds(condition: Condition, have: Json) -> bool:
     op, want = condition.op, condition.value
-    values = have if isinstance(have, list | tuple) else [] if have is None else [have]
+    if have is None:
+        values: Sequence[Json] = []
+    else:
+        values = have if isinstance(have, list | tuple) else [have]
     if op is Op.EXISTS:
         return bool(values) is want
     if op is Op.EQ or op is Op.CONTAINS:

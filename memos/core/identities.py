@@ -1,4 +1,4 @@
-"""Who may do what, as frozen values: identities, roles on cubes, keys. No behaviour, no I/O."""
+"""Identities, roles on cubes and API keys, as frozen values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands at the beginning of prompts and comes again, and what came of keeping its attention KV. Values only."""
+"""Values of the KV cache: prompt prefixes, layouts of KV, and what reuse saved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The files of a trained adapter: which there are, and whether they are still what was examined. Knows no ledger.
+"""Values and files of LoRA adapters: recipes, training examples, the manifest and its checks.
 
-Weights are told by the ledger, the configuration by the manifest beside it: both change what answers.
+The ledger holds the digest of the weights, the manifest beside them that of the configuration; both change answers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from memos.core.kv_cache import Fill
 from memos.core.ports import ChatMessage
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, IntegrityError, shown
-
-# How an adapter is trained: its shape, and how much of what it is taught. Values only, and which of them are any.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,6 @@ def next_seed(recipe: LoraRecipe, refused: Mapping[str, object]) -> int:
     return max(recipe.seed, (int(str(refused["seed"])) + 1) % 2**63)
 
 
-# What an adapter is taught, as its trainer sees it, and what is lent to a model. Values only.
-
 ADAPTER_FILE = "adapter_model.safetensors"
 """Where peft, and who reads its folders, has an adapter's weights."""
 
@@ -136,7 +132,9 @@ class Lending(Protocol):
         ...
 
 
-CONFIG, MANIFEST, CARD = "adapter_config.json", "manifest.json", "README.md"
+CONFIG = "adapter_config.json"
+MANIFEST = "manifest.json"
+CARD = "README.md"
 FILES = (CONFIG, ADAPTER_FILE, MANIFEST)
 """The files without which an adapter cannot answer."""
 

@@ -1,7 +1,7 @@
-"""The contracts between hippocube and its engines: embedder, sparse encoder, indexes, reranker, language model.
+"""The ports of hippocube: embedder, sparse encoder, indexes, reranker, language model, document reader.
 
-Each docstring is the contract; `tests/contracts/` runs one suite over every implementation.
-Adapters translate their driver's errors into `memos.errors`, once, with `from`.
+Each docstring is the contract; `tests/contracts/` runs one suite over every implementation. Implementations translate
+their driver's errors into `memos.errors`, with `from`.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class VectorIndex(Protocol):
     """
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """A number that grows whenever the engine restarted and lost its unflushed writes."""
         ...
 
@@ -311,7 +311,7 @@ class GraphIndex(Graph, Protocol):
     """
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """A number that grows whenever the engine restarted and may have lost unflushed writes."""
         ...
 
@@ -523,8 +523,8 @@ class DocumentPages:
 class DocumentReader(Protocol):
     """Reads files into text; whatever is in a file, it harms nobody but its own reading."""
 
-    def pages(self, name: str, data: bytes, go_on: Callable[[], object]) -> DocumentPages:
-        """Return a document's text; `go_on` is called now and again and may end it by raising.
+    def pages(self, name: str, data: bytes, check_cancelled: Callable[[], object]) -> DocumentPages:
+        """Return a document's text; `check_cancelled` is called now and again and may end it by raising.
 
         Raises: InvalidInput (it cannot be read, with the reason), BackendUnavailable.
         """

@@ -1,4 +1,4 @@
-"""What chat endpoints send piece by piece: server-sent events in any cut, text with thoughts in it. Pure."""
+"""Streamed chat responses: server-sent events, however they are split, and text with reasoning in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of `MemOS` did and how long its stages took, told to whoever listens; knows neither side."""
+"""Timings and outcomes of `MemOS` calls, reported to listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of a model's tokens, and an estimate for what nobody counted. Pure."""
+"""Token counts, and an estimate for uncounted text."""
 
 from __future__ import annotations
 

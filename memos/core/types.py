@@ -1,4 +1,4 @@
-"""The nouns of the system as frozen values: cubes, items, versions, sources, hits, receipts. No behaviour, no I/O."""
+"""The frozen values of the system: cubes, items, versions, sources, hits, receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Context`: what the services of one open installation share, and the check that every call passes first."""
+"""`Context`: what the services of an open installation share, and the check that every call passes first."""
 
 from __future__ import annotations
 
@@ -32,19 +32,21 @@ from memos.reader.masking import Masking
 
 @dataclass(slots=True)
 class Scopes:
-    """The scopes of one open installation, whose embedder has this `fingerprint`. Thread-safe."""
+    """Resolves actors and cubes to scopes, for an embedder with this `fingerprint`. Thread-safe."""
 
     ledger: Ledger
     guard: AccessControl
     fingerprint: Fingerprint
     settings: Settings
     lifecycle: Lifecycle
-    _heads: dict[str, cube_rows.Head] = field(default_factory=dict, init=False)
+    _heads: dict[str, cube_rows.CubeHead] = field(default_factory=dict, init=False)
 
     def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
-        """Check actor and cubes of a call; one that stores or compares vectors needs the cubes' own embedder.
+        """Check the actor and cubes of a call; with `embeds` the cubes must use the configured embedder.
 
-        Raises: InvalidInput, NotFound, Conflict (another embedder), PermissionDenied.
+        Raises:
+           InvalidInput, NotFound, PermissionDenied: The cubes are not valid, or not the actor's.
+           Conflict: A cube has vectors of another embedder.
         """
         self.lifecycle.check_open()
         if isinstance(cubes, str):
@@ -68,7 +70,7 @@ class Scopes:
     def check_item(
         self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
     ) -> Scope:
-        """Check a call about one item; without a cube it is in the one the item is in. Raises: as `check`, NotFound."""
+        """Check a call about one item; without a cube, in the cube the item is in. Raises: as `check`, NotFound."""
         self.lifecycle.check_open()
         check_name("item", item, 64)
         if cube is None:
@@ -80,7 +82,7 @@ class Scopes:
         return self.check([cube], actor, embeds=embeds, right=right)
 
     def cubes_of(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
-        """Check a call that is about what is in no scope; without cubes it is all those the actor has a role on."""
+        """Check a call that needs no scope; without cubes it covers all cubes the actor has a role on."""
         if cubes is not None:
             return self.check(cubes, actor, embeds=False, right=right).cubes
         self.lifecycle.check_open()
@@ -93,24 +95,24 @@ class Scopes:
         return self.guard.readable(actor)
 
     def check_admin(self, actor: str) -> None:
-        """Check a call that only admins may make. Raises: PermissionDenied, BackendUnavailable (closed)."""
+        """Check a call for admins. Raises: PermissionDenied, BackendUnavailable (closed)."""
         self.lifecycle.check_open()
         self.guard.check_admin(check_name("actor", actor, 128))
 
     def masking(self, scope: Scope) -> Masking:
-        """Return what masks the texts of a call."""
+        """Return the masking for the texts of a call."""
         return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def masking_of(self, cube: str) -> Masking:
-        """Return what masks texts that the installation itself writes into a cube."""
+        """Return the masking for texts the installation itself writes to a cube."""
         return self.masking(self.check([cube], LOCAL_OWNER, embeds=False))
 
     def forget(self) -> None:
-        """Drop what is remembered of cubes: one was changed."""
+        """Drop cached cube data after a change."""
         self._heads = {}
 
-    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.Head]:
-        """Return what calls need to know of cubes; the embedded ledger has no other writer, so they are remembered."""
+    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.CubeHead]:
+        """Return the heads of cubes, cached where the embedded ledger has no other writer."""
         heads = self._heads
         if not all(name in heads for name in names):
             with self.ledger.read() as connection:
@@ -124,10 +126,9 @@ class Scopes:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """True if an installation is open, and whether its disk has room for a write.
+    """Whether an installation is open and its disk has room.
 
-    `disk_folder` is the folder whose disk must keep the reserve of `MEMOS_LIMITS__MIN_FREE_BYTES` free; None if this
-    process writes no files.
+    `disk_folder` must keep `MEMOS_LIMITS__MIN_FREE_BYTES` free; None if this process writes no files.
     """
 
     settings: Settings
@@ -154,7 +155,7 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The projections that keep the vector index, and a graph index if there is one, up to date with the ledger."""
+    """The projections that keep the vector index, and a graph index if there is one, in step with the ledger."""
 
     vector: Projection
     graph: Projection | None
@@ -223,7 +224,7 @@ _Answer = TypeVar("_Answer")
 
 
 def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Retry a method that only reads once if the database connection was lost."""
+    """Retry a read once if the database connection was lost."""
 
     @wraps(method)
     def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:

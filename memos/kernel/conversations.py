@@ -1,4 +1,4 @@
-"""`MemOS.exchanges`: what was said, as turns of a conversation; which of it matters to a question, a search says."""
+"""`MemOS.conversations`: conversations as exchanges of a user's turn and its answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
 from memos.kernel.context import Context
-from memos.memcube.ledger import items
-from memos.memcube.ledger import tier_moves as paging
+from memos.memcube.ledger import items, tier_moves
 from memos.memcube.ledger.segments import Page
 from memos.reader.arguments import ids_of, within
 
@@ -36,7 +35,7 @@ class Exchange:
 
 
 class Conversations:
-    """The exchanges of an installation's conversations."""
+    """The conversations of an installation, as exchanges."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -49,16 +48,16 @@ class Conversations:
         name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
         name = self._context.scopes.masking(scope).name("conversation", name)
         with self._context.ledger.read() as connection:
-            pages = paging.newest(connection, scope.cubes[0], name, limit)
+            pages = tier_moves.newest(connection, scope.cubes[0], name, limit)
             told = items.sources_of(connection, [message.id for page in pages for message in page.messages])
         return tuple(_exchange(page, told) for page in pages)
 
     def around(
         self, messages: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[Exchange, ...]:
-        """Return the exchanges that messages of a cube are part of, each once, in the messages' order.
+        """Return the exchanges that contain these messages, each once, in the messages' order.
 
-        Ids of what is no message there, or is deleted, give nothing. Raises: InvalidInput, NotFound (cube).
+        Unknown and deleted ids are ignored. Raises: InvalidInput, NotFound (cube).
         """
         scope, ids = self._context.scopes.check([cube], actor, embeds=False), ids_of(messages, least=0)
         pages: dict[tuple[str | None, int | str], Page] = {}
@@ -68,7 +67,7 @@ class Conversations:
                 if state.conversation is None or state.page is None:
                     pages[None, state.id] = Page(0, (state,))
                 elif (state.conversation, state.page) not in pages:
-                    found = paging.numbered(connection, scope.cubes[0], state.conversation, (state.page,))
+                    found = tier_moves.numbered(connection, scope.cubes[0], state.conversation, (state.page,))
                     pages |= {(state.conversation, number): page for number, page in found.items()}
             told = items.sources_of(connection, [message.id for page in pages.values() for message in page.messages])
         return tuple(_exchange(page, told) for page in pages.values())

@@ -1,4 +1,4 @@
-"""`MemOS.cubes`: the cubes of an installation, made, described, listed and dropped."""
+"""`MemOS.cubes` and `MemOS.knowledge`: create, describe, list and delete cubes; knowledge bases of documents."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ from memos.core.types import (
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, retry_read
 from memos.kernel.documents import Documents, Files, Given
-from memos.memcube import changes
-from memos.memcube import erasure as erase
-from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube import changes, erasure
+from memos.memcube.ledger import adapters, files
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import files
 from memos.reader.arguments import member_of, switch, zone_of
 
 _LONGEST_OWNER = 90
@@ -53,9 +51,12 @@ class Cubes:
         redact_pii: bool = False,
         kind: CubeKind = CubeKind.MEMORY,
     ) -> Cube:
-        """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
+        """Create an empty cube owned by the actor; `redact_pii` masks personal data in what is added.
 
-        Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
+        Raises:
+           InvalidInput: An argument is not valid.
+           Conflict: The id is taken.
+           PermissionDenied: The actor is unknown here.
         """
         context = self._context
         cube = check_new_id("cube", cube)
@@ -100,9 +101,11 @@ class Cubes:
     def change(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
     ) -> Cube:
-        """Describe a cube anew, or have personal data masked, or not, in what comes in from now on.
+        """Change a cube's description, or whether personal data is masked in later additions.
 
-        What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
+        Raises:
+           InvalidInput: There is nothing to change.
+           NotFound: The cube does not exist.
         """
         context = self._context
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
@@ -126,21 +129,21 @@ class Cubes:
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         with context.access.changing():
             with context.change(scope) as change:
-                receipt = erase.drop(change)
+                receipt = erasure.drop(change)
             self._context.scopes.forget()
         return self._finish_erasure(receipt)
 
     def create_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:
-        """Make an identity's own cube and return its id: the owner's, or a longer one when that is taken.
+        """Create an identity's own cube and return its id: the owner's, or a longer one if that is taken.
 
-        With `adopt` one that the local owner made under the id becomes it; the cube of calls that name none never does.
+        With `adopt` a cube of that id made by the local owner becomes it, except the default cube.
         """
         cube, now = owner, self._context.clock.now()
         if cube_rows.exists(connection, cube):
             theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
             if adopt and theirs and cube != DEFAULT_CUBE:
                 cube_rows.set_owner(connection, cube, owner)
-                adapter_rows.disallow(connection, cube)  # whose memories they are now has consented to nothing
+                adapters.disallow(connection, cube)  # whose memories they are now has consented to nothing
                 cube_rows.record_event(connection, cube, now, owner, "create", None, {})
                 return cube
             cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"
@@ -150,12 +153,9 @@ class Cubes:
         return cube
 
 
-# `MemOS.knowledge`: cubes that hold documents to look things up in; what a document is, `memos.documents` knows.
-
-
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase:
-    """A cube of documents; `files` says how many are in which state."""
+    """A cube of documents; `files` counts them by state."""
 
     id: Annotated[str, "Its id, also as a cube"]
     description: Annotated[str, "What it is about"]
@@ -169,7 +169,7 @@ Bases = tuple[KnowledgeBase, ...]  # `list` is a method here
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBases:
-    """The knowledge bases of an installation: each is a cube, so a search over several cubes may name them."""
+    """Knowledge bases; each is a cube, so searches can include them."""
 
     context: Context
     documents: Documents
@@ -178,9 +178,11 @@ class KnowledgeBases:
     def create(
         self, id: str, description: str = "", *, actor: str = LOCAL_OWNER, redact_pii: bool = False
     ) -> KnowledgeBase:
-        """Make an empty knowledge base; with `redact_pii` personal data in its documents is masked.
+        """Create an empty knowledge base; `redact_pii` masks personal data in its documents.
 
-        Raises: InvalidInput, Conflict when the id is taken.
+        Raises:
+           InvalidInput: An argument is not valid.
+           Conflict: The id is taken.
         """
         self.cubes.create(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)
@@ -221,7 +223,7 @@ class KnowledgeBases:
         return self.documents.get(file, cube=self.get(id, actor=actor).id, actor=actor)
 
     def delete(self, id: str, file: str, *, actor: str = LOCAL_OWNER) -> StoredFile:
-        """Take a file out of sight with all that was made of it. Raises: NotFound."""
+        """Delete a file and everything made of it. Raises: NotFound."""
         return self.documents.delete(file, cube=self.get(id, actor=actor).id, actor=actor)
 
 

@@ -1,4 +1,4 @@
-"""`MemOS.documents`: files are taken in, read in the background, looked at and removed; knows no parser and no rows."""
+"""`MemOS.documents` and `MemOS.images`: store files, follow their reading, get and remove them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from memos.core.types import (
 )
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context
-from memos.memcube import documents as rows
-from memos.memcube import erasure as erase
-from memos.memcube import images as pictures
+from memos.memcube import documents, erasure, images
 from memos.memcube.ledger import files, items, outbox
 from memos.reader.arguments import members_of
 from memos.reader.masking import Masking
@@ -49,7 +47,7 @@ _SHOWN = frozenset(FileState) - {FileState.DELETED}
 
 
 class Documents:
-    """The documents of an installation's cubes; a cube of any kind may have some."""
+    """Documents of cubes of any kind."""
 
     def __init__(
         self,
@@ -64,9 +62,11 @@ class Documents:
         self._web = web
 
     def fetch(self, where: str, url: str) -> tuple[str, bytes]:
-        """Return name and bytes of a file at a public web address, if `MEMOS_SERVER__FETCH_FILES` allows it.
+        """Download a file from a public URL, if `MEMOS_SERVER__FETCH_FILES` allows it; return its name and bytes.
 
-        Raises: InvalidInput (`where` names it), BackendUnavailable, BackendTimeout.
+        Raises:
+           InvalidInput: The URL is not usable; `where` names the argument.
+           BackendUnavailable, BackendTimeout: The server cannot be reached.
         """
         if self._web is None:
             raise InvalidInput(
@@ -78,10 +78,14 @@ class Documents:
         return _name(got.name or "file"), got.data
 
     def add(self, file: Given, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> StoredFile:
-        """Keep a file and have it read; when this returns it is kept, and `wait` says when it can be searched.
+        """Store a file and queue its reading; `wait` tells when it can be searched.
 
-        A file of the same bytes that the cube has is returned instead. Once it is read it takes the place of the one of
-        the same name. Raises: InvalidInput (no file, too large), NotFound (cube), BackendUnavailable (disk full).
+        A file with bytes the cube already has is returned instead. Once read, it replaces the file of the same name.
+
+        Raises:
+           InvalidInput: It is not a file, or too large.
+           NotFound: The cube does not exist.
+           BackendUnavailable: The disk is full.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         name, data = _loaded(file, self._context.settings.limits.file_bytes)
@@ -102,7 +106,7 @@ class Documents:
                 change.now,
                 info=info,
             )
-            kept = rows.take_in(change, new, data)
+            kept = documents.store_document(change, new, data)
             if kept.id == new.id:
                 masking.record(change)
         self._wake()
@@ -111,7 +115,7 @@ class Documents:
     def wait(
         self, file: str, timeout_s: float | None = None, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> StoredFile:
-        """Return the file when it was read or given up, and the indexes show it. Raises: NotFound, BackendTimeout."""
+        """Wait until a file was read or failed, and is indexed. Raises: NotFound, BackendTimeout."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for _ in polls(timeout_s):
             found = self.get(file, cube=cube, actor=actor)
@@ -127,11 +131,11 @@ class Documents:
         return found
 
     def get(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
-        """Return a file as it stands, also a deleted one. Raises: NotFound."""
+        """Return a file's state, also of a deleted one. Raises: NotFound."""
         return self._found(file, cube, actor)
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, states: Collection[str] = ()) -> Files:
-        """Return a cube's files, the newest first; without `states` those that are not deleted. Raises: NotFound."""
+        """Return a cube's files, newest first; by default those that are not deleted. Raises: NotFound."""
         wanted = members_of("states", states, FileState) or _SHOWN
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
@@ -139,7 +143,7 @@ class Documents:
         return tuple(file for file in found if file.state in wanted)
 
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
-        """Return a file's bytes as they came; where something was masked, what was read of them, as Markdown.
+        """Return a file's original bytes; if something was masked, the Markdown instead.
 
         Raises: NotFound, also when they were erased with one of its passages.
         """
@@ -151,7 +155,7 @@ class Documents:
         return data
 
     def markdown(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> str:
-        """Return a file as it was read, without what was erased since. Raises: NotFound, Conflict (it was not read)."""
+        """Return a file as Markdown, without erased passages. Raises: NotFound, Conflict (it was not read)."""
         found = self._found(file, cube, actor)
         with self._context.ledger.read() as connection:
             text = files.text(connection, found.id)
@@ -163,29 +167,29 @@ class Documents:
     def delete(
         self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, reason: str = "deleted"
     ) -> StoredFile:
-        """Take a file out of sight with all that was made of it; it is erased when the retention period is over.
+        """Delete a file and everything made of it; it is erased after the retention period.
 
-        Adding the same bytes afterwards reads them again. Raises: NotFound.
+        Adding the same bytes later reads them again. Raises: NotFound.
         """
         found = self._found(file, cube, actor)
         reason = check_text("reason", reason, 1000)
         scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
-            rows.delete(change, now, reason)
+            documents.delete(change, now, reason)
         self._context.wait_indexed()
         return self._found(file, found.cube, actor)
 
     def erase(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> EraseReceipt:
-        """Remove a file, its bytes and passages and all that was made of them, for good. Raises: NotFound."""
+        """Erase a file, its bytes, its passages and everything made of them. Raises: NotFound."""
         found = self._found(file, cube, actor)
         scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             parts = [row.item_id for row in files.parts(change.connection, now.id)]
-            receipt = erase.erase(change, parts, file_ids=[now.id])
+            receipt = erasure.erase(change, parts, file_ids=[now.id])
         self._purge()
-        return erase.find(self._context.ledger, receipt.id) or receipt
+        return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def _found(self, file: Json, cube: str | None, actor: str) -> StoredFile:
         self._context.lifecycle.check_open()
@@ -265,11 +269,8 @@ def _too_large(size: int, most: int) -> InvalidInput:
     )
 
 
-# `MemOS.images`: the images of messages as callers see them, with their bytes and what a model said of them.
-
-
 class Images:
-    """The images of an installation; each belongs to the message it came with, and is erased with it."""
+    """Images of messages; each is erased with its message."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -279,34 +280,31 @@ class Images:
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
-            return tuple(pictures.of_item(connection, scope.cubes[0], item))
+            return tuple(images.of_item(connection, scope.cubes[0], item))
 
     def get(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
-        """Return what is known of an image: its state, name, size and day. Raises: NotFound."""
+        """Return an image's state, name, size and date. Raises: NotFound."""
         self._context.lifecycle.check_open()
         file, readable = check_name("file", file, 64), self._context.scopes.readable(check_name("actor", actor, 128))
         with self._context.ledger.read() as connection:
-            of = pictures.cube_of(connection, file)
+            of = images.cube_of(connection, file)
         if of is None or cube not in (None, of) or (readable is not None and of not in readable):
             raise NotFound("image", file)
         scope = self._context.scopes.check([of], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            found = pictures.find(connection, scope.cubes[0], file)
+            found = images.find(connection, scope.cubes[0], file)
         if found is None:  # erased meanwhile
             raise NotFound("image", file)
         return found
 
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
-        """Return an image's bytes as they came. Raises: NotFound."""
+        """Return an image's original bytes. Raises: NotFound."""
         found = self.get(file, cube=cube, actor=actor)
         with self._context.ledger.read() as connection:
             return files.content(connection, found.id)
 
     def description(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item | None:
-        """Return what a model said of an image, None while nobody has looked or when that was deleted or erased.
-
-        Raises: NotFound.
-        """
+        """Return a model's description of an image, None if there is none or it was deleted. Raises: NotFound."""
         found = self.get(file, cube=cube, actor=actor)
         with self._context.ledger.read() as connection:
             named = [str(item)] if (item := found.info.get("description")) else []

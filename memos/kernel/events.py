@@ -1,6 +1,6 @@
-"""`MemOS.events`: what was done to a cube, in the order it was committed, once or as it happens.
+"""`MemOS.events`: the changes of a cube in commit order, once or as a stream.
 
-Polls the ledger, so it sees what any process does; knows nothing of what an event's body means.
+It polls the ledger, so it sees the changes of every process.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.errors import ConnectionLost, InvalidInput
 from memos.kernel.context import Context
-from memos.memcube.ledger import cubes as rows
-from memos.memcube.ledger.cubes import Wanted
+from memos.memcube.ledger import cubes
+from memos.memcube.ledger.cubes import EventQuery
 from memos.reader.arguments import seconds_of, within
 
 _POLL_S = 0.5
@@ -50,16 +50,16 @@ class Events:
         kinds: Sequence[str] = (),
         limit: int = 100,
     ) -> Events_:
-        """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+        """Return a cube's events after number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
-        wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
-        return self._seen(_Whose(cube, actor), lambda connection: rows.find(connection, cube, wanted))
+        wanted = EventQuery(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
+        return self._seen(_Whose(cube, actor), lambda connection: cubes.find(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Return the number of a cube's newest event. Raises: NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.head(connection, cube)
+            return cubes.head(connection, cube)
 
     def follow(
         self,
@@ -71,21 +71,25 @@ class Events:
         timeout_s: float | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[Event]:
-        """Yield events as they are committed, those behind the number `after` first; without it from this call on.
+        """Yield events as they are committed, after number `after` or, without it, from now on.
 
-        Ends when `timeout_s` are over or `stop` is set; without either, never.
-        Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
+        Ends after `timeout_s` or when `stop` is set; otherwise never.
+
+        Raises:
+           InvalidInput: An argument is not valid.
+           NotFound: The cube does not exist, or was dropped meanwhile.
+           BackendUnavailable: The ledger is out of reach.
         """
         self._context.scopes.cubes_of([cube], actor, Right.READ)
-        wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
+        wanted = EventQuery(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
         deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
         with self._context.ledger.read() as connection:
-            head = rows.head(connection, cube)
+            head = cubes.head(connection, cube)
         start = head if after is None else wanted.after
         return self._followed(_Whose(cube, actor), start, wanted, deadline, stop or threading.Event())
 
     def _followed(
-        self, whose: _Whose, start: int, wanted: Wanted, deadline: float | None, stop: threading.Event
+        self, whose: _Whose, start: int, wanted: EventQuery, deadline: float | None, stop: threading.Event
     ) -> Iterator[Event]:
         after, seen = start, 0
         while not stop.is_set():
@@ -106,16 +110,20 @@ class Events:
             if not _go_on(deadline, stop, at_once=len(found) == wanted.limit):
                 return
 
-    def _behind(self, whose: _Whose, after: int, wanted: Wanted) -> tuple[int, Events_]:
+    def _behind(self, whose: _Whose, after: int, wanted: EventQuery) -> tuple[int, Events_]:
         def read(connection: Connection) -> tuple[int, Events_]:
-            head = rows.head(connection, whose.cube)
-            found = rows.find(connection, whose.cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
+            head = cubes.head(connection, whose.cube)
+            found = (
+                cubes.find(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
+                if head > after
+                else []
+            )
             return head, found
 
         return self._seen(whose, read)
 
     def _seen(self, whose: _Whose, read: Callable[[Connection], _Read]) -> _Read:
-        """Return what is read if it may be seen after it was read: of what comes behind a revocation nothing is."""
+        """Return what was read if the actor may still read it: nothing read after a revocation is returned."""
         with self._context.ledger.read() as connection:
             found = read(connection)
         self._context.scopes.cubes_of([whose.cube], whose.actor, Right.READ)
@@ -123,7 +131,7 @@ class Events:
 
 
 def _go_on(deadline: float | None, stop: threading.Event, *, at_once: bool) -> bool:
-    """Wait for the next poll unless there is more to read; False when the following is over."""
+    """Wait for the next poll unless there is more to read; False at the end."""
     left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
     return left > 0 and not stop.wait(0 if at_once else left)
 

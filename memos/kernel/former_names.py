@@ -1,4 +1,4 @@
-"""Names that parts and methods of `MemOS` had before it had services. Remove them with the next minor version."""
+"""Former names of services and methods of `MemOS`. Remove them with the next minor version."""
 
 from __future__ import annotations
 

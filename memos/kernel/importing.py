@@ -91,13 +91,16 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     on_progress: Callable[[int, int], None] | None = None,
     mode: str = Mode.ROUGH,
 ) -> ImportSummary:
-    """Store an export's messages in order. The file is read twice, entry by entry: to check it, then to store it.
+    """Store an export's messages in order. The file is read twice, entry by entry: to check, then to store.
 
-    Each message is known by its id or, without one, by its conversation, words, speaker, time and how often that
-    was said before: importing again, also a mended or longer file, adds only what is missing.
-    With `on_bad="stop"` nothing is stored when a record is unreadable. Of every message a digest is held, not the
-    words. `on_progress` gets how many messages are done, and of how many.
-    Raises: InvalidInput, NotFound (cube), Conflict (a stored message has the same id and other text).
+    A message is identified by its id or else by conversation, text, speaker, time and occurrence: importing a file
+    again, also a corrected or longer one, adds only what is missing. With `on_bad="stop"` an unreadable record stops
+    the import before anything is stored.
+
+    Raises:
+       InvalidInput: The file or an argument is not valid.
+       NotFound: The cube does not exist.
+       Conflict: A stored message has the same id and other text.
     """
     zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
     found = format or detect(path)
@@ -106,9 +109,10 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
 
 
 def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None] = lambda: None) -> ImportSummary:
-    """Check all parts, call `begin`, then store them; as `import_export` does with one.
+    """Check all parts, call `begin`, then store them, as `import_export` does with one.
 
-    Raises: InvalidInput, NotFound (cube), Conflict (a stored message has the same id and other text).
+    Raises:
+       InvalidInput, NotFound, Conflict: As `import_export`.
     """
     now = doing.memos.clock.now()
 
@@ -124,7 +128,9 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     for part in parts:
         for batch in _batches(_readable(reading(part), doing)):
             outcome = _store(doing, part.cube, batch)
-            added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
+            added = added + outcome.added
+            known = known + outcome.known
+            indexed = indexed and outcome.indexed
             masked += outcome.masked
             bad += outcome.bad
             if doing.on_progress is not None:

@@ -1,4 +1,4 @@
-"""`MemOS.kv`: the memories that prompts of a cube begin with, and what of their attention KV is kept where."""
+"""`MemOS.kv`: the prompt prefix of a cube, and its KV in the tiers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from typing import Annotated
 from memos.core.identities import Right
 from memos.core.ports import ChatRequest
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
-from memos.errors import BackendUnavailable, UnfitAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer
 from memos.kernel.chat.prompts import request_of
 from memos.kernel.chat.results import Question, Recalled
 from memos.kernel.context import Context
-from memos.kernel.local_models import Activations
+from memos.kernel.local_models import LocalModels
 from memos.kernel.models import Models
 from memos.llm.usage import Call, UsageMeter
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube import prompt_prefix as prefix_text
+from memos.memcube import prompt_prefix
 from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, tasks
 from memos.memcube.prompt_prefix import PrefixText
@@ -32,7 +31,7 @@ _LATER = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class PrefixEntry:
-    """A memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+    """A memory of a prefix; `changed` if it changed since the prefix was composed."""
 
     mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
     item: Annotated[str, "Id of the memory"]
@@ -68,23 +67,23 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class KvService:
-    """Activation memory of an installation: what its prompts begin with, and the KV that models keep of it."""
+    """Activation memory: prompt prefixes of cubes and their cached KV."""
 
     context: Context
-    activations: Activations
+    activations: LocalModels
     models: Models
     wake: Callable[[], None]
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
-        """Return the memories that prompts of a cube begin with. Raises: NotFound, PermissionDenied."""
+        """Return the prompt prefix of a cube. Raises: NotFound, PermissionDenied."""
         scope = self.context.scopes.check([cube], actor, embeds=False)
         [cube] = scope.cubes
         now = self.context.clock.now()
         with self.context.ledger.read() as connection:
-            rows = prefix_rows.of(connection, cube)
+            rows = prompt_prefix.of(connection, cube)
             states = items.with_sources(connection, [cube], [row.item for row in rows])
-            part = prefix_text.read(connection, cube, now, self.context.settings.prefix_room, marks=True)
+            part = prompt_prefix.read(connection, cube, now, self.context.settings.prefix_room, marks=True)
         there = {} if part is None else {item.id: number for number, item in part.shown}
         entries = tuple(
             PrefixEntry(
@@ -96,7 +95,7 @@ class KvService:
                 row.item not in there or state.version != row.version,
             )
             for row in rows
-            if (state := states.get(row.item)) is not None and prefix_text.may_stand(state)
+            if (state := states.get(row.item)) is not None and prompt_prefix.may_stand(state)
         )
         kept: dict[str, int] = {}
         for _, tiers, _ in self.activations.blocks(cube):
@@ -106,7 +105,7 @@ class KvService:
         return CubePrefix(cube, entries, tokens, self.context.settings.prefix_room, text, kept)
 
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
-        """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
+        """Return the KV statistics of all cubes, for admins. Raises: PermissionDenied."""
         self.context.scopes.check_admin(actor)
         return self.activations.stats()
 
@@ -117,7 +116,7 @@ class KvService:
            NotFound, PermissionDenied: As for any cube.
         """
         with self.context.change(self.context.scopes.check([cube], actor, right=Right.WRITE)) as change:
-            [task] = tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
+            [task] = tasks.enqueue(change.connection, change.cube, [prompt_prefix.compose_task()], change.now)
         self.wake()
         return task
 
@@ -133,39 +132,40 @@ class KvService:
         return self._warmed(cube, UsageMeter("warm", cube=cube))
 
     def drop(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
-        """Remove what is kept of a cube's prompts in this installation; return how many blocks.
+        """Remove a cube's cached KV; return the number of blocks.
 
-        It is computed again when it is needed. Raises: NotFound, PermissionDenied, BackendUnavailable.
+        It is recomputed on demand. Raises: NotFound, PermissionDenied, BackendUnavailable.
         """
         [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.WRITE).cubes
         return self.activations.forget([cube])
 
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
-        """Read every file of the disk tier, for admins; remove the damaged ones and return their keys.
+        """Read every file of the disk tier, remove damaged ones and return their keys. For admins.
 
-        Raises: PermissionDenied.
+        Raises:
+           PermissionDenied: The actor is not an admin.
         """
         self.context.scopes.check_admin(actor)
         return tuple(self.activations.verify())
 
     def job(self) -> Job:
-        """Return what warms a cube in the background."""
-        return Job(prefix_rows.WARM, self._run, budgeted=False)
+        """Return the job that prefills a cube's prefix."""
+        return Job(prompt_prefix.WARM, self._run, budgeted=False)
 
     def _run(self, run: TaskRun) -> None:
         def tell(call: Call) -> None:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 
-        run.go_on()
+        run.check_cancelled()
         with self.context.ledger.read() as connection:
-            there = bool(prefix_rows.of(connection, run.task.cube))
+            there = bool(prompt_prefix.of(connection, run.task.cube))
         if not there or not self.context.settings.prefix_room:  # it went, or settings did
             return
         # One at a time: the other workers are for what changes prefixes, and for everything else.
         if not self._one.acquire(blocking=False):
             with run.finishing() as connection:
                 now = self.context.clock.now()
-                later = replace(prefix_rows.warm_task(), not_before=now + _LATER)
+                later = replace(prompt_prefix.warm_task(), not_before=now + _LATER)
                 tasks.enqueue(connection, run.task.cube, [later], now)
             return
         try:
@@ -182,12 +182,12 @@ class KvService:
                 permanent=True,
             )
         with self.context.ledger.read() as connection:
-            part = prefix_text.read(
+            part = prompt_prefix.read(
                 connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=True
             )
         began = time.perf_counter()
-        with suppress(UnfitAnswer):  # an answer of one token is cut off
-            asker.talk(self._request(cube, part), meter=meter)
+        with suppress(InvalidAnswer):  # an answer of one token is cut off
+            asker.chat(self._request(cube, part), meter=meter)
         return Warmed(cube, 0 if part is None else part.tokens, time.perf_counter() - began)
 
     def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:

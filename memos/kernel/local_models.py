@@ -1,7 +1,4 @@
-"""Activation memory of one open installation: its store, and the models in this process that answer through it.
-
-Nothing is opened before such a model is asked for.
-"""
+"""Language models in this process and the KV cache of their prompts; nothing is opened before its first use."""
 
 from __future__ import annotations
 
@@ -44,12 +41,12 @@ class LoadedModel(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The type of the numbers of its KV."""
+        """The data type of its KV."""
         ...
 
     @property
     def chunk_blocks(self) -> int:
-        """Blocks that are computed at once."""
+        """Blocks computed in one step."""
         ...
 
     @property
@@ -59,22 +56,22 @@ class LoadedModel(Protocol):
 
     @property
     def unusable(self) -> str | None:
-        """Why no KV is kept of it, None if it is."""
+        """Why its KV cannot be cached, None if it can."""
         ...
 
     @property
     def turns(self) -> Any:
-        """Lets callers take turns."""
+        """The lock by which callers take turns."""
         ...
 
     @property
     def adapters(self) -> Any:
-        """The adapters that it has."""
+        """Its LoRA adapters."""
         ...
 
     @property
     def base(self) -> str:
-        """The SHA-256, in hexadecimal, of what an adapter is trained for."""
+        """The digest (SHA-256, hex) that an adapter must be trained for."""
         ...
 
 
@@ -90,20 +87,22 @@ class LocalBackend(Protocol):
         ...
 
     def device(self, loaded: Any) -> Device | None:
-        """Return the memory of the GPU that a loaded model is on, None on a processor."""
+        """Return the GPU a model is on as a device, None on a CPU."""
         ...
 
 
-class Activations:
-    """The models in this process and what is kept of their prompts. Thread-safe.
+class LocalModels:
+    """Language models in this process and the cache of their KV. Thread-safe.
 
-    Files are kept in `home`, which is None where no folder is this process's own: then there is no disk tier.
+    Files are in `home`; None means no disk tier.
     """
 
     def __init__(
         self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: LocalBackend
     ) -> None:
-        self._ledger, self._clock, self._settings = ledger, clock, settings
+        self._ledger = ledger
+        self._clock = clock
+        self._settings = settings
         self._backend = backend
         self._folder = None if home is None else home / FOLDER
         self._adapters = None if home is None else home / forgetting.FOLDER
@@ -116,7 +115,7 @@ class Activations:
         self._look_at = 0.0
 
     def model(self, settings: ChatSettings) -> ChatModel:
-        """Return the model that `local:` names. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
+        """Return the model of a `local:` setting. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
         assert settings.local is not None
         with self._lock:
             if (known := self._models.get(settings)) is not None:
@@ -130,11 +129,11 @@ class Activations:
 
     @property
     def remembered(self) -> Path | None:
-        """The file with digests of models' weights, which take long to read."""
+        """The file that caches digests of weights, which take long to compute."""
         return None if self._folder is None else self._folder / "weights.json"
 
     def base(self, settings: ChatSettings) -> str:
-        """Return by its digest which adapters a `local:` model takes. Raises: as `model`."""
+        """Return the base digest of a `local:` model, which its adapters must match. Raises: as `model`."""
         self.model(settings)
         with self._lock:
             loaded = self._loaded.get(str(settings.local))
@@ -143,28 +142,28 @@ class Activations:
         return loaded.base
 
     def shape(self, settings: ChatSettings) -> KvShape | None:
-        """Return how the KV of a `local:` model looks, None when none is kept of it. Raises: as `model`."""
+        """Return the KV layout of a `local:` model, None if none is cached. Raises: as `model`."""
         self.model(settings)
         with self._lock:
             loaded = self._loaded.get(str(settings.local))
             return None if loaded is None or loaded.unusable is not None else self._shape_of(loaded)
 
     @contextmanager
-    def kept(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
-        """Lend the blocks of a cube with their keys and values, one after another."""
+    def lend_blocks(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
+        """Lend a cube's blocks with their keys and values, one after another."""
         if (live := self._store) is not None:  # holds up nobody else
-            with closing(live.kept(cube)) as found:
+            with closing(live.lend_blocks(cube)) as found:
                 yield found
             return
         with self._stored() as store:
             if store is None:
                 yield ()
                 return
-            with closing(store.kept(cube)) as found:
+            with closing(store.lend_blocks(cube)) as found:
                 yield found
 
     def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:
-        """Take in blocks of a cube that such a model made elsewhere; return how many."""
+        """Add a cube's blocks that an equal model made elsewhere; return how many."""
         store = self._store
         if store is None:  # it was closed meanwhile
             return 0
@@ -176,9 +175,9 @@ class Activations:
         )
 
     def forget(self, erased_in: Collection[str] = ()) -> int:
-        """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.
+        """Remove blocks of these cubes, and of cubes or memories that are gone, from all tiers; return how many.
 
-        Also what an earlier process left in files; models drop adapters that are no more. Raises: BackendUnavailable.
+        Includes files of earlier processes; models unload removed adapters. Raises: BackendUnavailable.
         """
         self._forget_adapters()
         with self._stored() as store:
@@ -193,7 +192,7 @@ class Activations:
                 ) from error
 
     def look_if_due(self) -> None:
-        """Remove what another process on the same ledger made to be forgotten. Raises: BackendUnavailable."""
+        """Remove what another process on the same ledger erased. Raises: BackendUnavailable."""
         if self._ledger.is_sqlite or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
@@ -203,7 +202,7 @@ class Activations:
             self.forget()
 
     def stats(self) -> KvStats:
-        """Return what is kept and what came of it, without tiers when nothing ever was."""
+        """Return the KV statistics, without tiers if nothing was ever cached."""
         with self._stored() as store:
             return KvStats() if store is None else store.stats()
 
@@ -219,7 +218,7 @@ class Activations:
 
     @contextmanager
     def _stored(self) -> Iterator[BlockStore | None]:
-        """Yield the store, one opened for this moment if no model is loaded; None when there is nothing to open."""
+        """Yield the store, opened for the block if no model is loaded; None if there is nothing to open."""
         with self._lock:
             if self._store is not None or self._closed or self._folder is None or not self._folder.exists():
                 yield self._store
@@ -231,7 +230,7 @@ class Activations:
                 store.close()
 
     def close(self) -> None:
-        """Write what waits and close the files; safe to call twice."""
+        """Write pending blocks and close the files; safe to call twice."""
         with self._lock:
             self._closed = True
             store, self._store = self._store, None
@@ -269,7 +268,7 @@ class Activations:
                 loaded.adapters.keep_only(is_there)
 
     def _fill_of(self, loaded: LoadedModel, adapter: str = "base") -> PrefillEngine | None:
-        """Return what fills prompts of a model under an adapter, by its digest; None where nothing is kept."""
+        """Return the prefill engine of a model with an adapter; None where no KV is cached."""
         if loaded.unusable is not None or self._closed:
             return None
         self._store = self._store or self._new_store(loaded)
@@ -277,7 +276,7 @@ class Activations:
         return PrefillEngine(self._shape_of(loaded, adapter), self._store, tier)
 
     def _shape_of(self, loaded: LoadedModel, adapter: str = "base") -> KvShape:
-        """Return how the model's KV looks here; what is near something and what is it never have the same keys."""
+        """Return the KV layout here; exact and 8-bit blocks never share keys."""
         form = {} if self._settings.disk_form == "exact" else {"disk": self._settings.disk_form}
         dtype = f"{loaded.dtype}{COMPACT}" if form else loaded.dtype
         made_by = {**loaded.made_by, "adapter": adapter, **form}

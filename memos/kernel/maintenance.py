@@ -19,15 +19,14 @@ from memos.errors import BackendUnavailable, IntegrityError, NotFound, shown
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
-from memos.memcube import erasure as erase
-from memos.memcube import verify
+from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import KnownBackup
 from memos.memcube.erasure import Purgeable, purge, waits_for_servers
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
-from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.parametric import forgetting
 from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
@@ -111,8 +110,8 @@ class Maintenance:
         with context.ledger.write() as connection:
             for cube in every:
                 cube_rows.set_fingerprint(connection, cube, context.scopes.fingerprint)
-            for cube, segments in tiers.forget_vectors(connection).items():
-                tiers.remake(connection, cube, segments, context.clock.now())
+            for cube, segments in segment_rows.forget_vectors(connection).items():
+                segment_rows.remake(connection, cube, segments, context.clock.now())
         count = self._repair.reindex(every, on_progress)
         self.use_current_embedder()
         context.scopes.forget()
@@ -126,10 +125,10 @@ class Maintenance:
             connection.scalar(sa.select(1))
 
     def catch_up(self, *, on_progress: Progress | None = None) -> None:
-        """Wait until the indexes show everything the ledger has.
+        """Wait until the indexes have every change.
 
         Raises:
-            BackendUnavailable: An index is out of reach.
+           BackendUnavailable: An index is out of reach.
         """
         self._context.lifecycle.check_open()
 
@@ -141,10 +140,10 @@ class Maintenance:
         self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
 
     def finish_erasures(self) -> None:
-        """Finish now what erasures left to the background.
+        """Finish erasures now instead of in the background.
 
         Raises:
-            BackendUnavailable: A store is out of reach.
+           BackendUnavailable: A store is out of reach.
         """
         self._context.lifecycle.check_open()
         self.purge()
@@ -165,16 +164,16 @@ class Maintenance:
             )
 
     def backups(self) -> tuple[KnownBackup, ...]:
-        """Return the backups that were made and not forgotten, oldest first."""
+        """Return the known backups, oldest first."""
         self._context.lifecycle.check_open()
         return tuple(backups.known(self._context.ledger))
 
     def forget_backup(self, folder: str | Path) -> None:
-        """Leave a backup that no longer exists out of later receipts.
+        """Remove a deleted backup from the register, so that later receipts do not name it.
 
         Raises:
-            NotFound: No such backup is known.
-            Conflict: The backup is still there.
+           NotFound: No such backup is known.
+           Conflict: The backup is still there.
         """
         self._context.lifecycle.check_open()
         backups.forget(self._context.ledger, Path(folder))
@@ -182,18 +181,18 @@ class Maintenance:
     # What the background does
 
     def jobs(self) -> list[Job]:
-        """Return the tasks about the whole installation."""
+        """Return the jobs about the whole installation."""
         return [Job("verify", self._run_verify, budgeted=False), Job("backup", self._run_backup, budgeted=False)]
 
     def start(self) -> None:
-        """Bring the indexes to what the ledger says, as far as a crash or another embedder left them behind."""
+        """Repair indexes after a crash or a change of the embedder."""
         self.use_current_embedder()
         self._repair.lost_writes()
 
     def purge(self) -> None:
-        """Finish erasures that are not finished yet. Raises: BackendUnavailable."""
+        """Finish pending erasures. Raises: BackendUnavailable."""
         ledger, indexes = self._context.ledger, self._context.indexes
-        if not erase.unfinished(ledger):
+        if not erasure.unfinished(ledger):
             return
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
@@ -202,14 +201,15 @@ class Maintenance:
             purge(ledger, Purgeable(indexes.projections, files, self._forget_caches, removal.unload_stale))
 
     def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
-        """Purge what an erasure left in files and logs, and return its receipt as it stands then."""
+        """Purge files and logs after an erasure, and return its current receipt."""
         self.purge()
-        return erase.find(self._context.ledger, receipt.id) or receipt
+        return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def purge_if_due(self) -> None:
-        """Finish erasures; one that waits for servers alone is tried from time to time, and holds up nothing else.
+        """Finish pending erasures; one that only waits for servers is retried from time to time.
 
-        Raises: BackendUnavailable.
+        Raises:
+           BackendUnavailable: A store is out of reach.
         """
         if time.monotonic() < self._ask_at and waits_for_servers(self._context.ledger):
             return
@@ -222,9 +222,10 @@ class Maintenance:
             self._ask_at = time.monotonic() + _ASK_AGAIN_S
 
     def forget_if_due(self) -> None:
-        """Remove adapters' files that another process on the same ledger made to be forgotten.
+        """Remove files of adapters that another process on the same ledger erased.
 
-        Raises: BackendUnavailable.
+        Raises:
+           BackendUnavailable: A file cannot be removed.
         """
         if self._context.ledger.is_sqlite or time.monotonic() < self._look_at:
             return
@@ -237,7 +238,7 @@ class Maintenance:
         self._installation.generations.remove_others()
 
     def optimise(self) -> None:
-        """Build graphs for fast search when enough was written since."""
+        """Build the vector index's search graphs if enough was written."""
         vector = self._installation.building
         if vector is None:
             return
@@ -255,7 +256,7 @@ class Maintenance:
             return tuple(verify.cube_ids(connection))
 
     def _verify(self, cubes: tuple[str, ...], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Compare cubes; with `strangers` also what belongs to no cube, KV blocks and adapters."""
+        """Compare cubes; with `strangers` also KV blocks and adapters that belong to no cube."""
         report = self._repair.verify(cubes, repair=repair, strangers=strangers)
         installation = self._installation
         damaged = installation.activations.verify() if strangers else []
@@ -272,7 +273,7 @@ class Maintenance:
     def _forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
         """Drop cached texts, vectors, answers, KV and adapters after an erasure in these cubes.
 
-        Return by cube how many files and bytes of adapters and blocks of KV were removed.
+        Return, by cube, how many adapter files, bytes and KV blocks were removed.
         """
         installation = self._installation
         installation.embedder.forget()
@@ -289,7 +290,7 @@ class Maintenance:
         cubes = self._cube_ids()
         wrong = []
         for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
+            run.check_cancelled(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
                 if not self._verify((cube,), repair=False, strangers=False).clean:
                     wrong.append(cube)
@@ -297,7 +298,7 @@ class Maintenance:
             raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
 
     def _run_backup(self, run: TaskRun) -> None:
-        run.go_on()
+        run.check_cancelled()
         settings = self._context.settings.upkeep
         if settings.backup_folder is not None:
             attempt = f"{run.task.id}-{run.task.attempts}"  # one that was cut off leaves its folder

@@ -1,4 +1,4 @@
-"""`MemOS.memories`: memories are stored, read, corrected, deleted and erased."""
+"""`MemOS.memories`: add, read, correct, delete and erase memories."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ from memos.kernel.context import Context, retry_read
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
-from memos.memcube import changes, documents
-from memos.memcube import erasure as erase
-from memos.memcube import images as pictures
+from memos.memcube import changes, documents, erasure
+from memos.memcube import images as image_store
 from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import idempotency, items, reading
@@ -55,14 +54,15 @@ from memos.reader.messages import read_messages, read_tools
 def correct(
     change: Change, draft: Draft, related: Sequence[str], conversation: str | None, short_capacity: int
 ) -> FeedbackReceipt:
-    """Store the correction in `draft` and settle what it replaces.
+    """Store the correction in `draft` and supersede what it replaces.
 
-    `related` are items it is about. Items of the same cube that state another value of the same attribute
-    of the same speaker become superseded; where it says so of somebody else, those of `related` that say nothing but
-    another value of that; otherwise nothing is, the link alone says so.
+    Superseded are items of the same speaker with another value of the same attribute. A statement about somebody else
+    supersedes those of `related` that state nothing but another value of it. Otherwise the new item is only linked.
     """
     replaced: list[Item] = []
-    key, value, at = draft.key, draft.value, draft.message.chat_time
+    key = draft.key
+    value = draft.value
+    at = draft.message.chat_time
     stated = statements(draft.memory)
     if stated:
         attribute, value = stated[0].attribute, stated[0].value
@@ -101,7 +101,7 @@ def _corrects(new: ThirdPersonStatement, old: ThirdPersonStatement) -> bool:
 
 
 def _subject(draft: Draft, rivals: Sequence[Item]) -> str | None:
-    """Return who 'I' is: the named speaker, else the one person who stated this attribute before."""
+    """Return who "I" is: the named speaker, else the only person who stated this attribute before."""
     if draft.message.name is not None:
         return draft.message.name
     speakers = {old.speaker for old in rivals if old.role is Role.USER}
@@ -122,21 +122,21 @@ LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Items of one page, the newest first, and how many pass the filter in all."""
+    """A page of items, newest first, and the total that passes the filter."""
 
     items: tuple[Item, ...]
     total: int
 
 
 def listed(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> list[Item]:
-    """Return the items that pass a filter, the oldest first. Raises: InvalidInput."""
+    """Return the items that pass a filter, oldest first."""
     wanted = _Wanted.of(filter, limit, offset)
     with ledger.read() as connection:
         return items.matching(connection, scope.cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
 
 
 def page(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> Page:
-    """Return the items that pass a filter with their sources, the newest first. Raises: InvalidInput."""
+    """Return the items that pass a filter with their sources, newest first."""
     wanted = _Wanted.of(filter, limit, offset)
     with ledger.read() as connection:
         found = items.matching(
@@ -168,7 +168,7 @@ class _Wanted(NamedTuple):
 
 
 class Memories:
-    """The memories of an installation: stored, read, corrected, deleted and erased."""
+    """The memories of an installation."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Memories:
             with clock.stage("store"), context.change(scope) as change:
                 receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
                 remember_tools(change, defined, drafts, receipt)
-                pictures.store(change, drafts, receipt)
+                image_store.store(change, drafts, receipt)
                 if finely:
                     found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
                     receipt = replace(receipt, task=found[0] if found else None)
@@ -260,10 +260,14 @@ class Memories:
         reason: str = "updated",
         **fields: Any,
     ) -> Item:
-        """Write an item's next version: other text, tags, info, key, value, confidence, tier, status or validity.
+        """Write an item's next version: text, tags, info, key, value, confidence, tier, status or validity.
 
-        What is masked in it says so in its place, and the cube's event `mask` counts it by kind.
-        Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
+        Masked passages are replaced, and the cube's event `mask` counts them by kind.
+
+        Raises:
+           NotFound: The item does not exist.
+           Conflict: It is no longer at `expected_version`.
+           InvalidInput: A field is not valid.
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
@@ -298,10 +302,10 @@ class Memories:
         item_ids: Sequence[str] = (),
         chat_time: Json = None,
     ) -> FeedbackReceipt:
-        """Take a correction in plain words ("no, I moved to Lyon in May") as the newest statement.
+        """Apply a correction in plain words ("no, I moved to Lyon in May") as the newest statement.
 
-        It is linked to `item_ids`, else to what a search finds; items whose key it matches with another value
-        become superseded. Raises: InvalidInput, NotFound.
+        It is linked to `item_ids`, or else to what a search finds; items with the same key and another value become
+        superseded. Raises: InvalidInput, NotFound.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         ids = ids_of(item_ids, least=0)
@@ -330,7 +334,7 @@ class Memories:
         actor: str = LOCAL_OWNER,
         reason: str = "deleted",
     ) -> tuple[str, ...]:
-        """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
+        """Delete items, all or none; `rollback` restores them. Raises: NotFound, InvalidInput."""
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
@@ -364,29 +368,33 @@ class Memories:
     def erase(
         self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER, wait: bool = True
     ) -> EraseReceipt:
-        """Remove items in every form, with what was derived from them; a receipt without content stays.
+        """Erase items in every form, with what was derived from them; a receipt without content stays.
 
-        With `wait` it returns when files and logs are purged too, else the receipt says `purging` and the
-        background finishes. Raises: NotFound, InvalidInput, BackendUnavailable (rows gone, files still purging).
+        With `wait` files and logs are purged on return; otherwise the receipt says `purging` and the background
+        finishes.
+
+        Raises:
+           NotFound, InvalidInput: An id is unknown or not valid.
+           BackendUnavailable: The rows are gone, but files are still being purged.
         """
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            receipt = erase.erase(change, ids)
+            receipt = erasure.erase(change, ids)
         return self._maintenance.finish_erasure(receipt) if wait else receipt
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
-        """Return an erasure's receipt as it stands now. Raises: NotFound."""
+        """Return the current receipt of an erasure. Raises: NotFound."""
         self._context.lifecycle.check_open()
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
-        receipt = erase.find(self._context.ledger, check_name("receipt", receipt_id, 64))
+        receipt = erasure.find(self._context.ledger, check_name("receipt", receipt_id, 64))
         if receipt is None or (readable is not None and receipt.cube not in readable):
             raise NotFound("receipt", receipt_id)
         return receipt
 
     @retry_read
     def receipt(self, idempotency_key: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> AddReceipt:
-        """Return what the add with an idempotency key stored. Raises: NotFound (also when it was erased since)."""
+        """Return the receipt of an add by its idempotency key. Raises: NotFound (also after an erasure)."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         key = check_name("idempotency_key", idempotency_key)
         with self._context.ledger.read() as connection:
@@ -415,7 +423,7 @@ class Memories:
         limit: int = 100,
         offset: int = 0,
     ) -> Items:
-        """Return a cube's items that pass the filter, oldest first; deleted ones only when the filter names status."""
+        """Return a cube's items that pass the filter, oldest first; deleted ones only if the filter names status."""
         return listed(
             self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
         )
@@ -430,21 +438,21 @@ class Memories:
         limit: int = 100,
         offset: int = 0,
     ) -> Page:
-        """Return items as `list` does, the newest first, with sources, and how many there are. Raises: NotFound."""
+        """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
         return page(
             self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
         )
 
     @retry_read
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
-        """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
+        """Return every version of an item: who, when, why, before and after. Raises: NotFound."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             return items.history(connection, scope.cubes, item)
 
     @retry_read
     def derived(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Items:
-        """Return the items made out of an item, deleted ones not, by id: facts of a message. Raises: NotFound."""
+        """Return the items derived from an item, such as the facts of a message, by id. Raises: NotFound."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
@@ -455,9 +463,10 @@ class Memories:
     def extractions(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[ExtractionRecord, ...]:
-        """Return what read a message into facts, or read a fact: patterns or a model with its answer, and when.
+        """Return which reader (patterns, or a model with its answer) extracted facts from a message, and when.
 
-        Raises: NotFound.
+        Raises:
+           NotFound: The item does not exist.
         """
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
@@ -479,7 +488,7 @@ class Memories:
             return tuple(reading.want_all(change.connection, change.cube, name, change.now))
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
-        """Return what would be stored of messages. Raises: InvalidInput."""
+        """Return drafts of what would be stored. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
         images = ImageParts(self._context.settings.images, self._web_images)
         read = read_messages(messages, zone, self._context.clock.now(), self._context.settings.limits, images)

@@ -44,7 +44,7 @@ from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
 from memos.kernel.tools import Tools
 from memos.kernel.transfer import Transfer
-from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger import cubes
 from memos.memcube.ledger.files import READ
 from memos.memcube.prompt_prefix import COMPOSE
 from memos.scheduler.index_worker import Worker
@@ -64,8 +64,13 @@ class MemOS(FormerNames):
     """
 
     def __init__(self, installation: OpenedInstallation) -> None:
-        settings, ledger, clock = installation.settings, installation.ledger, installation.clock
-        self.home, self.settings, self.clock, self.ledger = installation.home, settings, clock, ledger
+        settings = installation.settings
+        ledger = installation.ledger
+        clock = installation.clock
+        self.home = installation.home
+        self.settings = settings
+        self.clock = clock
+        self.ledger = ledger
         self.embedder, self.quotas = installation.embedder, installation.quotas
         self.listeners = Listeners()
         self._installation = installation
@@ -108,16 +113,24 @@ class MemOS(FormerNames):
             self.listeners,
             installation.web_images,
         )
-        self.add, self.get, self.update = self.memories.add, self.memories.get, self.memories.update
-        self.feedback, self.delete, self.erase = self.memories.feedback, self.memories.delete, self.memories.erase
-        self.conversations, self.profiles, self.tools = Conversations(context), Profiles(context), Tools(context)
+        self.add = self.memories.add
+        self.get = self.memories.get
+        self.update = self.memories.update
+        self.feedback = self.memories.feedback
+        self.delete = self.memories.delete
+        self.erase = self.memories.erase
+        self.conversations = Conversations(context)
+        self.profiles = Profiles(context)
+        self.tools = Tools(context)
         self.images, self.review = Images(context), Review(context)
         self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
         self.retention = Retention(context, self.maintenance.purge)
 
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
-        self.users, self.keys, self.sharing = Users(context, self.cubes.create_home), Keys(context), Sharing(context)
+        self.users = Users(context, self.cubes.create_home)
+        self.keys = Keys(context)
+        self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions = Submissions(context)
         self.statistics = Statistics(
@@ -190,7 +203,7 @@ class MemOS(FormerNames):
         return memos
 
     def close(self) -> None:
-        """Flush the indexes and give everything back; what cannot be flushed is replayed at the next open."""
+        """Flush the indexes and release everything; what cannot be flushed is replayed at the next open."""
         if self._lifecycle.closed:
             return
         try:
@@ -267,7 +280,7 @@ class MemOS(FormerNames):
 
     def _start(self) -> None:
         with self.ledger.read() as connection:
-            known = [cube.fingerprint for cube in cube_rows.list_all(connection)]
+            known = [cube.fingerprint for cube in cubes.list_all(connection)]
         if not known:
             with suppress(Conflict):  # another process opens the same new ledger
                 self.cubes.create(DEFAULT_CUBE, description="the cube of calls that name none")
@@ -280,7 +293,7 @@ class MemOS(FormerNames):
         self._start_background()
 
     def _forget_adapters(self) -> None:
-        """Remove what a restore, or a kill, left without rows: it has what was taught in words."""
+        """Remove adapter files without rows, left by a restore or a kill: they contain training text."""
         if (folder := self._installation.adapters) is not None:
             remove_ended(self.ledger, folder)
         with suppress(BackendUnavailable):  # the next purge is told again

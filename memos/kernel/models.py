@@ -1,18 +1,18 @@
-"""`MemOS.models`: the language models that an installation is configured with."""
+"""`MemOS.models`: the configured language models."""
 
 from __future__ import annotations
 
 from memos.core.ports import ChatModel
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
-from memos.kernel.local_models import Activations
+from memos.kernel.local_models import LocalModels
 from memos.llm.client import LLMClient, LLMClients
 
 
 class Models:
     """The language models of one open installation."""
 
-    def __init__(self, context: Context, askers: LLMClients, activations: Activations) -> None:
+    def __init__(self, context: Context, askers: LLMClients, activations: LocalModels) -> None:
         self._context = context
         self._askers = askers
         self._activations = activations

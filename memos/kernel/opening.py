@@ -1,4 +1,4 @@
-"""The opening half of the kernel: locks the folder, opens the ledger, chooses an engine or a server for each port."""
+"""Open an installation: lock the folder, open the ledger, choose a backend for each port."""
 
 from __future__ import annotations
 
@@ -53,20 +53,19 @@ from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidIn
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.adapters.serving import AdapterResolver, RunningTrainings
 from memos.kernel.context import Indexes
-from memos.kernel.local_models import Activations
+from memos.kernel.local_models import LocalModels
 from memos.llm.client import LLMClients
 from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
 from memos.memcube.indexing.projection import IndexWriter, OwnProjection, Projection, SharedProjection
 from memos.memcube.installation import FolderLock
-from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import outbox
+from memos.memcube.ledger import cubes, outbox
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
 from memos.memcube.parametric import forgetting
-from memos.memcube.verify import Scanned
+from memos.memcube.verify import ScannedIndex
 from memos.search.rerank import ChatReranker
 
 if TYPE_CHECKING:
@@ -93,11 +92,11 @@ class OpenedInstallation:
     ledger: Ledger
     vector: VectorIndex
     graph: Graph
-    scanned: Mapping[Target, Scanned]
+    scanned: Mapping[Target, ScannedIndex]
     embedder: CachedEmbedder
     askers: LLMClients
     reranker: Reranker | None
-    activations: Activations
+    activations: LocalModels
     adapters: Path | None
     trainings: RunningTrainings
     new_trainer: Callable[[], AdapterTrainer]
@@ -147,7 +146,7 @@ def open_installation(
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
-            rising = RisingClock(clock, cube_rows.newest_event(connection))
+            rising = RisingClock(clock, cubes.newest_event(connection))
         if unfinished is not None:
             raise BackendUnavailable(unfinished)
         if embedded:
@@ -163,18 +162,18 @@ def open_installation(
             vector, generations = vector_soon.result()
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
-        activations = Activations(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
+        activations = LocalModels(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
         stack.callback(activations.close)
 
         lending = AdapterResolver(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
         served = _open_served(home, settings) if embedded else None
 
         open_model = partial(_open_model, settings, activations, served, lending)
-        askers = LLMClients(settings, open_model, chat_model, vision_model, quotas.model_call)
+        askers = LLMClients(settings, open_model, chat_model, vision_model, quotas.reserve_tokens)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
-        scanned: dict[Target, Scanned] = {"vector": vector}
+        scanned: dict[Target, ScannedIndex] = {"vector": vector}
         if graph_index is not None:
             scanned["graph"] = graph_index
         vector_follower = VectorFollower(ledger, vector, cached, terms)
@@ -327,10 +326,10 @@ def _close_opened(opening: Future[tuple[VectorIndex, Generations]]) -> None:
 def _installation(ledger: Ledger) -> str:
     try:
         with ledger.write() as connection:
-            return cube_rows.installation(connection)
+            return cubes.installation(connection)
     except Conflict:  # another process opened the same new ledger at this moment, and named it
         with ledger.write() as connection:
-            return cube_rows.installation(connection)
+            return cubes.installation(connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +501,7 @@ def _open_served(home: Path, settings: Settings) -> VllmAdapters | None:
 
 def _open_model(
     settings: Settings,
-    activations: Activations,
+    activations: LocalModels,
     served: VllmAdapters | None,
     lending: AdapterResolver,
     model: ChatSettings,

@@ -1,4 +1,4 @@
-"""`MemOS.profile`: what is known of each subject of a cube, on what evidence, since when; and what steers it."""
+"""`MemOS.profiles`: profiles of subjects with evidence and history, and the template that shapes them."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes as templates
+from memos.memcube.ledger import cubes
 from memos.memcube.profiles import views
 from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template, value_for
 from memos.memcube.profiles.traits import STATIC, dimension_of, trait
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
-from memos.reader import messages as fast
+from memos.reader import messages
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages, read_time
-from memos.scheduler import consolidation as consolidate
+from memos.scheduler import consolidation
 from memos.scheduler.consolidation import Outcome
 
 READER = "operator/1"
 
 
 class Profiles:
-    """The profiles of an installation. Without a subject a call is about the only one its cube has."""
+    """Profiles of subjects; without a subject a call is about the only one its cube has."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def get(self, cube: str, subject: str | None = None, *, as_of: Json = None, actor: str = LOCAL_OWNER) -> Profile:
-        """Return a profile as it is, or as it was recorded at a moment; an empty one when nothing is known.
+        """Return a profile now, or as recorded at a moment; empty if nothing is known.
 
-        Raises: InvalidInput (also when the cube has several subjects and none is named), NotFound (cube).
+        Raises:
+           InvalidInput: An argument is not valid, or the cube has several subjects and none is named.
+           NotFound: The cube does not exist.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         at = None if as_of is None else self._time("as_of", as_of, scope)
@@ -48,7 +50,7 @@ class Profiles:
             return self._profile(connection, scope.cubes[0], _subject(connection, scope.cubes[0], subject), at)
 
     def subjects(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
-        """Return whom a cube has a profile of. Raises: InvalidInput, NotFound."""
+        """Return the subjects a cube has profiles of. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
             return _subjects(connection, scope.cubes[0])
@@ -56,7 +58,7 @@ class Profiles:
     def history(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> tuple[TraitEntry, ...]:
-        """Return everything that was written in one dimension, oldest first. Raises: InvalidInput, NotFound."""
+        """Return the entries of one dimension, oldest first. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         check_name("dimension", dimension, 64)
         with self._context.ledger.read() as connection:
@@ -66,9 +68,10 @@ class Profiles:
     def diff(
         self, cube: str, since: Json, until: Json = None, *, subject: str | None = None, actor: str = LOCAL_OWNER
     ) -> ProfileDiff:
-        """Return what became known, changed and ended from one moment of recording to another, by default now.
+        """Return what was added, changed and ended between two record times, by default until now.
 
-        Raises: InvalidInput, NotFound.
+        Raises:
+           InvalidInput, NotFound: An argument is not valid.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         first = self._time("since", since, scope)
@@ -104,9 +107,11 @@ class Profiles:
         return told
 
     def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
-        """Give a trait that nothing but `remove_static` or a rollback changes; its source is a message of the operator.
+        """Set a trait that only `remove_static` or a rollback changes; its source is a message of the operator.
 
-        Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube).
+        Raises:
+           InvalidInput: The dimension does not exist, or cannot have the value.
+           NotFound: The cube does not exist.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
@@ -124,7 +129,7 @@ class Profiles:
     def remove_static(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait | None:
-        """Take back what `set_static` gave; return what was found and now counts again. Raises: NotFound."""
+        """Remove a static trait; return the extracted one that applies again. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         check_name("dimension", dimension, 64)
         with self._context.change(scope) as change:
@@ -142,9 +147,11 @@ class Profiles:
         *,
         actor: str = LOCAL_OWNER,
     ) -> None:
-        """Give traits as `set_static` does, and take others out of the profile; all of it or nothing.
+        """Set static traits and remove others, all or nothing.
 
-        Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube, a trait to take out).
+        Raises:
+           InvalidInput: A dimension does not exist, or cannot have the value.
+           NotFound: The cube, or a trait to remove, does not exist.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
@@ -163,7 +170,7 @@ class Profiles:
         self._context.wait_indexed()
 
     def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
-        """Take everything out of somebody's profile; return how many traits that were. Raises: NotFound (cube)."""
+        """Remove all traits of a subject; return how many. Raises: NotFound (cube)."""
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             count = views.take_out(change, check_name("subject", subject))
@@ -174,11 +181,11 @@ class Profiles:
         """Return the standard template and those of the cubes the actor may read, by name."""
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
         with self._context.ledger.read() as connection:
-            own = [stored_template(text) for text in templates.every(connection, readable)]
+            own = [stored_template(text) for text in cubes.every(connection, readable)]
         return {template.name: template for template in (*own, standard())}
 
     def render(self, cube: str, subject: str | None = None, max_tokens: int = 500, *, actor: str = LOCAL_OWNER) -> str:
-        """Return a profile as text for a prompt, of at most so many tokens. Raises: InvalidInput, NotFound."""
+        """Return a profile as text for a prompt, of at most `max_tokens`. Raises: InvalidInput, NotFound."""
         within("max_tokens", max_tokens, 1, 10_000_000)
         return views.rendered(self.get(cube, subject, actor=actor), max_tokens)
 
@@ -191,9 +198,9 @@ class Profiles:
     def use_template(
         self, cube: str, template: str | Path | Mapping[str, Any] | None, *, actor: str = LOCAL_OWNER
     ) -> Template:
-        """Give a cube its own template, from a .toml or .json file or a mapping; None: the standard one again.
+        """Set a cube's template from a .toml or .json file or a mapping; None restores the standard one.
 
-        Traits of dimensions that it does not have stay. Raises: InvalidInput, NotFound, PermissionDenied.
+        Traits of dimensions it lacks stay. Raises: InvalidInput, NotFound, PermissionDenied.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         read = None if template is None else read_template(template)
@@ -202,16 +209,19 @@ class Profiles:
             read = read_template(masking.fields(read.model_dump(mode="json", exclude_defaults=True), "template"))
         with self._context.change(scope) as change:
             if read is None:
-                templates.remove(change.connection, change.cube)
+                cubes.remove(change.connection, change.cube)
             else:
-                templates.put(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
+                cubes.put(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
             changes.record(change, "template", {"dimensions": len((read or standard()).by_id)})
         return read or standard()
 
     def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
-        """Store traits that were found in messages, in order of event time; return what became of them.
+        """Store extracted traits in order of event time; return what became of them.
 
-        Raises: InvalidInput for a fact that is no trait, NotFound, IntegrityError for evidence that does not exist.
+        Raises:
+           InvalidInput: A fact is not a trait.
+           NotFound: The cube does not exist.
+           IntegrityError: The evidence does not exist.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         for fact in found:
@@ -222,7 +232,7 @@ class Profiles:
         masking = self._context.scopes.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
         with self._context.change(scope) as change:
-            outcome = consolidate.settle(change, found)
+            outcome = consolidation.consolidate(change, found)
             masking.record(change)
         self._context.wait_indexed()
         return outcome
@@ -239,7 +249,7 @@ class Profiles:
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
-        drafts = fast.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
+        drafts = messages.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
         return views.give(change, fact, Span(source, 0, len(fact.memory)))
 

@@ -1,4 +1,4 @@
-"""`MemOS.retention`: a cube's rules of retention, what they would do now, and doing it; knows no rows."""
+"""`MemOS.retention`: retention rules of cubes, a preview of their effect, and applying them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memos.core.types import (
 from memos.errors import Conflict, InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.memcube import changes
-from memos.memcube.ledger import retention as rows
+from memos.memcube.ledger import retention
 from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
 from memos.reader.arguments import member_of, members_of, tags_of
 from memos.scheduler.jobs.retention import applied, preview, together
@@ -31,7 +31,7 @@ MAX_RULES = 100
 
 
 class Retention:
-    """The rules of retention of an installation's cubes; the periodic task `retention` applies them hourly."""
+    """Retention rules of cubes; the periodic task `retention` applies them hourly."""
 
     def __init__(self, context: Context, purge: Callable[[], None]) -> None:
         self._context = context
@@ -74,7 +74,7 @@ class Retention:
         )
         _check(rule, yes=yes)
         with self._context.change(scope) as change:
-            known = rows.of_cube(change.connection, rule.cube)
+            known = retention.of_cube(change.connection, rule.cube)
             same = next((old for old in known if _content(old) == _content(rule)), None)
             if same is not None:
                 return same
@@ -84,45 +84,47 @@ class Retention:
                     "`memos retention remove`, or say more in one rule."
                 )
             rule = replace(rule, created_at=change.now)
-            rows.add(change.connection, rule)
+            retention.add(change.connection, rule)
             changes.record(change, "rule", {"rule": rule.id, "action": rule.action})
         return rule
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionRule, ...]:
-        """Return a cube's rules in the order in which they are applied. Raises: NotFound."""
+        """Return a cube's rules in the order of application. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            return tuple(rows.of_cube(connection, scope.cubes[0]))
+            return tuple(retention.of_cube(connection, scope.cubes[0]))
 
     def remove(self, rule: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> RetentionRule:
-        """Remove a rule and return it; what it did stays done. Raises: NotFound."""
+        """Remove a rule and return it; its past effects stay. Raises: NotFound."""
         rule = check_name("rule", rule, 64)
         self._context.lifecycle.check_open()
         if cube is None:
             with self._context.ledger.read() as connection:
-                cube = rows.require(connection, rule).cube
+                cube = retention.require(connection, rule).cube
             readable = self._context.scopes.readable(check_name("actor", actor, 128))
             if readable is not None and cube not in readable:
-                raise NotFound("retention rule", rule, rows.REMEDY)  # as if there were none
+                raise NotFound("retention rule", rule, retention.REMEDY)  # as if there were none
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         with self._context.change(scope) as change:
-            found = rows.require(change.connection, rule)
+            found = retention.require(change.connection, rule)
             if found.cube not in scope.cubes:
                 raise NotFound("retention rule", rule, f"Cube {cube!r} has none of this id.")
-            rows.remove(change.connection, rule)
+            retention.remove(change.connection, rule)
             changes.record(change, "rule", {"rule": rule, "action": "removed"})
         return found
 
     def preview(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
-        """Return for each rule of a cube what `run` would do now; nothing changes. Raises: NotFound."""
+        """Return what `run` would do now, rule by rule. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
             return tuple(preview(connection, scope.cubes[0], self._context.clock.now()))
 
     def run(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
-        """Apply a cube's rules now; return what the rules did that found something, erased from files and logs too.
+        """Apply a cube's rules now; return the effects of rules that matched. Erasures are purged on return.
 
-        Raises: NotFound, BackendUnavailable (what was done is kept; files may still be purging).
+        Raises:
+           NotFound: The cube does not exist.
+           BackendUnavailable: Changes are kept; files may still be purging.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         done = together(list(applied(self._context.ledger, self._context.change, scope, self._context.clock.now())))

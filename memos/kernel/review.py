@@ -1,4 +1,4 @@
-"""`MemOS.review`: items that wait until a person has looked at them; no search finds them before that."""
+"""`MemOS.review`: approve, edit or reject pending items; no search finds them before that."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ from memos.errors import Conflict
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger import queries as pending
-from memos.memcube.ledger import tier_moves as moves
-from memos.reader import messages as fast
+from memos.memcube.ledger import items, queries, tasks, tier_moves
+from memos.reader import messages
 from memos.reader.arguments import edits_of, version_of, within
-from memos.scheduler.jobs import facts as tidy
+from memos.scheduler.jobs import facts
 
 # Of what a person read and let stand, at least.
 _CONFIRMED = 0.95
 
 
 class Review:
-    """The pending items of an installation: approved, edited or rejected by hand."""
+    """Pending items: approve, edit or reject them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[PendingItem, ...]:
-        """Return what awaits review in a cube with its sources and why it waits, oldest first. Raises: NotFound."""
+        """Return a cube's pending items with sources and reasons, oldest first. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         limit = within("limit", limit, 1, 10_000)
         with self._context.ledger.read() as connection:
-            return tuple(pending.of_cube(connection, scope.cubes[0], limit))
+            return tuple(queries.of_cube(connection, scope.cubes[0], limit))
 
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
@@ -51,7 +49,7 @@ class Review:
             before = _waiting(change, item)
             edits = {"status": Status.ACTIVE, "confidence": max(before.confidence, _CONFIRMED)}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
-            moves.read_again(
+            tier_moves.read_again(
                 change.connection, change.cube, [item], change.now
             )  # its page may have been read without it
             _line_up(change)
@@ -81,12 +79,12 @@ class Review:
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)
             masking.record(change)
-            moves.read_again(change.connection, change.cube, [item], change.now)
+            tier_moves.read_again(change.connection, change.cube, [item], change.now)
             _line_up(change)
         return self._settled(item, scope)
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
-        """Delete an item; a rollback lets it wait again. Raises: NotFound, Conflict (not pending)."""
+        """Delete a pending item; a rollback makes it pending again. Raises: NotFound, Conflict (not pending)."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             _waiting(change, item)
@@ -102,7 +100,7 @@ class Review:
 
 def _line_up(change: Change) -> None:
     """Queue consolidation: the approved item may be another value of a known key."""
-    tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
+    tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
 
 
 def _waiting(change: Change, item: str) -> Item:
@@ -116,9 +114,9 @@ def _waiting(change: Change, item: str) -> Item:
 
 
 def _stated(before: Item, edits: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """Return edits with what is read out of the new text: what the old one said must not stand for it."""
+    """Return the edits with key and value read from the new text; those of the old text must not remain."""
     zone = ZoneInfo(scope.time_zone)
-    return {**fast.stated(edits["memory"], before.speaker, before.role, before.said_at, zone), **edits}
+    return {**messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone), **edits}
 
 
 def _version(expected: int | None) -> int | None:

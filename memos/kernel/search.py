@@ -28,14 +28,12 @@ from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
 from memos.search.question import SearchRequest
-from memos.search.rerank import TimedReranker, checked
+from memos.search.rerank import TimedReranker, checked_scores
 from memos.search.searcher import Searcher
-
-# `MemOS.recall`: one question asked of each kind of memory apart, so that none pushes out another.
 
 
 class Kind(StrEnum):
-    """A kind of memory as those who ask see it."""
+    """A kind of memory, as callers see it."""
 
     MEMORY = "memory"
     PREFERENCE = "preference"
@@ -63,7 +61,7 @@ def kind_of(type_: ItemType) -> Kind:
 
 
 def only(kind: Kind, filter_: Mapping[str, Json] | None = None) -> dict[str, Json]:
-    """Return a filter for items of one kind that pass another filter too."""
+    """Return the filter narrowed to one kind."""
     mine: dict[str, Json] = {"type": {"in": [str(type_) for type_ in TYPES[kind]]}}
     return mine if not filter_ else {"and": [mine, dict(filter_)]}
 
@@ -71,10 +69,7 @@ def only(kind: Kind, filter_: Mapping[str, Json] | None = None) -> dict[str, Jso
 def recall(
     searching: Searching, limits: Mapping[Kind, int], filter_: Mapping[str, Json] | None, least: float
 ) -> dict[Kind, tuple[Hit, ...]]:
-    """Return the best hits of each kind with a limit above 0; those below the least relevance are left out.
-
-    Raises: InvalidInput.
-    """
+    """Return the best hits of each kind with a limit above 0, without those below the least relevance."""
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
         raise InvalidInput("relevance", "must be a number from 0 to 1")
     found: dict[Kind, tuple[Hit, ...]] = {}
@@ -100,7 +95,7 @@ _BIAS: Final = -2.705
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A text by its place in what was given, with a score from 0 to 1."""
+    """A text with its index in the input and a score from 0 to 1."""
 
     index: int
     score: float
@@ -108,7 +103,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """Texts, the best first; `tokens` estimates what was read."""
+    """Texts, best first; `tokens` estimates what was read."""
 
     model: str
     results: tuple[Ranked, ...]
@@ -117,7 +112,7 @@ class Reranked:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A question and texts that were checked, and how many results are wanted."""
+    """A validated question with texts, and how many results are wanted."""
 
     query: str
     texts: tuple[str, ...]
@@ -125,7 +120,7 @@ class Given:
 
 
 def check_given(query: str, documents: Sequence[str], limits: LimitSettings, top_n: int | None = None) -> Given:
-    """Return what was given to be put in order. Raises: InvalidInput."""
+    """Validate a question and texts to rank. Raises: InvalidInput."""
     query = check_text("query", query, limits.query_chars * 4)
     if not query.strip():
         raise InvalidInput("query", "is empty; ask something")
@@ -139,15 +134,15 @@ def check_given(query: str, documents: Sequence[str], limits: LimitSettings, top
 
 
 def by_reranker(given: Given, reranker: Reranker) -> Reranked:
-    """Return the texts that answer a question best. Raises: ModelError, BackendUnavailable, BackendTimeout."""
-    scores = checked(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
+    """Rank texts by a reranker. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+    scores = checked_scores(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
     if min(scores) < 0 or max(scores) > 1:  # a model's own scale
         scores = [_logistic(score) for score in scores]
     return _best(given, scores, reranker.name)
 
 
 def by_vectors_and_words(given: Given, embedder: Embedder, terms: SparseEncoder) -> Reranked:
-    """Return the texts that answer a question best. Raises: ModelError."""
+    """Rank texts by cosine and shared words. Raises: ModelError."""
     cosines = embedder.embed_documents(given.texts) @ embedder.embed_query(given.query)
     asked = terms.encode_query(given.query)
     words = _word_scores(asked, [terms.encode_document(text) for text in given.texts])
@@ -210,7 +205,7 @@ class SearchService:
         )
 
     def close(self) -> None:
-        """Wait for the searches under way, and end the threads that help them."""
+        """Wait for running searches and end their helper threads."""
         self._helpers.shutdown()
         if self._timed_reranker is not None:
             self._timed_reranker.close()
@@ -232,11 +227,22 @@ class SearchService:
     ) -> SearchResult:
         """Return the best memories for a question, with sources.
 
-        `as_of` searches what was recorded then; `reference_time` (default now) is when the question is asked:
-        what had ended by then is left out. With `token_budget` the hits that fit come with a ready text.
-        Relative dates in the question ("last week") are counted from the reference time. With `rerank` the first
-        candidates are read again by the reranker; without saying so they are where one is configured.
-        Raises: InvalidInput, NotFound (cube).
+        Args:
+           query: The question.
+           cubes: The cubes to search.
+           actor: Who asks.
+           top_k: The number of hits.
+           filter: Only items that pass this filter.
+           as_of: Search what was recorded at this time.
+           reference_time: When the question is asked, by default now; ended facts are left out, and relative dates
+               ("last week") count from it.
+           token_budget: Return the hits that fit, with a ready text.
+           explain: Add scores of arms and boosts to each hit.
+           rerank: Let the reranker read the first candidates; by default if one is configured.
+
+        Raises:
+           InvalidInput: An argument is not valid.
+           NotFound: A cube does not exist.
         """
         with self._listeners.call("search") as clock:
             scope = self._context.scopes.check(cubes, actor)
@@ -244,7 +250,7 @@ class SearchService:
                 query, scope, top_k, filter, as_of, reference_time, token_budget, explain=explain, rerank=rerank
             )
             result = self._searcher.search(request, clock)
-            self._scheduler.found(result.hits)
+            self._scheduler.record_found(result.hits)
         return result
 
     def recall(  # noqa: PLR0913 - what `search` takes
@@ -259,7 +265,7 @@ class SearchService:
         reference_time: Json = None,
         rerank: bool | None = None,
     ) -> dict[Kind, tuple[Hit, ...]]:
-        """Return the best memories of each kind in `limits` (memory, preference, tool, skill), so many of each.
+        """Return the best memories of each kind in `limits` (memory, preference, tool, skill), up to its number.
 
         Hits below the least `relevance` are left out. Raises: InvalidInput, NotFound (cube).
         """
@@ -316,9 +322,11 @@ class SearchService:
         return why_not(self._searcher, request, state)
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
-        """Return texts in the order in which they answer a question, by the reranker, else by vectors and words.
+        """Rank texts for a question by the reranker, or else by vectors and words.
 
-        Raises: InvalidInput, ModelError, BackendUnavailable, BackendTimeout.
+        Raises:
+           InvalidInput: An argument is not valid.
+           ModelError, BackendUnavailable, BackendTimeout: The model failed.
         """
         self._context.lifecycle.check_open()
         given = check_given(query, documents, self._context.settings.limits, top_n)
@@ -327,13 +335,13 @@ class SearchService:
         return by_vectors_and_words(given, self._embedder, self._terms)
 
     def related(self, text: str, scope: Scope) -> list[str]:
-        """Return the ids of the items of a scope that a text is about, the nearest first."""
+        """Return the ids of a scope's items nearest to a text, best first."""
         query = text[: self._context.settings.limits.query_chars]
         found = self(query, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_ITEMS, rerank=False)
         return [hit.item.id for hit in found.hits]
 
     def related_facts(self, text: str, scope: Scope) -> SearchResult:
-        """Search facts and summaries near a text without counting the hits as found."""
+        """Search facts and summaries near a text without raising their heat."""
         kinds: dict[str, Json] = {"type": {"in": [str(kind) for kind in FACTS]}}
         request = self._request(text, scope, _RELATED_FACTS, kinds, None, None, None, explain=False, rerank=False)
         return self._searcher.search(request)
@@ -351,7 +359,9 @@ class SearchService:
         explain: bool,
         rerank: bool | None,
     ) -> SearchRequest:
-        limits, now, zone = self._context.settings.limits, self._context.clock.now(), ZoneInfo(scope.time_zone)
+        limits = self._context.settings.limits
+        now = self._context.clock.now()
+        zone = ZoneInfo(scope.time_zone)
         text = check_text("query", query, limits.query_chars * 4)
         if not text.strip():
             raise InvalidInput("query", "is empty; ask something")

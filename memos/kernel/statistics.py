@@ -1,4 +1,4 @@
-"""`MemOS.statistics`: the numbers of cubes and of the whole installation, for those who watch it."""
+"""`MemOS.statistics`: figures of cubes and of the whole installation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from memos.core.types import LOCAL_OWNER, Segment, Task, TaskState
 from memos.errors import InvalidInput
 from memos.kernel.context import Context, retry_read
 from memos.llm.client import LLMClients
-from memos.memcube.ledger import cubes as events
-from memos.memcube.ledger import queries as counts
-from memos.memcube.ledger import queues as usage
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger import queries, queues
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.queries import CubeSummary, Stored, Whole
+from memos.memcube.ledger.queries import CubeSummary, InstallationCounts, StoredCounts
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
@@ -37,10 +36,11 @@ _ADD, _MOVE = "add", "move"
 
 @dataclass(frozen=True, slots=True)
 class CubeOverview:
-    """A cube's numbers; `events` is the number of its newest event, recorded at `changed_at`.
+    """Figures of a cube; `events` is the number of its newest event, recorded at `changed_at`.
 
-    `short_pages` counts an erased page until it would have moved on. `long_items` were made of messages, `messages`
-    are the others; both count what was deleted or superseded. The rates count calls of `add` and events of kind move.
+    `short_pages` counts an erased page until it would have moved on. `long_items` were derived from messages,
+    `messages` are the others; both include deleted and superseded ones. Rates count calls of `add` and events of kind
+    move.
     """
 
     cube: Annotated[str, "Its id"]
@@ -61,11 +61,11 @@ class CubeOverview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The numbers of one moment; rates are those of the `seconds` before it.
+    """Figures of one moment; rates are those of the `seconds` before it.
 
-    `cubes` are the busiest first: those with most tasks that wait or run, then those changed last. `more_cubes` is how
-    many are left out. `tasks` has by kind how many are in each state, of those that ended what ended within an hour.
-    `running` are the tasks that run, the longest first. `tokens_today` are those of all cubes asked for.
+    `cubes` come busiest first: most waiting or running tasks, then changed last; `more_cubes` counts the rest. `tasks`
+    counts by kind and state, ended ones of the last hour. `running` are running tasks, longest first. `tokens_today`
+    covers all requested cubes.
     """
 
     at: Annotated[datetime, "When this was so"]
@@ -78,7 +78,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OverviewRequest:
     """The request of an overview: these cubes, by default the busiest; rates since an earlier overview."""
 
     now: datetime
@@ -93,28 +93,28 @@ class Asked:
 
     @property
     def start(self) -> datetime:
-        """Return from when on rates are counted."""
+        """Return the start of the interval for rates."""
         return self.now - _WINDOW if self.since is None else self.since.at
 
     @property
     def seconds(self) -> float:
-        """Return for how long rates are counted; 0 when the clock went back."""
+        """Return the length of the interval for rates; 0 if the clock went back."""
         return max(0.0, (self.now - self.start).total_seconds())
 
     def before(self, cube: str) -> CubeOverview | None:
-        """Return a cube's numbers in the earlier overview, None when they are not in it."""
+        """Return a cube's figures in the earlier overview, None if it is not in it."""
         return next((known for known in self.since.cubes if known.cube == cube), None) if self.since else None
 
 
-def take_overview(ledger: Ledger, scheduler: Scheduler, asked: Asked) -> Overview:
-    """Return the numbers of the cubes asked for, the hottest segments only of those that were named."""
+def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) -> Overview:
+    """Return the figures of the requested cubes; hottest segments only of cubes named explicitly."""
     with ledger.read() as connection:
-        waiting = counts.waiting(connection, asked.cubes)
-        running = counts.running(connection, asked.cubes)
-        ended = counts.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
-        tokens = usage.tokens_today(connection, asked.cubes, asked.now)
+        waiting = queries.waiting(connection, asked.cubes)
+        running = queries.running(connection, asked.cubes)
+        ended = queries.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
+        tokens = queues.tokens_today(connection, asked.cubes, asked.now)
         tasks = _Tasks(_summed((cube, n) for (cube, _), n in waiting.items()), Counter(task.cube for task in running))
-        heads = sorted(counts.heads(connection, asked.cubes), key=tasks.busy)
+        heads = sorted(queries.heads(connection, asked.cubes), key=tasks.busy)
         shown = heads[: BUSIEST if asked.cubes is None else None]
         cubes = _cubes(connection, asked, shown, tasks, tokens)
     if asked.cubes is not None:
@@ -141,12 +141,16 @@ class _Tasks:
 
 
 def _cubes(
-    connection: sa.Connection, asked: Asked, shown: Sequence[CubeSummary], tasks: _Tasks, tokens: Mapping[str, int]
+    connection: sa.Connection,
+    asked: OverviewRequest,
+    shown: Sequence[CubeSummary],
+    tasks: _Tasks,
+    tokens: Mapping[str, int],
 ) -> list[CubeOverview]:
     names = [head.cube for head in shown]
     stored = _stored(connection, asked, shown)
-    short = counts.short_pages(connection, names)
-    segments = counts.segments_by_state(connection, names)
+    short = queries.short_pages(connection, names)
+    segments = queries.segments_by_state(connection, names)
     found = []
     for head in shown:
         adds, moves = _recent(connection, asked, head)
@@ -171,27 +175,27 @@ def _cubes(
     return found
 
 
-def _stored(connection: sa.Connection, asked: Asked, shown: Sequence[CubeSummary]) -> dict[str, Stored]:
-    """Return what cubes hold; only those that changed since the earlier overview are counted again."""
-    kept: dict[str, Stored] = {}
+def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[CubeSummary]) -> dict[str, StoredCounts]:
+    """Return the counts of cubes; only those changed since the earlier overview are counted again."""
+    kept: dict[str, StoredCounts] = {}
     for head in shown:
         before = asked.before(head.cube)
         if before is not None and (before.events, before.changed_at) == (head.seq, head.at):
-            kept[head.cube] = Stored(before.messages, before.messages + before.long_items)
+            kept[head.cube] = StoredCounts(before.messages, before.messages + before.long_items)
     changed = [head.cube for head in shown if head.cube not in kept]
-    return kept | (counts.stored(connection, changed) if changed else {})
+    return kept | (queries.stored(connection, changed) if changed else {})
 
 
-def _recent(connection: sa.Connection, asked: Asked, head: CubeSummary) -> tuple[int, int]:
-    """Return how many adds and moves there were since rates are counted."""
+def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary) -> tuple[int, int]:
+    """Return the numbers of adds and moves in the interval."""
     if head.at is None or (asked.since is None and head.at <= asked.start):
         return 0, 0
     before = asked.before(head.cube)
     # By number where it is known: what was committed late has an earlier time.
-    after = events.number_at(connection, head.cube, asked.start) if before is None else before.events
+    after = cube_rows.number_at(connection, head.cube, asked.start) if before is None else before.events
     if after >= head.seq:
         return 0, 0
-    found = events.tally(connection, head.cube, after, (_ADD, _MOVE))
+    found = cube_rows.tally(connection, head.cube, after, (_ADD, _MOVE))
     return found.get(_ADD, 0), found.get(_MOVE, 0)
 
 
@@ -221,12 +225,12 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class InstallationTotals:
-    """The numbers of one moment.
+    """Figures of one moment.
 
-    `tiers` holds pages (short), segments (mid, archive) and memories (long); `tasks` counts by kind and state, of those
-    that ended what ended within an hour; `outbox` what an index has yet to take, by index and `waiting` or `parked`;
-    `events` those of each kind since this process first counted; `tokens_today` those of background tasks, `tokens` all
-    that this process had models take, by purpose; `caches` hits and misses of this process.
+    `tiers` counts pages (short), segments (mid, archive) and memories (long); `tasks` by kind and state, ended ones of
+    the last hour; `outbox` rows by index, `waiting` or `parked`; `events` by kind since this process first counted;
+    `tokens_today` those of background tasks, `tokens` all tokens of models in this process by purpose; `caches` hits
+    and misses in this process.
     """
 
     at: datetime
@@ -242,7 +246,7 @@ class InstallationTotals:
 
 
 class Statistics:
-    """The numbers of an installation: of its cubes, and of the whole. Thread-safe."""
+    """Figures of cubes and of the installation. Thread-safe."""
 
     def __init__(
         self,
@@ -272,14 +276,16 @@ class Statistics:
             NotFound: A cube does not exist.
         """
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
-        return take_overview(self._context.ledger, self._scheduler, Asked(self._context.clock.now(), named, since))
+        return take_overview(
+            self._context.ledger, self._scheduler, OverviewRequest(self._context.clock.now(), named, since)
+        )
 
     def totals(self, *, actor: str = LOCAL_OWNER) -> InstallationTotals:
         """Return the numbers of now, for admins. Raises: PermissionDenied, BackendUnavailable."""
         self._context.scopes.check_admin(actor)
         now = self._context.clock.now()
         with self._lock, self._context.ledger.read() as connection:
-            found = counts.whole(connection)
+            found = queries.installation_counts(connection)
             self._count_events(connection)
             return InstallationTotals(
                 now,
@@ -289,33 +295,33 @@ class Statistics:
                 _tasks_by_state(connection, now),
                 _outbox(found, (one.target for one in self._context.indexes.projections)),
                 dict(self._events),
-                sum(usage.tokens_today(connection, None, now).values()),
+                sum(queues.tokens_today(connection, None, now).values()),
                 self._context.quotas.spent,
-                {"embeddings": self._embedding_cache_counts(), "answers": self._askers.remembered},
+                {"embeddings": self._embedding_cache_counts(), "answers": self._askers.cache_counts},
             )
 
     def _count_events(self, connection: sa.Connection) -> None:
-        heads = counts.heads(connection, None)
+        heads = queries.heads(connection, None)
         before = self._counted
         for head in heads:
             known = head.seq if before is None else before.get(head.cube, 0)
             if known < head.seq:
-                self._events.update(events.tally_all(connection, head.cube, known))
+                self._events.update(cube_rows.tally_all(connection, head.cube, known))
         self._counted = {head.cube: head.seq for head in heads}
 
 
 def _tasks_by_state(connection: sa.Connection, now: datetime) -> dict[tuple[str, str], int]:
     found: Counter[tuple[str, str]] = Counter()
-    for (_, kind), number in counts.waiting(connection, None).items():
+    for (_, kind), number in queries.waiting(connection, None).items():
         found[kind, str(TaskState.WAITING)] += number
-    for task in counts.running(connection, None):
+    for task in queries.running(connection, None):
         found[task.kind, str(TaskState.RUNNING)] += 1
-    for (kind, state), number in counts.ended(connection, None, now - _ENDED_WITHIN).items():
+    for (kind, state), number in queries.ended(connection, None, now - _ENDED_WITHIN).items():
         found[kind, state] += number
     return dict(found)
 
 
-def _tiers(found: Whole) -> dict[str, int]:
+def _tiers(found: InstallationCounts) -> dict[str, int]:
     return {
         "short": found.short_pages,
         "mid": found.segments.get(OPEN, 0),
@@ -324,6 +330,6 @@ def _tiers(found: Whole) -> dict[str, int]:
     }
 
 
-def _outbox(found: Whole, targets: Iterable[str]) -> dict[tuple[str, str], int]:
+def _outbox(found: InstallationCounts, targets: Iterable[str]) -> dict[tuple[str, str], int]:
     states = {(target, state): 0 for target in targets for state in ("waiting", "parked")}
     return states | {(target, "parked" if parked else "waiting"): n for (target, parked), n in found.outbox.items()}

@@ -1,4 +1,4 @@
-"""`MemOS.tasks`: what callers see and may do of background work; knows no jobs."""
+"""`MemOS.tasks`: list, follow, retry and cancel background tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, WHOLE, Task, TaskState
 from memos.errors import InvalidInput, PermissionDenied
 from memos.kernel.context import Context
-from memos.memcube.ledger import queues
-from memos.memcube.ledger import tasks as rows
-from memos.memcube.ledger.tasks import Wanted
+from memos.memcube.ledger import queues, tasks
+from memos.memcube.ledger.tasks import TaskQuery
 from memos.reader.arguments import within
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import polls
@@ -44,7 +43,7 @@ class Tasks:
         after: str | None = None,
     ) -> Tasks_:
         """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
-        wanted = Wanted(
+        wanted = TaskQuery(
             tuple(_state(state) for state in states),
             tuple(check_name("kind", kind, 64) for kind in kinds),
             within("limit", limit, 1, 10_000),
@@ -52,7 +51,7 @@ class Tasks:
         )
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.find(connection, named, wanted)
+            return tasks.find(connection, named, wanted)
 
     def get(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """Return a task as it stands. Raises: NotFound."""
@@ -61,9 +60,9 @@ class Tasks:
     def _get(self, task: str, cubes: Sequence[str] | None, actor: str, right: Right) -> Task:
         task, named = check_name("task", task, 64), self._context.scopes.cubes_of(cubes, actor, right)
         with self._context.ledger.read() as connection:
-            found = rows.get(connection, task)
+            found = tasks.get(connection, task)
         if named is not None and found.cube not in named:
-            raise rows.unknown(task)
+            raise tasks.unknown(task)
         if cubes is None and found.cube != WHOLE and right is not Right.READ:
             self._context.scopes.cubes_of([found.cube], actor, right)  # to see a cube is not to have a say in it
         return found
@@ -72,13 +71,13 @@ class Tasks:
         """Return how many tasks are in each state; states without one are left out."""
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.counts(connection, named)
+            return tasks.counts(connection, named)
 
     def retry(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """Queue a failed, dead or cancelled task again. Raises: NotFound, Conflict."""
         found = self._get(task, cubes, actor, Right.WRITE)
         with self._context.ledger.write() as connection:
-            rows.retry(connection, found, self._context.clock.now())
+            tasks.retry(connection, found, self._context.clock.now())
         self._runner.wake()
         return self._get(task, cubes, actor, Right.READ)
 
@@ -86,7 +85,7 @@ class Tasks:
         """End a task before it is done; one that runs keeps nothing of its attempt. Raises: NotFound, Conflict."""
         found = self._get(task, cubes, actor, Right.WRITE)
         with self._context.ledger.write() as connection:
-            rows.cancel(connection, found, self._context.clock.now())
+            tasks.cancel(connection, found, self._context.clock.now())
         return self._get(task, cubes, actor, Right.READ)
 
     def follow(
@@ -141,7 +140,7 @@ class Tasks:
             return 0 if self._get(task, cubes, actor, Right.READ).ended else 1
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.unended(connection, named, self._context.clock.now() + _SOON)
+            return tasks.unended(connection, named, self._context.clock.now() + _SOON)
 
 
 def _told(task: Task) -> tuple[object, ...]:

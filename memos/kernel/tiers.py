@@ -1,9 +1,7 @@
-"""`MemOS.tiers`: topics, pins and heat, the background reading, and the working memory of a conversation.
+"""`MemOS.tiers`: segments, pins, heat, and the working memory of a conversation.
 
-Working memory is the small set that a prompt begins with, made anew whenever it is asked for.
-
-In order: what was pinned, standing instructions, preferences, what the current topic is about, and of the facts that
-have to do with what was said last the hottest. Knows no model.
+Working memory is a small selection for the start of a prompt, computed on demand. In order: pinned items, standing
+instructions, preferences, the current topic, then the hottest facts related to what was said last.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Annotated
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
@@ -25,7 +23,7 @@ from memos.kernel.context import Context, retry_read
 from memos.kernel.search import FACTS, SearchService
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queries import has_untrusted
 from memos.reader.arguments import ids_of, within
@@ -94,8 +92,8 @@ def _topic(connection: sa.Connection, conversation: str, first_short: int) -> tu
 
     It is the topic that is being talked of, most often.
     """
-    segment = tiers.segment_of(connection, conversation, first_short - 1)
-    found = tiers.get_segments(connection, [segment]) if segment is not None else {}
+    segment = segment_rows.segment_of(connection, conversation, first_short - 1)
+    found = segment_rows.get_segments(connection, [segment]) if segment is not None else {}
     if segment is None or segment not in found:
         return "", False
     return summary(connection, found[segment]), has_untrusted(connection, segment)
@@ -185,10 +183,10 @@ def _fit(
 def _line(item: Item) -> str:
     at = item.valid_from or item.said_at
     # A trait names its subject itself.
-    text = item.memory if item.type is ItemType.PROFILE else render.said(item.speaker, item.memory)
+    text = item.memory if item.type is ItemType.PROFILE else rendering.said(item.speaker, item.memory)
     if is_untrusted(item.sources):
         text = wrap_untrusted(item.memory, speaker_of(item, item.sources))
-    return f"- {render.dated(at, text)}"
+    return f"- {rendering.dated(at, text)}"
 
 
 class Tiers:

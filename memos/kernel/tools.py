@@ -1,4 +1,4 @@
-"""`MemOS.tools`: which tools there are, what was called before with what result, and how often it worked."""
+"""`MemOS.tools`: tool definitions, earlier calls and results, and success rates."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Draft, Item, ItemType, Json, Role
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
-from memos.memcube import tools as tool_schemas
-from memos.memcube import tools as trajectories
+from memos.memcube import tools as tool_memories
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import tools as tool_rows
-from memos.memcube.ledger import tools as tool_tasks
 from memos.reader.arguments import within
 from memos.reader.messages import ToolDefinition, read_tools
 
@@ -54,7 +52,7 @@ def remember_tools(
         return
     for tool in defined:
         info = {"tool": tool.name, "description": tool.description}
-        tool_schemas.define(change, tool.name, tool.memory, tool.message, info)
+        tool_memories.define(change, tool.name, tool.memory, tool.message, info)
     known = set(receipt.duplicates)
     messages = [
         item
@@ -62,9 +60,9 @@ def remember_tools(
         if item not in known and (draft.message.tool_calls or draft.message.role is Role.TOOL)
     ]
     if messages:
-        stored = trajectories.refresh(change, messages).stored
-        if trajectories.worked(change, stored):
-            tool_tasks.enqueue(change.connection, change.cube, messages, change.now)
+        stored = tool_memories.refresh(change, messages).stored
+        if tool_memories.call_worked(change, stored):
+            tool_rows.enqueue(change.connection, change.cube, messages, change.now)
 
 
 class Tools:
@@ -83,7 +81,7 @@ class Tools:
         with self._context.change(scope) as change:
             masking.record(change)
             ids = [
-                tool_schemas.define(
+                tool_memories.define(
                     change, tool.name, tool.memory, tool.message, {"tool": tool.name, "description": tool.description}
                 )
                 for tool in defined
@@ -103,7 +101,7 @@ class Tools:
         text = _written(self._context.scopes.masking(scope).any("arguments", arguments))
         with self._context.ledger.read() as connection:
             salt = cubes.entity_salt(connection, scope.cubes[0])
-            key = trajectories.key_of(salt, check_name("name", name), text)
+            key = tool_memories.key_of(salt, check_name("name", name), text)
             found = tool_rows.with_prefix(connection, scope.cubes[0], key, ItemType.TOOL_TRAJECTORY, 1)
             states = items.current(connection, scope.cubes, found)
             if not states:
@@ -118,7 +116,7 @@ class Tools:
         scope = self._context.scopes.check([cube], actor, embeds=False)
         name, limit = check_name("name", name), within("limit", limit, 1, _MOST)
         with self._context.ledger.read() as connection:
-            states = _of_kind(connection, scope.cubes[0], f"{trajectories.KEY}{name}:", ItemType.TOOL_TRAJECTORY)
+            states = _of_kind(connection, scope.cubes[0], f"{tool_memories.KEY}{name}:", ItemType.TOOL_TRAJECTORY)
         return tuple(state for state in states if state.info.get("tool") == name)[:limit]
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[ToolUse, ...]:
@@ -128,8 +126,8 @@ class Tools:
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            defined = _of_kind(connection, scope.cubes[0], tool_schemas.SCHEMA_KEY, ItemType.TOOL_SCHEMA)
-            called = _of_kind(connection, scope.cubes[0], trajectories.KEY, ItemType.TOOL_TRAJECTORY)
+            defined = _of_kind(connection, scope.cubes[0], tool_memories.SCHEMA_KEY, ItemType.TOOL_SCHEMA)
+            called = _of_kind(connection, scope.cubes[0], tool_memories.KEY, ItemType.TOOL_TRAJECTORY)
         by_tool: dict[str, list[Item]] = {}
         schemas = {str(state.info.get("tool")): state for state in defined}
         for state in called:

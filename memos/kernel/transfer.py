@@ -241,7 +241,7 @@ class Transfer:
                 out.seek(0)
                 out.truncate()
                 sealer = None if secret is None else Encryptor(out, secret)
-                lending = installation.activations.kept(cube) if kv else nullcontext()
+                lending = installation.activations.lend_blocks(cube) if kv else nullcontext()
                 with DumpWriter(sealer or out, packed=packed) as writer, lending as kept:
                     ticker = ProgressReporter(on_progress, dumping.count(connection, cube))
                     manifest = dumping.write_dump(replace(source, kept=kept), writer, ticker)

@@ -19,7 +19,7 @@ from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
 from memos.core.settings import ChatSettings, Purpose, Settings
 from memos.core.tokens import Tokens
 from memos.core.types import Json
-from memos.errors import BackendUnavailable, MemosError, ModelError, UnfitAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer, MemosError, ModelError
 from memos.llm.usage import UsageMeter
 
 _ENTRY_BYTES = 400  # a key, a reply and their places in the dictionary, beside the text
@@ -109,8 +109,6 @@ def _size(reply: ChatReply) -> int:
     return _ENTRY_BYTES + len(reply.text.encode("utf-8", "surrogatepass"))
 
 
-# Finds JSON in what a model wrote: bare, fenced, after an introduction, before an afterword. Pure.
-
 # A text with more openings than this is no answer, and trying each could take time that grows with their square.
 _MOST_TRIES = 64
 _OPENING = re.compile(r"[{\[]")
@@ -163,7 +161,7 @@ Spending = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
 
 @contextmanager
-def free(_: int, __: str) -> Iterator[Callable[[int], None]]:
+def unlimited(_: int, __: str) -> Iterator[Callable[[int], None]]:
     yield lambda _: None
 
 
@@ -181,7 +179,7 @@ class LLMClient:
     ) -> None:
         self._model = model
         self._cache = cache
-        self._spending = spending or free
+        self._spending = spending or unlimited
         self._max_tokens = max_tokens
 
     @property
@@ -189,11 +187,11 @@ class LLMClient:
         return self._model.name
 
     @property
-    def remembered(self) -> tuple[int, int]:
+    def cache_counts(self) -> tuple[int, int]:
         """Cache hits and misses."""
         return self._cache.hits, self._cache.misses
 
-    def say(
+    def complete_text(
         self,
         messages: Sequence[ChatMessage],
         *,
@@ -211,7 +209,7 @@ class LLMClient:
         self._cache.put(key, reply, generation)
         return reply.text
 
-    def talk(self, request: ChatRequest, *, meter: UsageMeter) -> ChatReply:
+    def chat(self, request: ChatRequest, *, meter: UsageMeter) -> ChatReply:
         """Return the answer to a chat request; never cached."""
         return self._complete(request, meter)
 
@@ -219,7 +217,11 @@ class LLMClient:
         """Yield the answer in pieces and finally the whole reply; closing early counts as a failed call."""
         asked = most_tokens(request.messages, 0)
         with self._spending(asked + (request.max_tokens or self._max_tokens), meter.purpose) as took:
-            started, tokens, failed, begun, shown = time.monotonic(), Tokens(), True, False, 0
+            started = time.monotonic()
+            tokens = Tokens()
+            failed = True
+            begun = False
+            shown = 0
             try:
                 with closing(self._model.stream(request)) as pieces:
                     for piece in pieces:
@@ -242,7 +244,7 @@ class LLMClient:
         else:
             yield self._complete(request, meter)
 
-    def ask(
+    def complete_json(
         self,
         messages: Sequence[ChatMessage],
         schema: type[Answer],
@@ -288,7 +290,7 @@ class LLMClient:
             )
         if answer is None:
             # Without the problem itself: it quotes the answer, which may be memory text.
-            raise UnfitAnswer(
+            raise InvalidAnswer(
                 f"The model {self.model} gave no {schema.__name__}, even when shown what was wrong: use a larger "
                 "model, or ask for less at once.",
                 tokens=tokens,
@@ -339,9 +341,6 @@ def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
     return replace(request, messages=request.messages + talk)
 
 
-# The askers of an installation, one for each purpose that has a model; opened when first asked for.
-
-
 class LLMClients:
     """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe.
 
@@ -355,7 +354,7 @@ class LLMClients:
         open_model: Callable[[ChatSettings], ChatModel],
         given: ChatModel | None = None,
         given_vision: ChatModel | None = None,
-        spending: Spending = free,
+        spending: Spending = unlimited,
     ) -> None:
         self._settings = settings
         self._open_model = open_model
@@ -413,9 +412,9 @@ class LLMClients:
         return self.get("vision")
 
     @property
-    def remembered(self) -> tuple[int, int]:
+    def cache_counts(self) -> tuple[int, int]:
         """Cache hits and misses of all clients."""
-        each = [asker.remembered for asker in self._each()]
+        each = [asker.cache_counts for asker in self._each()]
         return sum(hits for hits, _ in each), sum(misses for _, misses in each)
 
     def forget(self) -> None:

@@ -27,7 +27,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Usage:
     """The sum of several calls; tokens and seconds are those of calls that reached a model."""
 
     calls: int = 0
@@ -42,9 +42,9 @@ class Spent:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def plus(self, call: Call) -> Spent:
+    def plus(self, call: Call) -> Usage:
         tokens = Tokens() if call.cached else call.tokens
-        return Spent(
+        return Usage(
             calls=self.calls + 1,
             cached=self.cached + call.cached,
             failed=self.failed + call.failed,
@@ -73,11 +73,11 @@ class UsageMeter:
         self.cube = cube
         self.task = task
         self._tell = tell
-        self._spent = Spent()
+        self._spent = Usage()
         self._lock = threading.Lock()
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> Usage:
         with self._lock:
             return self._spent
 

@@ -1,7 +1,6 @@
 """Every change to a cube as one ledger transaction: add, update, delete, roll back, correct.
 
-Each function takes an open write transaction and leaves items, versions, links, the event and the
-outbox rows in it. Knows nothing of indexes.
+Each function takes an open write transaction and writes items, versions, links, the event and outbox rows to it.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from memos.core.clock import Clock, new_id
 from memos.core.text.redaction import mask
 from memos.core.types import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
 from memos.errors import Conflict, NotFound
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube.ledger import cubes, idempotency, items, outbox, tasks
+from memos.memcube import prompt_prefix
+from memos.memcube.ledger import cubes, idempotency, items, outbox, segments, tasks
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger.cubes import Place
+from memos.memcube.ledger.cubes import NextMessage
 from memos.memcube.ledger.idempotency import Request
 
 WINDOW = 3
@@ -112,8 +110,8 @@ def add(
     outbox.enqueue(change.connection, change.cube, fresh)
     if fresh:
         _event(change, "add", None, {"items": fresh})
-        if place is None or tiers.is_crowded(place.first_short, place.page, short_capacity):
-            overflow = tiers.overflow_task(None if place is None else place.id, change.now)
+        if place is None or segments.is_crowded(place.first_short, place.page, short_capacity):
+            overflow = segments.overflow_task(None if place is None else place.id, change.now)
             tasks.enqueue(change.connection, change.cube, [overflow], change.now)
     receipt = AddReceipt(change.cube, conversation, tuple(ids), tuple(duplicates), indexed=False)
     if request is not None:
@@ -121,9 +119,11 @@ def add(
     return receipt
 
 
-def _next(place: Place, draft: Draft) -> Place:
+def _next(place: NextMessage, draft: Draft) -> NextMessage:
     """Return the place of the next message: a user's begins a page, one after a long silence a session."""
-    page, session, said_at = place.page, place.session, draft.message.chat_time
+    page = place.page
+    session = place.session
+    said_at = draft.message.chat_time
     if (draft.message.role is Role.USER and place.position > 0) or page < place.first_short:
         page += 1  # a page that has moved on gets nothing more
     if place.said_at is not None and abs(said_at - place.said_at) > SESSION_GAP:
@@ -131,7 +131,7 @@ def _next(place: Place, draft: Draft) -> Place:
     return replace(place, page=page, session=session, said_at=said_at)
 
 
-def _first_state(change: Change, draft: Draft, conversation: str | None, place: Place | None) -> Item:
+def _first_state(change: Change, draft: Draft, conversation: str | None, place: NextMessage | None) -> Item:
     return Item(
         id=new_id(),
         cube=change.cube,
@@ -327,9 +327,9 @@ def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kin
         after.append(replace(state))
     if after:
         # Vector, keywords and summary of a segment are made from what its messages say now.
-        held = tiers.pages_of(change.connection, [state.id for state in after])
-        tiers.remake(change.connection, change.cube, (page.segment for page in held), change.now)
-        prefix_rows.changed(change.connection, change.cube, [state.id for state in after], change.now)
+        held = segments.pages_of(change.connection, [state.id for state in after])
+        segments.remake(change.connection, change.cube, (page.segment for page in held), change.now)
+        prompt_prefix.items_changed(change.connection, change.cube, [state.id for state in after], change.now)
         covered = items.followers(change.connection, after, WINDOW - 1)
         items.touch(change.connection, covered)
         outbox.enqueue(change.connection, change.cube, [*(state.id for state in after), *covered])

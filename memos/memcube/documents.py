@@ -1,6 +1,6 @@
-"""Documents of a cube: a file is taken in with its task, its passages become items all at once, and go all at once.
+"""Documents of a cube: store a file with its task, replace and delete its passages as a whole.
 
-Runs inside the caller's transaction. Knows neither parsers nor how a text is cut.
+Runs inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Part:
     keywords: tuple[str, ...]
 
 
-def take_in(change: Change, file: StoredFile, data: bytes) -> StoredFile:
+def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
     """Keep a file and have it read; the cube's file of the same bytes that stands, or is being read, is returned."""
     for same in files.find(change.connection, change.cube, sha256=file.sha256):
         if same.state is FileState.PROCESSING:
@@ -51,7 +51,7 @@ def take_in(change: Change, file: StoredFile, data: bytes) -> StoredFile:
     files.add(change.connection, file, data)
     reading = NewTask(files.READ, {"file": file.id}, key=file.id, priority=PRIORITY - 1)
     tasks.enqueue(change.connection, change.cube, [reading], change.now)
-    _tell(change, file.id, file.state)
+    _record_event(change, file.id, file.state)
     return file
 
 
@@ -69,16 +69,16 @@ def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[
     values: dict[str, Any] = {"info": {**file.info, **info}, "media_type": media_type, "finished_at": change.now}
     if newer is not None:
         files.change(connection, file.id, state=FileState.SUPERSEDED, replaced_by=newer.id, **values)
-        _tell(change, file.id, FileState.SUPERSEDED)
+        _record_event(change, file.id, FileState.SUPERSEDED)
         return
     states = _store(change, file, parts)
     files.change(connection, file.id, state=FileState.AVAILABLE, **values)
-    _tell(change, file.id, FileState.AVAILABLE, len(parts))
+    _record_event(change, file.id, FileState.AVAILABLE, len(parts))
     follower = {state.memory: state.id for state in reversed(states)}
     for old in current:
         _retire(change, old, Status.SUPERSEDED, f"{file.name} was added anew", follower)
         files.change(connection, old.id, state=FileState.SUPERSEDED, replaced_by=file.id)
-        _tell(change, old.id, FileState.SUPERSEDED)
+        _record_event(change, old.id, FileState.SUPERSEDED)
 
 
 def check_rollback(change: Change, item_id: str) -> None:
@@ -94,7 +94,7 @@ def check_rollback(change: Change, item_id: str) -> None:
 def give_up(change: Change, file: StoredFile, why: str) -> None:
     if _still_read(change, file):
         files.change(change.connection, file.id, state=FileState.FAILED, error=why, finished_at=change.now)
-        _tell(change, file.id, FileState.FAILED)
+        _record_event(change, file.id, FileState.FAILED)
 
 
 def delete(change: Change, file: StoredFile, reason: str) -> int:
@@ -103,7 +103,7 @@ def delete(change: Change, file: StoredFile, reason: str) -> int:
         return 0
     gone = _retire(change, file, Status.DELETED, reason, {})
     files.change(change.connection, file.id, state=FileState.DELETED, finished_at=change.now)
-    _tell(change, file.id, FileState.DELETED, len(gone))
+    _record_event(change, file.id, FileState.DELETED, len(gone))
     return len(gone)
 
 
@@ -112,7 +112,7 @@ def _still_read(change: Change, file: StoredFile) -> bool:
     return bool(change.connection.scalar(query) == FileState.PROCESSING)
 
 
-def _tell(change: Change, file_id: str, state: FileState, count: int | None = None) -> None:
+def _record_event(change: Change, file_id: str, state: FileState, count: int | None = None) -> None:
     body = {"file": file_id, "state": state}
     changes.record(change, "file", body if count is None else {**body, "items": count})
 

@@ -1,7 +1,7 @@
-"""Erasure: what was said is gone from every table, index file, cache and log, and a receipt without content stays.
+"""Erasure: remove data from every table, index file, cache and log; a receipt without content stays.
 
 Two steps: one transaction removes the rows (state 'purging'), then files that may still hold old bytes are
-rewritten (state 'purged'). A crash between them leaves 'purging', which the next open finishes.
+rewritten (state 'purged'). After a crash in between, the next open finishes.
 """
 
 from __future__ import annotations
@@ -20,21 +20,15 @@ from memos.core.ports import Rewritable
 from memos.core.text.matching import words
 from memos.core.types import MODEL_INFO, EraseReceipt, Item, ItemType, Json, LinkKind, Status
 from memos.errors import BackendUnavailable
-from memos.memcube import changes
-from memos.memcube import images as pictures
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube import tools as trajectories
+from memos.memcube import changes, images, prompt_prefix, tools
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, files, idempotency, items, outbox, queues
-from memos.memcube.ledger import cubes as templates
+from memos.memcube.ledger import cubes, files, idempotency, items, outbox, queues, segments, tier_moves
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
-from memos.memcube.ledger import tools as tool_tasks
+from memos.memcube.ledger import tools as tool_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 
@@ -79,7 +73,7 @@ def erase(
         dict(removed),
         _purging(connection),
     )
-    _bury(change, receipt, saw)
+    _write_tombstones(change, receipt, saw)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
     return replace(receipt, backups=told, untold_backups=untold)
@@ -119,7 +113,7 @@ def _remove(
     states = list(items.current(connection, [change.cube], doomed).values())
     covered = items.followers(connection, states, WINDOW - 1)
     message_ids = _messages_of(connection, doomed)
-    held = tiers.pages_of(connection, doomed)
+    held = segments.pages_of(connection, doomed)
     origins = _other_origins(connection, doomed - named) - doomed
     told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
     of_tools = _other_origins(connection, told - named) - doomed
@@ -127,7 +121,7 @@ def _remove(
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
-    prefix_rows.changed(connection, change.cube, doomed, change.now)
+    prompt_prefix.items_changed(connection, change.cube, doomed, change.now)
     for table, column in (
         (t.links, t.links.c.from_id),
         (t.links, t.links.c.to_id),
@@ -145,9 +139,9 @@ def _remove(
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     removed.update(files.forget_bytes(connection, touched))
-    tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
-    moves.read_again(connection, change.cube, origins, change.now)
-    tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
+    segments.remake(connection, change.cube, segments.remove_pages(connection, held), change.now)
+    tier_moves.read_again(connection, change.cube, origins, change.now)
+    tool_rows.enqueue(connection, change.cube, of_tools, change.now, again=True)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)
@@ -160,7 +154,7 @@ def _remove(
 
 
 def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
-    pictures.forget(connection, item_ids, removed)
+    images.forget(connection, item_ids, removed)
 
 
 def drop(change: Change) -> EraseReceipt:
@@ -194,7 +188,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     )
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
-    templates.remove(connection, cube)
+    cubes.remove(connection, cube)
     adapter_rows.remove_cube(connection, cube)
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 
@@ -328,7 +322,7 @@ def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
 
 
-def _bury(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
+def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
     change.connection.execute(
         sa.insert(t.tombstones).values(
             id=receipt.id,
@@ -489,11 +483,11 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
     """
     connection = change.connection
     made = items.current(connection, [change.cube], items.derived_from(connection, origins))
-    refreshed = trajectories.refresh(change, origins)
+    refreshed = tools.refresh(change, origins)
     gone, shown = refreshed.withdrawn, set(origins) if refreshed.stored else set()
     for state in made.values():
         of_call = state.type is ItemType.TOOL_TRAJECTORY and state.key is not None
-        if pictures.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
+        if images.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
             continue
         others = items.origins_of(connection, [state.id])[state.id] - set(origins)
         if state.type is ItemType.SKILL:
@@ -502,19 +496,19 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
         if any(other.status is not Status.DELETED for other in live.values()):
             lose_sources(change, state.id, origins)
             continue
-        _let_go(change, state)
+        _reopen_predecessors(change, state)
         edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
-    moves.read_again(connection, change.cube, origins, change.now)
-    pictures.look_again(change, origins)
-    tool_tasks.enqueue(connection, change.cube, shown, change.now)
+    tier_moves.read_again(connection, change.cube, origins, change.now)
+    images.look_again(change, origins)
+    tool_rows.enqueue(connection, change.cube, shown, change.now)
     if gone:
         gone += retract(change, gone)  # conclusions are made of facts
     return gone
 
 
-def _let_go(change: Change, state: Item) -> None:
+def _reopen_predecessors(change: Change, state: Item) -> None:
     connection = change.connection
     v = t.versions
     query = sa.select(v.c.item_id).where(

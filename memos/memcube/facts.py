@@ -1,6 +1,6 @@
-"""Stores what readers found in messages as items with sources, and keeps facts of one key in order of time.
+"""Store extracted facts as items with sources, and keep the facts of one key in order of time.
 
-Runs inside the caller's transaction; whether two facts are the same is said by the scheduler.
+Runs inside the caller's transaction; the scheduler decides which facts are the same.
 """
 
 from __future__ import annotations

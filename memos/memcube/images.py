@@ -1,6 +1,6 @@
-"""Images of messages as files: stored with them, described once, forgotten with them; knows no pixels and no model.
+"""Images of messages as files: stored, described once, and erased with their messages.
 
-Each function but the readers runs inside the caller's transaction.
+Every function that writes runs inside the caller's transaction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Registers every table and folder of an installation: what it may hold, and who erases, verifies and rebuilds it.
+"""The register of every table and folder: what data it may hold, and who erases, verifies and rebuilds it.
 
-A test walks a real installation and fails for a table or path that is not named here.
+A test walks an installation and fails for a table or path that is missing here.
 """
 
 from __future__ import annotations

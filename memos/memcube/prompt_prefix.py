@@ -1,7 +1,6 @@
-"""The memories that prompts of a cube begin with, as text: the same text each time, so that its KV can be kept.
+"""The prompt prefix of a cube: memories as text that stays the same, so that its KV can be cached.
 
-Nothing that stands there ever changes its place: what was changed is told behind it, in the order of the changes. Only
-what may not be said any more is left out.
+An entry never moves: a change is appended behind it. Only what must not be said any more is removed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, Status
@@ -20,8 +19,6 @@ from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import cubes, warmth
 from memos.memcube.ledger.schema import prefix_entries as t
 from memos.memcube.ledger.tasks import NewTask
-
-# The entries of cubes' prefixes: which memories prompts of a cube begin with, in which order. Ids and numbers only.
 
 COMPOSE, WARM = "compose", "warm"
 """Kinds of tasks: the prefix of a cube is composed; a model computes its KV before somebody asks."""
@@ -78,7 +75,7 @@ def cubes_to_compose(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(cubes.c.id).where(used | held).order_by(cubes.c.id)))
 
 
-def changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
+def items_changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
     """Queue a check of a cube's prefix, and a prefill of its new text, if a changed item has an entry in it."""
     for batch in items.in_batches(item_ids):
         if connection.scalar(sa.select(t.c.ordinal).where(t.c.item_id.in_(batch)).limit(1)) is not None:
@@ -124,8 +121,8 @@ class Line:
 
     def shown(self, *, marks: bool) -> str:
         if marks:
-            return render.citation(f"m{self.ordinal}", self.dated, self.text)
-        return f"- {render.dated(self.dated, self.text)}"
+            return rendering.citation(f"m{self.ordinal}", self.dated, self.text)
+        return f"- {rendering.dated(self.dated, self.text)}"
 
 
 def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, marks: bool) -> PrefixText | None:
@@ -215,7 +212,7 @@ def _correction(row: PrefixRow, state: Item, at: datetime, what: str) -> Line:
 def _told(state: Item) -> str:
     text = state.memory.replace("\n", "\n  ")
     # A trait names its subject itself.
-    return remembered(text if state.type is ItemType.PROFILE else render.said(state.speaker, text))
+    return remembered(text if state.type is ItemType.PROFILE else rendering.said(state.speaker, text))
 
 
 def date_of(state: Item) -> datetime:

@@ -1,7 +1,7 @@
-"""Keeps one item for each call of a tool: what it was called with, what came of it, how often it worked.
+"""Memories of tools: one item per definition and per distinct call, with arguments, result and success counts.
 
-Always made anew from the messages it stands on, so adding, changing, deleting and erasing one of them is the same work.
-Runs inside the caller's transaction and costs what the messages within reach cost, never the cube.
+Always rebuilt from the messages, so add, change, delete and erase are the same operation. Runs inside the caller's
+transaction; the cost depends on the messages within reach, not on the cube.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from memos.core.types import UNUSED, Fact, Item, ItemType, Json, LinkKind, Messa
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
-from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import cubes, items, outbox, tools
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tools as tool_rows
-
-# Keeps one current item for each tool that was defined; its source is the definition, a message nobody said.
 
 SCHEMA_KEY = "tool_schema:"
 SCHEMA_READER = "tools/1"
@@ -157,16 +154,16 @@ def key_of(salt: bytes, tool: str, arguments: str) -> str:
 def refresh(change: Change, messages: Collection[str]) -> Refreshed:
     """Make the items anew that stand on these messages, and those of the calls that are among them now."""
     connection, done = change.connection, Refreshed()
-    touched = tool_rows.turns(connection, change.cube, messages)
+    touched = tools.turns(connection, change.cube, messages)
     if not touched:
         return done
-    made = tool_rows.made_of(connection, change.cube, messages, ItemType.TOOL_TRAJECTORY)
+    made = tools.made_of(connection, change.cube, messages, ItemType.TOOL_TRAJECTORY)
     stale = items.current(connection, [change.cube], made)
     scene = _Scene.of(change, touched)
     wanted = scene.wanted({turn.item for turn in touched})
     keys = {*wanted, *(state.key for state in stale.values() if state.key is not None)}
     for key, line in _lines(change, keys).items():
-        _tell(change, scene.salt, key, _grown(change, line, wanted.get(key, _Wanted()), stale), done)
+        _record_outcome(change, scene.salt, key, _grown(change, line, wanted.get(key, _Wanted()), stale), done)
     return done
 
 
@@ -187,7 +184,7 @@ class _Scene:
     def of(cls, change: Change, touched: Sequence[Turn]) -> _Scene:
         connection = change.connection
         ids = {turn.item for turn in touched}
-        found = tool_calls.pairs(tool_rows.around(connection, touched))
+        found = tool_calls.pairs(tools.around(connection, touched))
         mine = [pair for pair in found if pair.turn.item in ids or any(turn.item in ids for turn in pair.answers)]
         here = {(pair.turn.conversation, pair.turn.page, pair.call.name) for pair in mine}
         near = [pair for pair in found if (pair.turn.conversation, pair.turn.page, pair.call.name) in here]
@@ -284,7 +281,7 @@ class _Told:
     origins: frozenset[str]
 
 
-def _tell(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: Refreshed) -> None:
+def _record_outcome(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: Refreshed) -> None:
     """Write the items of one key: the last is current, each before it is superseded by the next."""
     earlier = (0, 0, 0)
     left: list[_Told | Item] = []
@@ -309,10 +306,10 @@ def _tell(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: R
 def _read(
     change: Change, salt: bytes, key: str, link: _Link
 ) -> tuple[list[Run], tuple[Run, Run] | None, dict[str, Span]]:
-    turns = tool_rows.turns(change.connection, change.cube, link.messages | link.beside)
+    turns = tools.turns(change.connection, change.cube, link.messages | link.beside)
     odd = [turn for turn in turns if len({call.id for call in turn.calls}) < len(turn.calls)]
     # Whose an answer is that has the id of several calls of a message, only all such answers tell.
-    known = {turn.item: turn for turn in (*turns, *tool_rows.around(change.connection, odd))}
+    known = {turn.item: turn for turn in (*turns, *tools.around(change.connection, odd))}
     held = {turn.item for turn in turns}
     found = [pair for pair in tool_calls.pairs(known.values()) if pair.turn.item in held]
     around = runs_of(change.connection, change.cube, found)
@@ -408,12 +405,12 @@ def _withdraw(change: Change, item: Item, done: Refreshed) -> None:
 
 
 def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
-    asked = tool_rows.turns(change.connection, change.cube, origins)
-    goals = tool_rows.goals(change.connection, asked)
+    asked = tools.turns(change.connection, change.cube, origins)
+    goals = tools.goals(change.connection, asked)
     pairs = [(item_id, LinkKind.RELATES, goal) for goal in dict.fromkeys(goals.values())]
     items.link(change.connection, pairs, change.cube, change.now)
 
 
-def worked(change: Change, ids: Collection[str]) -> bool:
+def call_worked(change: Change, ids: Collection[str]) -> bool:
     """Return True if one of these items' last calls worked."""
     return any(state.info.get("ok") for state in items.current(change.connection, [change.cube], ids).values())

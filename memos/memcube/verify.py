@@ -1,4 +1,4 @@
-"""Compares the ledger with itself and with what the indexes hold, and queues what an index has to do again."""
+"""Compare the ledger with itself and with the indexes, and queue repairs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import sqlalchemy as sa
 
 from memos.core.ports import Stamp
 from memos.core.types import Difference, ItemType, Status
-from memos.memcube.ledger import cubes, files, items, outbox
+from memos.memcube.ledger import cubes, files, items, outbox, segments
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 
 _SHOWN = 1000
 
 
-class Scanned(Protocol):
+class ScannedIndex(Protocol):
     """The part of an index that `verify` reads."""
 
     def scan(self, cube: str) -> Iterator[Stamp]:
@@ -53,20 +52,20 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
         for cube in cube_ids:
             found += [
                 Difference("tiers", "misplaced", subject, what)
-                for subject, what in tiers.misplaced(connection, cube, _SHOWN)
+                for subject, what in segments.misplaced(connection, cube, _SHOWN)
             ]
             broken_files = files.broken(connection, cube, _SHOWN)
             found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [
             Difference(row.target, "parked", row.item, row.error)
-            for row in outbox.parked(connection)
+            for row in outbox.dead_letters(connection)
             if row.cube in set(cube_ids)
         ]
     return found
 
 
 def index_differences(
-    ledger: Ledger, target: Target, index: Scanned, cube_id: str
+    ledger: Ledger, target: Target, index: ScannedIndex, cube_id: str
 ) -> tuple[int, dict[str, Difference]]:
     """Return how many points were checked, and by item id what an index lacks, has too much or has outdated.
 

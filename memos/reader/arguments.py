@@ -1,4 +1,4 @@
-"""Checks the plain arguments of a call: tags, info, ids, numbers, edits of an item. Refuses, never repairs."""
+"""Validate arguments of calls: tags, info, ids, numbers, edits of an item."""
 
 from __future__ import annotations
 

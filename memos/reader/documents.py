@@ -1,4 +1,4 @@
-"""Makes of a document's pages its Markdown and the passages to store; knows no file, no parser and no rows."""
+"""Turn a document's pages into Markdown and passages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from enum import StrEnum
 from itertools import pairwise
 
 from memos.core.ports import DocumentPages, Page
-
-# Cuts a document's Markdown into passages along its structure; in order they are the whole of it. Pure.
 
 Split = Callable[[str, int], list[tuple[int, int]]]
 """Cuts text into spans of at most so many tokens: `Embedder.split`."""
@@ -244,7 +242,9 @@ def _by_lines(text: str, block: _Block, split: Split) -> Iterator[_Block]:
 
 
 def _most(text: str, edges: Sequence[int], begin: int, split: Split) -> int:
-    low, high, step = begin + 1, len(edges) - 1, 1
+    low = begin + 1
+    high = len(edges) - 1
+    step = 1
     # First upwards in doubled steps: what is looked at stays in proportion to what fits.
     while low + step <= high:
         if not _fits(text[edges[begin] : edges[low + step]], WHOLE_TOKENS, split):

@@ -1,6 +1,6 @@
-"""Reads the image parts of messages: data URLs, bytes and, where that is allowed, web addresses; checks, never decodes.
+"""Read the image parts of messages: data URLs, bytes and, where allowed, web addresses; pixels are not decoded.
 
-What becomes of one is a mark in the text, the part without its bytes, and a `Picture` to be stored beside the message.
+An image becomes a mark in the text, the part without its bytes, and a `Picture` stored beside the message.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from memos.core.settings import ImageSettings
 from memos.core.text.validation import check_text
 from memos.core.types import Json, Picture
 from memos.errors import InvalidInput, shown
-
-# Reads what an image's header says, and refuses what no model or browser should be made to decode; decodes no pixel.
 
 MEDIA_TYPES: Final = {
     "PNG": "image/png",
@@ -208,7 +206,7 @@ class ImagePart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _GivenImage:
     data: bytes
     media_type: str = ""
     name: str = ""
@@ -250,7 +248,7 @@ class ImageParts:
         }
         return ImagePart(mark(caption, name, header), {**rest, "file": told}, picture)
 
-    def _given(self, where: str, part: Mapping[str, Json]) -> _Given | None:
+    def _given(self, where: str, part: Mapping[str, Json]) -> _GivenImage | None:
         """Return the bytes of a part, None when it says only that there was an image."""
         if part["type"] == "image":
             return self._of_data(f"{where}.data", part.get("data"), part.get("media_type"))
@@ -271,23 +269,23 @@ class ImageParts:
                 here, "is a web address, and fetching is off; give the image as a data URL, or set MEMOS_IMAGES__FETCH"
             )
         got = self.source.fetch(here, url)
-        return _Given(got.data, got.media_type, got.name, got.source)
+        return _GivenImage(got.data, got.media_type, got.name, got.source)
 
-    def _of_data(self, where: str, data: Json, media_type: Json) -> _Given:
+    def _of_data(self, where: str, data: Json, media_type: Json) -> _GivenImage:
         if media_type is not None:
             _check_media_type(where, media_type)
         if isinstance(data, bytes | bytearray | memoryview):
-            return _Given(bytes(data))
+            return _GivenImage(bytes(data))
         if isinstance(data, str):
-            return _Given(self._decoded(where, data))
+            return _GivenImage(self._decoded(where, data))
         raise InvalidInput(where, f"must be bytes, or their base64 as text, not {type(data).__name__}")
 
-    def _of_data_url(self, where: str, url: str) -> _Given:
+    def _of_data_url(self, where: str, url: str) -> _GivenImage:
         head = _DATA_URL.match(url, 0, 256)
         if head is None or not head["more"].lower().endswith(";base64"):
             raise InvalidInput(where, "is no data URL with base64, such as data:image/png;base64,iVBORw0…")
         _check_media_type(where, head["type"])
-        return _Given(self._decoded(where, url[head.end() :]), head["type"])
+        return _GivenImage(self._decoded(where, url[head.end() :]), head["type"])
 
     def _decoded(self, where: str, text: str) -> bytes:
         if len(text) * 3 // 4 > self.settings.max_bytes + 2:
@@ -300,7 +298,7 @@ class ImageParts:
         except (binascii.Error, ValueError) as error:
             raise InvalidInput(where, "is no strict base64: letters, digits, + and /, then = to fill up") from error
 
-    def _count(self, where: str, given: _Given) -> None:
+    def _count(self, where: str, given: _GivenImage) -> None:
         self.count += 1
         self.size_bytes += len(given.data)
         most = _MOST_BYTES_OF_ONE * self.settings.max_bytes

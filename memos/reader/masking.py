@@ -1,4 +1,4 @@
-"""Masks what one call brings in, whatever its shape, and counts it by where it stood; stores nothing."""
+"""Mask the input of one call, whatever its shape, and count what was masked by place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads OpenAI-shaped messages and plain strings into validated `Message` values; refuses what is malformed."""
+"""Read OpenAI-shaped messages and plain strings into validated `Message` values and drafts of memories."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from memos.core.text.validation import check_name, check_text, is_blank
 from memos.core.types import Draft, Json, Message, Picture, Role, ToolCall, Trust
 from memos.errors import InvalidInput, shown
 from memos.reader.images import ImageParts, without_bytes
-
-# The fast reader: one draft a message, its names, keywords, times and first-person facts found by pattern.
 
 READER = "fast/3"
 # Patterns look for what people say of themselves; a pasted megabyte is not that.
@@ -172,7 +170,9 @@ def _content(
         return check_text(where, content, limits.message_bytes), content, ()
     if not isinstance(content, list):
         raise InvalidInput(where, f"must be text or a list of content parts, not {type(content).__name__}")
-    pieces, kept, pictures = [], [], []
+    pieces = []
+    kept = []
+    pictures = []
     for place, part in enumerate(content):
         here = f"{where}[{place}]"
         if not isinstance(part, Mapping):
@@ -206,12 +206,13 @@ def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
         for entry in level:
             if isinstance(entry, str):
                 check_text(where, entry, limits.message_bytes)
-        level = [
-            inner
-            for entry in level
-            if isinstance(entry, Mapping | list | tuple)
-            for inner in ([*entry, *entry.values()] if isinstance(entry, Mapping) else entry)
-        ]
+        deeper: list[Json] = []
+        for entry in level:
+            if isinstance(entry, Mapping):
+                deeper += [*entry, *entry.values()]
+            elif isinstance(entry, list | tuple):
+                deeper += entry
+        level = deeper
     if level:
         raise InvalidInput(where, f"is nested deeper than {_MAX_NESTING} levels; flatten it")
     try:
@@ -271,8 +272,6 @@ def _parse_time(value: Json) -> datetime:
         raise ValueError("not a time")
     return datetime.fromtimestamp(value / 1000 if value >= _MILLISECONDS_FROM else value, UTC)
 
-
-# Reads definitions of tools in OpenAI's shape; refuses what is malformed. Knows no ledger.
 
 MOST_TOOLS = 512
 """Definitions one call takes."""

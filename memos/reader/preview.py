@@ -1,7 +1,4 @@
-"""Shows what would be stored of a text or a chat export: items, masked passages, and the facts a reader finds in them.
-
-Opens no installation and writes nothing.
-"""
+"""Preview what a text or a chat export would store: items, masked passages and facts. Writes nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PreviewSource:
     """Messages as they were given, with the conversation of each, and what could not be read, with its place."""
 
     messages: tuple[Json, ...]
@@ -119,7 +116,7 @@ class Preview:
     more: bool
 
 
-def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
+def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
     """Return at most so many messages of a text, a JSON or JSONL file or a chat export."""
     if (limit := reading.limits.messages_per_add) < most:
         raise InvalidInput("limit", f"is {most:,}, at most {limit:,} are read")
@@ -143,7 +140,7 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
         raise InvalidInput(
             name, f"is one text of {len(data):,} bytes, at most {limit:,} are stored; split it into parts"
         )
-    return Given((_text(name, data),), (None,))
+    return PreviewSource((_text(name, data),), (None,))
 
 
 def _text(name: str, data: bytes) -> str:
@@ -157,7 +154,7 @@ def _text(name: str, data: bytes) -> str:
     return decode(name, data)
 
 
-def preview(given: Given, reading: Reading) -> Preview:
+def preview(given: PreviewSource, reading: Reading) -> Preview:
     masking = Masking(reading.limits, secrets=reading.secrets, personal=reading.personal)
     items, drafts = [], []
     if given.messages:
@@ -187,7 +184,7 @@ def preview(given: Given, reading: Reading) -> Preview:
     )
 
 
-def _export(data: bytes, name: str, reading: Reading, most: int) -> Given:
+def _export(data: bytes, name: str, reading: Reading, most: int) -> PreviewSource:
     """Read an export; its readers want a file of their own, since they go through it twice."""
     with tempfile.TemporaryDirectory(prefix="memos-read-") as folder:
         path = Path(folder) / f"input{Path(name).suffix.lower() or '.json'}"
@@ -200,7 +197,7 @@ def _export(data: bytes, name: str, reading: Reading, most: int) -> Given:
         except InvalidInput as error:
             raise InvalidInput(name if error.field == str(path) else error.field, error.reason) from error
     taken = [record for record in found[:most] if record.problem is None and record.message]
-    return Given(
+    return PreviewSource(
         tuple(record.message for record in taken),
         tuple(record.conversation for record in taken),
         tuple((record.place, record.problem) for record in found[:most] if record.problem is not None),

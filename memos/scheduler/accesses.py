@@ -16,9 +16,8 @@ import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.errors import NotFound
-from memos.memcube.ledger import cubes, items, queues
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import cubes, items, queues, tier_moves
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as item_rows
@@ -47,7 +46,7 @@ Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PendingAccess:
     """An access that is not written yet."""
 
     cube: str
@@ -64,14 +63,14 @@ class Accesses:
         self._clock = clock
         self._rules = rules
         self._warmed = warmed
-        self._waiting: list[Counted] = []
+        self._waiting: list[PendingAccess] = []
         self._lock = threading.Lock()
         self._flushed_at = time.monotonic()
 
-    def note(self, found: Iterable[tuple[str, str]], access: Access) -> None:
+    def record(self, found: Iterable[tuple[str, str]], access: Access) -> None:
         """Count an access of these (cube, item) pairs; beyond 10,000 unwritten ones further accesses are dropped."""
         now = self._clock.now()
-        counted = [Counted(cube, item, access, now) for cube, item in found]
+        counted = [PendingAccess(cube, item, access, now) for cube, item in found]
         with self._lock:
             if len(self._waiting) < _MOST_WAITING:
                 self._waiting += counted
@@ -89,7 +88,7 @@ class Accesses:
     def _flush(self, *, rests: bool) -> None:
         with self._lock:
             counted, self._waiting = self._waiting, []
-        by_cube: dict[str, list[Counted]] = {}
+        by_cube: dict[str, list[PendingAccess]] = {}
         for one in counted:
             by_cube.setdefault(one.cube, []).append(one)
         try:
@@ -104,7 +103,7 @@ class Accesses:
             with self._lock:
                 self._waiting = [one for left in by_cube.values() for one in left] + self._waiting
 
-    def _write_some(self, by_cube: Mapping[str, Sequence[Counted]], until: float) -> list[str]:
+    def _write_some(self, by_cube: Mapping[str, Sequence[PendingAccess]], until: float) -> list[str]:
         """Write down cubes in one commit until then, at least one; return them.
 
         One file has one writer, whom adds wait for. On a server each cube's row is locked, one at a time.
@@ -121,7 +120,7 @@ class Accesses:
                     break
         return written
 
-    def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
+    def _write(self, connection: sa.Connection, cube: str, counted: Sequence[PendingAccess]) -> None:
         now = self._clock.now()
         rules = self._rules.ready(connection, cube)
         warm = _standing(connection, cube, {one.item for one in counted})
@@ -145,17 +144,17 @@ class Accesses:
 
 
 def _warm_segments(
-    connection: sa.Connection, policy: Policy, counted: Sequence[Counted], known: set[str], now: datetime
+    connection: sa.Connection, policy: Policy, counted: Sequence[PendingAccess], known: set[str], now: datetime
 ) -> list[SegmentRow]:
     origins = items.origins_of(connection, known)
-    places = tiers.segments_by_item(connection, known.union(*origins.values()))
-    segments = tiers.get_segments(connection, set(places.values()))
+    places = segment_rows.segments_by_item(connection, known.union(*origins.values()))
+    segments = segment_rows.get_segments(connection, set(places.values()))
     for one in counted:
         said = {one.item, *origins.get(one.item, ())} if one.item in known else set()
         for segment_id in {places[item] for item in said if item in places}:
             segment = segments[segment_id]
             heat(segment, policy.accessed(warmth_of(segment), one.access, one.at, now))
-    tiers.save_heats(connection, segments.values())
+    segment_rows.save_heats(connection, segments.values())
     return list(segments.values())
 
 
@@ -165,12 +164,10 @@ def warmth_of(segment: SegmentRow) -> Warmth:
 
 
 def heat(segment: SegmentRow, warm: Warmth) -> None:
-    segment.level, segment.visits, segment.interactions, segment.last = (
-        warm.level,
-        warm.visits,
-        warm.interactions,
-        warm.last,
-    )
+    segment.level = warm.level
+    segment.visits = warm.visits
+    segment.interactions = warm.interactions
+    segment.last = warm.last
 
 
 def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
@@ -181,8 +178,6 @@ def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[
             found[row.id] = Warmth(row.level, row.visits, row.interactions, row.last) if known else Warmth()
     return found
 
-
-# Looks at segments whose heat was just written, and enqueues what follows: reading them, or bringing them back.
 
 GATHERED = 8
 """Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own."""
@@ -206,11 +201,11 @@ class Triggers:
         """Enqueue the tasks of segments that became hot."""
         hot = [segment for segment in touched if is_hot(segment, rules, now)]
         if any(segment.state == ARCHIVED for segment in hot):
-            moves.enqueue(connection, cube, moves.sweep_task(), now)
+            tier_moves.enqueue(connection, cube, tier_moves.sweep_task(), now)
         unread = [segment for segment in hot if segment.unread and segment.state != ARCHIVED]
         least = self.least_pages
-        if any(least == 1 or moves.unread_count(connection, segment.id) >= least for segment in unread):
-            moves.enqueue(connection, cube, moves.analyse_task(least=least), now)
+        if any(least == 1 or tier_moves.unread_count(connection, segment.id) >= least for segment in unread):
+            tier_moves.enqueue(connection, cube, tier_moves.analyse_task(least=least), now)
 
     def grown(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
@@ -222,7 +217,7 @@ class Triggers:
             return
         for segment in touched:
             if segment.pages - segment.told_pages >= GATHERED and not (self.reads() and is_hot(segment, rules, now)):
-                moves.enqueue(connection, cube, moves.summarise_task(segment.id), now)
+                tier_moves.enqueue(connection, cube, tier_moves.summarise_task(segment.id), now)
 
 
 def is_hot(segment: SegmentRow, rules: HeatRules, now: datetime) -> bool:

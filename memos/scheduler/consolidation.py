@@ -38,7 +38,7 @@ STATIC = "static"
 """Tag of what an operator said: what is read out of messages never replaces it."""
 
 
-class Near(NamedTuple):
+class SimilarItem(NamedTuple):
     """A stored item similar to a fact, with the cosine of their indexed texts."""
 
     item: str
@@ -71,8 +71,8 @@ class Outcome:
     pending: list[str] = field(default_factory=list)
 
 
-def settle(
-    change: Change, facts: Sequence[Fact], near: Sequence[Sequence[Near]] = (), verdicts: Verdicts | None = None
+def consolidate(
+    change: Change, facts: Sequence[Fact], near: Sequence[Sequence[SimilarItem]] = (), verdicts: Verdicts | None = None
 ) -> Outcome:
     """Store facts; `near` and `verdicts` are about the fact at the same place. Repeating it changes nothing."""
     outcome = Outcome()
@@ -84,7 +84,7 @@ def settle(
             continue
         why = why_review(fact) or _why_of_another(change, fact)
         if why is not None:
-            _put_aside(change, fact, why, outcome)
+            _store_for_review(change, fact, why, outcome)
             continue
         if fact.key is not None:
             _place_by_key(change, fact, outcome)
@@ -145,7 +145,7 @@ def _doubts(change: Change, fact: Fact, known: Sequence[Item]) -> bool:
     return any(source.trust is Trust.TRUSTED for told in sources.values() for source in told)
 
 
-def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
+def _store_for_review(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
     outcome.pending.append(stored.store(change, fact, status=Status.PENDING, info={"pending": why}).id)
 
 
@@ -157,7 +157,7 @@ def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
     after = [item for item in line if event_time(item) > at]
     over = _known_to_be_over(known, fact, after)
     if fact.valid_to is not None and fact.valid_to <= max(fact.said_at, change.now):
-        _place_ended(change, fact, [*(item for item in known if _only_over(item)), *line], outcome)
+        _place_ended(change, fact, [*(item for item in known if _only_end_known(item)), *line], outcome)
     elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
         _merge(change, before[-1], fact, outcome)
     elif over is not None:
@@ -180,18 +180,18 @@ def _with_key(change: Change, fact: Fact) -> list[Item]:
 
 def _in_order(line: Sequence[Item]) -> list[Item]:
     times = {item.id: event_time(item) for item in line}
-    return [
-        item
-        for item in line
-        if (item.status in _CURRENT and not _only_over(item))
-        or (
-            item.status is Status.SUPERSEDED
-            and times.get(item.superseded_by or item.id, times[item.id]) >= times[item.id]
-        )
-    ]
+    ordered = []
+    for item in line:
+        if item.status is Status.SUPERSEDED:
+            successor = times.get(item.superseded_by or item.id, times[item.id])
+            if successor >= times[item.id]:
+                ordered.append(item)
+        elif item.status in _CURRENT and not _only_end_known(item):
+            ordered.append(item)
+    return ordered
 
 
-def _only_over(item: Item) -> bool:
+def _only_end_known(item: Item) -> bool:
     """Return True if only the end of an item is known; when it was said does not place it in time."""
     return item.valid_from is None and item.valid_to is not None
 
@@ -202,7 +202,7 @@ def _known_to_be_over(known: Sequence[Item], fact: Fact, after: Sequence[Item]) 
     ends = [
         (item.valid_to, item.id, item)
         for item in known
-        if _only_over(item)
+        if _only_end_known(item)
         and item.status in _CURRENT
         and item.valid_to is not None
         and _same_value(item, fact)
@@ -216,14 +216,16 @@ def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outc
     assert fact.valid_to is not None
     # What began later is another time of the same: "I lived here in 2015" does not end that I live here again.
     same = [
-        item for item in line if _same_value(item, fact) and (_only_over(item) or event_time(item) <= fact.valid_to)
+        item
+        for item in line
+        if _same_value(item, fact) and (_only_end_known(item) or event_time(item) <= fact.valid_to)
     ]
     if not same:
         outcome.new.append(stored.store(change, fact).id)
         return
     known = same[-1]
     if known.valid_to is None and _doubts(change, fact, [known]):
-        _put_aside(change, fact, OTHERWISE, outcome)
+        _store_for_review(change, fact, OTHERWISE, outcome)
         return
     _merge(change, known, fact, outcome)
     current = items.current(change.connection, [change.cube], [known.id])[known.id]
@@ -235,19 +237,19 @@ def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: O
     current = [item for item in before if item.status in _CURRENT]
     given = next((item for item in current if STATIC in item.tags), None)
     if given is not None:
-        _store_behind(change, fact, given, outcome)
+        _store_behind_static(change, fact, given, outcome)
         return
     if fact.type is ItemType.PROFILE and not all(may_replace(item, fact) for item in current):
         return
     if _doubts(change, fact, current):
-        _put_aside(change, fact, OTHERWISE, outcome)
+        _store_for_review(change, fact, OTHERWISE, outcome)
         return
     item = stored.store(change, fact)
     outcome.new.append(item.id)
     _succeed(change, current, item.id, _time(fact), outcome)
 
 
-def _store_behind(change: Change, fact: Fact, given: Item, outcome: Outcome) -> None:
+def _store_behind_static(change: Change, fact: Fact, given: Item, outcome: Outcome) -> None:
     """Keep a fact until the operator takes back what was given; it counts then."""
     waiting = [item for item in _with_key(change, fact) if item.superseded_by == given.id]
     if waiting and _same_value(waiting[-1], fact) and event_time(waiting[-1]) <= _time(fact):
@@ -298,7 +300,7 @@ def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_mor
         outcome.merged.append(item.id)
 
 
-def _close(change: Change, fact: Fact, near: Sequence[Near]) -> list[tuple[Item, float]]:
+def _close(change: Change, fact: Fact, near: Sequence[SimilarItem]) -> list[tuple[Item, float]]:
     states = items.current(change.connection, [change.cube], [one.item for one in near])
     found = []
     for one in sorted(near, key=lambda one: -one.cosine):
@@ -353,7 +355,7 @@ def same(one: str, other: str, cosine: float) -> bool:
 
 
 def undecided(
-    facts: Sequence[Fact], near: Sequence[Sequence[Near]], known: Mapping[str, Item]
+    facts: Sequence[Fact], near: Sequence[Sequence[SimilarItem]], known: Mapping[str, Item]
 ) -> Collection[tuple[int, str]]:
     """Return the pairs a judge should look at: near, of the same kind and subject, and not told by key or likeness."""
     found = []

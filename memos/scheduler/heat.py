@@ -132,9 +132,6 @@ class MemoryOsHeat:
         return self.lasting(visits, interactions) + self.gamma * recency
 
 
-# The heat policies behind one protocol: what an access does to an item's warmth, and which levels are hot.
-
-
 class Access(StrEnum):
     """The kind of an access."""
 

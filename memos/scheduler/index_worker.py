@@ -1,4 +1,4 @@
-"""Brings indexes back to the ledger: finds differences, queues them again, rebuilds whole cubes with progress."""
+"""Keep the indexes in step with the ledger: the worker thread, verification, repair and rebuilds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
-from memos.memcube.verify import Scanned
+from memos.memcube.verify import ScannedIndex
 
 Progress = Callable[[int, int], None]
 
@@ -27,7 +27,7 @@ class Repair:
     """Verification and rebuilding over one installation's ledger and indexes."""
 
     ledger: Ledger
-    indexes: Mapping[Target, Scanned]
+    indexes: Mapping[Target, ScannedIndex]
     projections: Mapping[Target, Projection]
 
     def verify(self, cube_ids: Sequence[str], *, repair: bool, strangers: bool) -> VerifyReport:
@@ -70,7 +70,7 @@ class Repair:
     def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> None:
         for target, projection in self.projections.items():
             if retry_parked:
-                projection.retry_parked()
+                projection.retry_dead_letters()
             while not projection.drain(_STEP_S):
                 if projection.last_error is not None:
                     raise projection.last_error
@@ -103,7 +103,7 @@ class Repair:
             total = verify.count_items(connection, cube_ids)
         return VerifyReport(total, checked, tuple(found), 0)
 
-    def _strangers(self, target: Target, index: Scanned) -> list[Difference]:
+    def _strangers(self, target: Target, index: ScannedIndex) -> list[Difference]:
         with self.ledger.read() as connection:
             known = set(verify.cube_ids(connection))
         return [
@@ -119,8 +119,6 @@ class Repair:
             if wrong:
                 verify.enqueue_some(self.ledger, cube_ids[0], dict.fromkeys(wrong), target)
 
-
-# The background thread of an installation: indexes catch up and are flushed, erasures finish, graphs get built.
 
 _TICK_S = 0.25
 _DRAIN_S = 5.0

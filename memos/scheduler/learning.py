@@ -1,7 +1,4 @@
-"""What every job that reads messages into facts does: read them outside any transaction, keep what came out in one.
-
-Knows no segments and no windows: which messages are read, and what is said of them afterwards, is the job's.
-"""
+"""The steps shared by jobs that extract facts: read outside any transaction, store the result in one."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from memos.core.filters import Condition, Op
 from memos.core.ports import ArmQuery, ChatMessage, Embedder, Vector, VectorIndex, VectorSearch
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.types import Arm, Fact, Item
 from memos.errors import BackendUnavailable
 from memos.llm.client import LLMClient
@@ -28,11 +25,9 @@ from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.views import template_of
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
-from memos.scheduler import consolidation as consolidate
-from memos.scheduler.consolidation import Near, Outcome, Verdict, Verdicts
+from memos.scheduler import consolidation
+from memos.scheduler.consolidation import Outcome, SimilarItem, Verdict, Verdicts
 from memos.scheduler.task import TaskRun
-
-# Finds stored items that a fact may be the same as: those of its type whose indexed text points the same way.
 
 _NEAREST = 5
 LEAST_COSINE = 0.55
@@ -41,50 +36,47 @@ LEAST_COSINE = 0.55
 
 @dataclass(frozen=True, slots=True)
 class SimilarFacts:
-    """Asks the vector index; what it does not show yet is not near, and is merged another time."""
+    """Finds similar facts in the vector index; what is not indexed yet is merged another time."""
 
     index: VectorIndex
     embedder: Embedder
 
-    def of(self, cube: str, facts: Sequence[Fact]) -> list[list[Near]]:
-        """Return for each fact the nearest items of its type."""
+    def of(self, cube: str, facts: Sequence[Fact]) -> list[list[SimilarItem]]:
+        """Return, for each fact, the nearest items of its type."""
         if not facts:
             return []
-        vectors = self.embedder.embed_documents([render.said(fact.subject, fact.memory) for fact in facts])
+        vectors = self.embedder.embed_documents([rendering.said(fact.subject, fact.memory) for fact in facts])
         return [self._near(cube, fact, vector) for fact, vector in zip(facts, vectors, strict=True)]
 
-    def _near(self, cube: str, fact: Fact, vector: Vector) -> list[Near]:
+    def _near(self, cube: str, fact: Fact, vector: Vector) -> list[SimilarItem]:
         kind = Condition("type", Op.EQ, str(fact.type))
         request = VectorSearch((cube,), (ArmQuery(Arm.TURN, vector),), _NEAREST, kind, None, live=True)
         [found] = self.index.search(request)
-        return [Near(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
+        return [SimilarItem(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
 
 
-NearOf = Callable[[str, Sequence[Fact]], list[list[Near]]]
+NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]
 """Returns for each fact of a cube the items near it."""
 
 
-# What every question of a job to a model shares: a versioned prompt, what was said as fenced data, and who pays.
-
-
 def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:
-    """Return the messages that ask by a prompt of this package about some lines of data."""
+    """Build the messages of a prompt of this package about lines of data."""
     data = "\n".join(["<data>", *lines, "</data>"])
     return [ChatMessage("system", instructions(prompt)), ChatMessage("user", data)]
 
 
 def instructions(prompt: str) -> str:
-    """Return the text of a prompt by its name and version, as in "judge-1"."""
+    """Return a prompt's text by name and version, as in "judge-1"."""
     return (files("memos.scheduler") / "prompts" / f"{prompt}.txt").read_text(encoding="utf-8")
 
 
 def shortened(text: str, chars: int) -> str:
-    """Return the beginning of a text on one line that cannot close the fence around it."""
+    """Return the beginning of a text on one line, unable to close the fence around it."""
     return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
 
 
 def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
-    """Return a meter whose calls are counted as spent by a task."""
+    """Return a meter that charges its calls to a task."""
 
     def spend(call: Call) -> None:
         if not call.cached:
@@ -92,8 +84,6 @@ def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
 
     return UsageMeter(purpose, cube=run.task.cube, task=run.task.id, tell=spend)
 
-
-# Asks a model about facts that keys and likeness leave open; what it says about anything else counts for nothing.
 
 PROMPT = "judge-1"
 _MOST_PAIRS = 20
@@ -115,20 +105,20 @@ class Judgement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """At most one call for the facts of one reading; without a model nothing is decided."""
+    """Decides pairs of similar facts with at most one model call; without a model nothing is decided."""
 
     asker: Callable[[], LLMClient | None]
 
     def decide(
         self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: UsageMeter
     ) -> Verdicts:
-        """Return verdicts for pairs of (place of a fact, item)."""
+        """Return verdicts for pairs of (index of a fact, item)."""
         asker = self.asker() if pairs else None
         if asker is None:
             return {}
         asked = list(pairs)[:_MOST_PAIRS]
         lines = [_line(number, facts[place], known[item]) for number, (place, item) in enumerate(asked, start=1)]
-        answer = asker.ask(question(PROMPT, lines), Judgement, meter=meter)
+        answer = asker.complete_json(question(PROMPT, lines), Judgement, meter=meter)
         return {asked[one.pair - 1]: one.verdict for one in answer.verdicts if 1 <= one.pair <= len(asked)}
 
 
@@ -143,9 +133,9 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadingInput:
-    """Messages in order with their sources, and what a reader has to know of their cube.
+    """Messages in order with sources, and what a reader needs to know of their cube.
 
-    Of those in `context` nothing is read; `before` is a summary of what came before.
+    `context` messages are not read; `before` summarises what came earlier.
     """
 
     messages: Sequence[Item]
@@ -160,16 +150,15 @@ class ExtractedFacts:
     """Facts found by one attempt, before the task is committed."""
 
     extraction: Extraction
-    near: Sequence[Sequence[Near]]
+    near: Sequence[Sequence[SimilarItem]]
     verdicts: Verdicts
 
 
 @dataclass(frozen=True, slots=True)
 class FactPipeline:
-    """Reads with the model that is there, by pattern without one.
+    """Extracts facts with a model or by patterns and stores them.
 
-    `settled` is called after facts were stored, so that the indexes show them soon; `masking` makes what masks a
-    cube's texts.
+    `settled` is called after facts were stored, so that they are indexed soon; `masking` returns the masking of a cube.
     """
 
     reader: FactReader
@@ -180,9 +169,9 @@ class FactPipeline:
     masking: Callable[[str], Masking]
 
     def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
-        """Return the facts in messages and what they are near to.
+        """Return the facts in messages and what they are similar to.
 
-        Without `asks` no model is asked, also when there is one.
+        Without `asks` no model is called.
         """
         meter = meter_of(run, "reader")
         run.check_budget()
@@ -190,18 +179,18 @@ class FactPipeline:
         extraction = reader.read(shown.messages, shown.zone, meter, shown.before, shown.template, shown.context)
         if extraction.model is not None:
             extraction = _masked(extraction, self.masking(run.task.cube))
-        run.go_on(0.4)
+        run.check_cancelled(0.4)
         found, cube = extraction.facts, run.task.cube
         near = self._near(cube, found)
         with run.ledger.read() as connection:
             known = items.current(connection, [cube], {one.item for close in near for one in close})
         run.check_budget()
-        pairs = consolidate.undecided(found, near, known) if asks else ()
+        pairs = consolidation.undecided(found, near, known) if asks else ()
         verdicts = self.judge.decide(found, pairs, known, meter)
-        run.go_on(0.7)
+        run.check_cancelled(0.7)
         return ExtractedFacts(extraction, near, verdicts)
 
-    def _near(self, cube: str, found: Sequence[Fact]) -> list[list[Near]]:
+    def _near(self, cube: str, found: Sequence[Fact]) -> list[list[SimilarItem]]:
         try:
             return self.near(cube, found)
         except BackendUnavailable:
@@ -210,7 +199,7 @@ class FactPipeline:
 
 
 def _masked(found: Extraction, masking: Masking) -> Extraction:
-    """Return what a model wrote without what must not be stored: it may join what was split, and so not masked."""
+    """Mask a model's output again: it may join what was split, and so not masked."""
     return replace(
         found,
         facts=tuple(masking.fact("fact", fact) for fact in found.facts),
@@ -220,7 +209,7 @@ def _masked(found: Extraction, masking: Masking) -> Extraction:
 
 
 def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> ReadingInput:
-    """Return messages as a reader wants them: with their sources, since it has to know whom to trust."""
+    """Return messages with their sources, so that a reader knows whom to trust."""
     sources = items.sources_of(connection, [message.id for message in messages])
     told = [replace(message, sources=sources.get(message.id, ())) for message in messages]
     zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
@@ -228,11 +217,11 @@ def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> R
 
 
 def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcome:
-    """Store the facts with a record of what read them, and in which messages. Repeating it stores no fact twice."""
+    """Store facts with a record of the reader and messages. Idempotent."""
     found = learnt.extraction
     record = facts.keep_record(change, found.reader, found.model or "", found.output or "", shown)
     kept = [replace(fact, extraction=record) for fact in found.facts]
-    return consolidate.settle(change, kept, learnt.near, learnt.verdicts)
+    return consolidation.consolidate(change, kept, learnt.near, learnt.verdicts)
 
 
 def told(outcome: Outcome, rejected: int) -> dict[str, object]:

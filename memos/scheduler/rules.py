@@ -1,6 +1,6 @@
-"""What the tiers of a cube go by: a heat policy, thresholds with room between them, capacities; and the presets.
+"""Tier rules of a cube: heat policy, thresholds with hysteresis, capacities, presets.
 
-Pure; checks values wherever they come from, so that a wrong one is refused before anything moves.
+Values are checked wherever they come from, so that a wrong one is refused before anything moves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from memos.core.settings import HeatSettings
 from memos.errors import InvalidInput, shown
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import tier_moves
 from memos.memcube.ledger.schema import segments, warmth
 from memos.scheduler.heat import (
     DecayPolicy,
@@ -29,9 +29,10 @@ from memos.scheduler.heat import (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Two heats with room between them, so that an item at the border does not move back and forth.
+    """Two heats with room between them (hysteresis), so that an item at the border does not flap.
 
-    Raises: InvalidInput for a negative, infinite or NaN heat, and unless `demote_below` is the lower one.
+    Raises:
+       InvalidInput: A heat is negative, infinite or NaN, or `demote_below` is not the lower one.
     """
 
     promote_above: float
@@ -46,15 +47,16 @@ class Thresholds:
             )
 
     def hot(self, heat: float, *, was_hot: bool) -> bool:
-        """Return whether it is hot now: between the thresholds it stays what it was."""
+        """Return True if it is hot now; between the thresholds the state stays."""
         return heat >= (self.demote_below if was_hot else self.promote_above)
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRules:
-    """Everything the tiers of one cube go by.
+    """The tier rules of one cube.
 
-    Raises: InvalidInput for a capacity below 1 and a similarity that is no number from 0 to 2.
+    Raises:
+       InvalidInput: A capacity is below 1, or a similarity is not between 0 and 2.
     """
 
     policy: Policy
@@ -74,7 +76,7 @@ class HeatRules:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Published parameters of MemoryOS; it archives by capacity alone, so nothing is demoted for its heat."""
+    """Published parameters of MemoryOS, which archives by capacity alone: nothing is demoted for its heat."""
 
     formula: MemoryOsHeat
     short_capacity: int
@@ -93,7 +95,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
-    """Return a policy by its name: `tau` is forward decay's, `preset` that of `memoryos`."""
+    """Return a heat policy by name: `tau` is for forward decay, `preset` for `memoryos`."""
     if name == "forward_decay":
         return DecayPolicy(ForwardDecay(tau))
     if name == "memoryos":
@@ -102,7 +104,7 @@ def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
 
 
 def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
-    """Return forward decay's tau: that of the settings, else what suits a tier with room for this share of all."""
+    """Return tau of forward decay: from the settings, or else suited to a tier with room for this share."""
     return tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
 
 
@@ -129,8 +131,6 @@ def _preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-# The heat rules of each cube: settings are the installation's, tau is the cube's own and stands in the ledger.
-
 # In place of a tau: levels are those of `memoryos`.
 _COUNTS = 0.0
 # A tau that is less off than this is not worth writing every level of a cube.
@@ -145,37 +145,37 @@ class CubeRules:
     settings: HeatSettings
 
     def of(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules under which a cube's levels were counted."""
-        tau_s = moves.tau_of(connection, cube)
+        """Return the rules under which a cube's levels were computed."""
+        tau_s = tier_moves.tau_of(connection, cube)
         return rules_of(self.settings, timedelta(seconds=tau_s) if tau_s else None)
 
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules for writing levels of a cube, in a transaction that holds the cube.
+        """Return the rules for writing a cube's levels, in a transaction that locks the cube.
 
-        Levels of another policy are counted anew first.
+        Levels of another policy are recomputed first.
         """
-        tau_s, counts = moves.tau_of(connection, cube), self.settings.policy == "memoryos"
+        tau_s, counts = tier_moves.tau_of(connection, cube), self.settings.policy == "memoryos"
         if tau_s is None:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
-            moves.set_tau(connection, cube, wanted)
+            tier_moves.set_tau(connection, cube, wanted)
         elif (tau_s == _COUNTS) is not counts:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
-            moves.set_tau(connection, cube, wanted)
+            tier_moves.set_tau(connection, cube, wanted)
             _recount(connection, cube, self.of(connection, cube).policy)
         return self.of(connection, cube)
 
     def follow_share(self, connection: sa.Connection, cube: str, now: datetime) -> bool:
-        """Give a cube the tau that suits its size now if it is far off, and keep every heat; say whether it did."""
+        """Adapt tau to the cube's size if it is far off, keeping every heat; return True if it changed."""
         rules = self.ready(connection, cube)
-        tau_s = moves.tau_of(connection, cube)
+        tau_s = tier_moves.tau_of(connection, cube)
         if not tau_s:
             return False
-        known = moves.count(connection, cube) if self.settings.tau_days is None else 0
+        known = tier_moves.count(connection, cube) if self.settings.tau_days is None else 0
         wanted = wanted_tau(self.settings, min(1.0, rules.mid_capacity / max(1, known))).total_seconds()
         if (1 / _OFF < tau_s / wanted < _OFF and self.settings.tau_days is None) or tau_s == wanted:
             return False
         shift = ForwardDecay.shift(timedelta(seconds=tau_s), timedelta(seconds=wanted), now)
-        moves.set_tau(connection, cube, wanted, shift)
+        tier_moves.set_tau(connection, cube, wanted, shift)
         return True
 
 

@@ -1,7 +1,4 @@
-"""The worker threads of a process: they lease tasks from the ledger, run their jobs, and write down how it went.
-
-Knows queues and leases, and of a job only its kind, its cost and how it ended.
-"""
+"""The worker threads of a process: lease tasks, run their jobs, record the outcome."""
 
 from __future__ import annotations
 
@@ -26,12 +23,11 @@ from memos.core.settings import TaskSettings
 from memos.core.types import Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, MemosError, ModelError
 from memos.memcube.ledger import queues, tasks
-from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import Delay, Lease
-from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, ShuttingDown, TaskRun, WaitingForSetting
+from memos.scheduler.task import Job, LeaseLost, OverBudget, RetryLater, ShuttingDown, TaskRun, WaitingForSetting
 
 _POLL_S = 1.0
 _PAUSE_S = 5.0
@@ -47,11 +43,11 @@ log = logging.getLogger("memos.tasks")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times in seconds and counts that every worker goes by.
+    """Times in seconds and counts for every worker.
 
     A lease ends `lease_s` after its last renewal. A failed attempt is repeated after up to `backoff_s`, doubled each
-    time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end when the process does.
-    What is done or cancelled stays listed for `keep_days`. On servers, clocks of two processes may be `skew_s` apart.
+    time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end at shutdown. Ended tasks
+    stay listed for `keep_days`. On servers, the clocks of two processes may differ by `skew_s`.
     """
 
     lease_s: float = 60.0
@@ -77,7 +73,7 @@ class Runner:
         limits: Limits | None = None,
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Work by `settings`; while `busy` says that people wait for calls, rest longer."""
+        """Create a runner; while `busy` reports waiting callers it rests longer."""
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger
         self._clock = clock
@@ -102,7 +98,7 @@ class Runner:
         self._jobs |= {job.kind: job for job in jobs}
 
     def start(self) -> None:
-        """Begin to work; calling it again changes nothing, and so does calling it with no workers set."""
+        """Start the workers; idempotent, and does nothing with no workers set."""
         if self._threads or not self._settings.workers:
             return
         names = [*(f"memos-task-{number}" for number in range(self._settings.workers)), "memos-leases"]
@@ -123,7 +119,7 @@ class Runner:
         self.wake()
 
     def stop(self) -> None:
-        """End after the present steps; what does not end in time is given back, and keeps nothing of its attempt."""
+        """Stop after the current steps; a task that does not end in time is given back without effect."""
         self.ask_to_stop()
         deadline = time.monotonic() + self._limits.stop_s
         for thread in self._threads:
@@ -146,15 +142,17 @@ class Runner:
         run = self._next()
         if run is None:
             self._idle(seen)
-        elif self._jobs[run.task.kind].apart:
-            self._beside = threading.Thread(target=self._serve_apart, args=[run], name="memos-task-apart", daemon=True)
+        elif self._jobs[run.task.kind].exclusive_thread:
+            self._beside = threading.Thread(
+                target=self._serve_exclusive, args=[run], name="memos-task-apart", daemon=True
+            )
             self._beside.start()
         else:
             self._attempt(run)
             if run.task.priority >= tasks.PRIORITY:
                 self._rest(time.monotonic() - run.started)
 
-    def _serve_apart(self, run: TaskRun) -> None:
+    def _serve_exclusive(self, run: TaskRun) -> None:
         try:
             self._guarded(partial(self._attempt, run))
         finally:
@@ -176,7 +174,7 @@ class Runner:
         self._stop.wait(_PAUSE_S)
 
     def _next(self) -> TaskRun | None:
-        """Lease the next task, None when none may begin now."""
+        """Lease the next task, None if none may start now."""
         now = self._clock.now()
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
@@ -188,12 +186,12 @@ class Runner:
         try:
             run = self._leased(now, apart=True)
         finally:
-            if run is None or not self._jobs[run.task.kind].apart:
+            if run is None or not self._jobs[run.task.kind].exclusive_thread:
                 self._apart.release()
         return run
 
     def _leased(self, now: datetime, *, apart: bool) -> TaskRun | None:
-        costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.apart}
+        costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.exclusive_thread}
         # One owner for each attempt: a task may be cancelled, retried and taken again beside its earlier attempt.
         lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
@@ -208,7 +206,7 @@ class Runner:
         return run
 
     def _idle(self, seen: int) -> None:
-        """Wait until the next task is due, or something was enqueued since `seen`, or for a second."""
+        """Wait until a task is due or enqueued since `seen`, or for a second."""
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
         wait_s = _POLL_S if due is None else min(_POLL_S, (due - self._clock.now()).total_seconds())
@@ -228,7 +226,7 @@ class Runner:
             self._running.pop(run.owner, None)
 
     def _rest(self, took_s: float) -> None:
-        """Leave the machine to those who wait for something: nobody waits for this thread."""
+        """Pause in favour of foreground work."""
         share, began = self._settings.busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
         beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
@@ -238,7 +236,7 @@ class Runner:
                 return
 
     def _outcome(self, run: TaskRun) -> Ending | None:
-        """Do the job; return what to write down besides what was spent, None when that is done or not ours to do."""
+        """Run the job; return what to record besides usage, None if it is done or no longer ours."""
         task, now = run.task, self._clock.now
         try:
             self._jobs[task.kind].run(run)
@@ -251,8 +249,8 @@ class Runner:
         except ShuttingDown:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
-            return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
-        except Later as later:
+            return self._back(run, Delay(queues.next_day(now()), self._budget_note(), counted=False))
+        except RetryLater as later:
             return self._back(run, Delay(later.until, later.note, counted=False))
         except WaitingForSetting as parked:
             return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
@@ -302,7 +300,7 @@ class Runner:
     def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
         if not self._jobs[task.kind].budgeted or self._within(self._today(connection, task.cube, now)):
             return True
-        delay = Delay(usage.next_day(now), self._budget_note(), counted=False)
+        delay = Delay(queues.next_day(now), self._budget_note(), counted=False)
         tasks.give_back(connection, task, owner, delay, now)
         tasks.postpone(connection, task.cube, [kind for kind, job in self._jobs.items() if job.budgeted], delay)
         return False
@@ -313,8 +311,8 @@ class Runner:
         return self._within(replace(before, prompt_tokens=before.prompt_tokens + spent.tokens))
 
     def _today(self, connection: sa.Connection, cube: str, now: datetime) -> Spending:
-        apart = [kind for kind, job in self._jobs.items() if job.apart]
-        return usage.today(connection, cube, now, besides=apart)
+        apart = [kind for kind, job in self._jobs.items() if job.exclusive_thread]
+        return queues.today(connection, cube, now, besides=apart)
 
     def _within(self, spent: Spending) -> bool:
         tokens, seconds = self._settings.tokens_per_day, self._settings.seconds_per_day
@@ -335,7 +333,7 @@ class Runner:
                 log.exception("leases could not be renewed")
 
     def keep_leases(self) -> None:
-        """Renew what runs here, take back what ran out elsewhere, and forget what ended long ago."""
+        """Renew own leases, reclaim expired ones, and remove old ended tasks."""
         now = self._clock.now()
         until = now + timedelta(seconds=self._limits.lease_s)
         for run in list(self._running.values()):

@@ -1,7 +1,4 @@
-"""`Scheduler`: everything an open installation does in the background besides making its indexes follow.
-
-Wires jobs, their workers, periodic jobs and access counts; what each does is in its own module.
-"""
+"""`Scheduler`: the background work of an open installation: jobs, workers, periodic jobs and access counts."""
 
 from __future__ import annotations
 
@@ -20,23 +17,18 @@ from memos.core.settings import Settings, UpkeepSettings
 from memos.core.types import WHOLE, Hit, Segment, Tier
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.llm.client import LLMClients
-from memos.memcube import changes
-from memos.memcube import prompt_prefix as prefix_rows
+from memos.memcube import changes, prompt_prefix
 from memos.memcube.changes import Change
 from memos.memcube.images import DESCRIBE
-from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import queues as leases
-from memos.memcube.ledger import reading, tasks
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
-from memos.memcube.ledger import tools as tool_tasks
+from memos.memcube.ledger import adapters, queues, reading, tasks, tier_moves, tools
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.reader.facts.extractor import FactReader
 from memos.reader.masking import Masking
 from memos.scheduler.accesses import Accesses, Triggers, warmth_of
 from memos.scheduler.heat import Access
-from memos.scheduler.jobs import facts as tidy
+from memos.scheduler.jobs import facts
 from memos.scheduler.jobs.facts import REFLECT, ConsolidateJob, ReflectJob, active, reflect_task
 from memos.scheduler.jobs.files import DescribeJob
 from memos.scheduler.jobs.read import AnalyseJob, ReadJob
@@ -57,7 +49,7 @@ log = logging.getLogger("memos.tasks")
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A task about the whole installation that comes back."""
+    """A periodic task about the whole installation."""
 
     kind: str
     every: timedelta
@@ -68,7 +60,7 @@ LEARNING = "learning"
 
 
 def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
-    """Return what comes back, and how often; `learns` says whether adapters are trained by themselves."""
+    """Return the periodic jobs; `learns` adds the training of adapters."""
     chores = [
         PeriodicJob("retention", timedelta(hours=1)),
         PeriodicJob("settle", timedelta(hours=1)),
@@ -87,7 +79,7 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
 
 
 class Periodic:
-    """The periodic jobs of one process."""
+    """Fires the periodic jobs of one process."""
 
     def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, chores: Sequence[PeriodicJob]) -> None:
         self._ledger = ledger
@@ -113,14 +105,14 @@ class Periodic:
             scheduler.shutdown(wait=True)
 
     def fire(self, chore: PeriodicJob) -> bool:
-        """Enqueue a chore's task if this period's was not yet; the errors of a store are left to the next look."""
+        """Enqueue a job's task unless this period's was; a store's error is left to the next look."""
         try:
             now = self._clock.now()
             with self._ledger.read() as connection:
-                if not leases.due(connection, chore.kind, now, chore.every):
+                if not queues.due(connection, chore.kind, now, chore.every):
                     return False
             with self._ledger.write() as connection:
-                if not leases.fire(connection, chore.kind, self._runner.owner, now, chore.every):
+                if not queues.fire(connection, chore.kind, self._runner.owner, now, chore.every):
                     return False
                 tasks.enqueue(connection, WHOLE, [NewTask(chore.kind, key=chore.kind)], now)
         except MemosError as error:
@@ -165,19 +157,10 @@ class Scheduler:
         jobs: Sequence[Job],
         is_busy: Callable[[], bool],
     ) -> None:
-        """Register the jobs of the background.
+        """Register the background jobs.
 
-        Args:
-            ledger: The ledger whose tasks are run.
-            clock: Where the time comes from.
-            settings: The installation's settings.
-            turns_of: Returns the vectors of pages.
-            near: Returns what lies near a fact.
-            askers: The language models.
-            wait_indexed: Lets the indexes catch up.
-            masking: Returns what masks the texts that are written into a cube.
-            jobs: Jobs that need more than this package has.
-            is_busy: Whether calls of people are under way.
+        `turns_of` returns vectors of pages, `near` facts similar to one, `masking` the masking of a cube; `jobs` are
+        those that need more than this package has; `is_busy` tells whether calls are under way.
         """
         self._ledger = ledger
         self._clock = clock
@@ -203,18 +186,18 @@ class Scheduler:
                 *jobs,
                 Job("settle", self._settle, budgeted=False),
                 Job("heat", self._look_at_heat, budgeted=False),
-                Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, turns_of, triggers).run, budgeted=False),
-                Job(tool_tasks.TOOLS, SkillsJob(turns_of, wait_indexed).run, budgeted=False),
-                Job(tiers.REMAKE, RemakeJob(turns_of).run, budgeted=False),
-                Job(moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
+                Job(segment_rows.OVERFLOW, OverflowJob(self.cube_rules, turns_of, triggers).run, budgeted=False),
+                Job(tools.TOOLS, SkillsJob(turns_of, wait_indexed).run, budgeted=False),
+                Job(segment_rows.REMAKE, RemakeJob(turns_of).run, budgeted=False),
+                Job(tier_moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
                 Job(reading.READ, ReadJob(learner).run),
-                Job(moves.SUMMARISE, SummariseJob(lambda: askers.chat).run),
+                Job(tier_moves.SUMMARISE, SummariseJob(lambda: askers.chat).run),
                 Job(DESCRIBE, describe.run, failed=describe.failed),
                 Job(REFLECT, ReflectJob(lambda: askers.chat, wait_indexed).run),
-                Job(tidy.CONSOLIDATE, ConsolidateJob(near, wait_indexed).run, budgeted=False),
+                Job(facts.CONSOLIDATE, ConsolidateJob(near, wait_indexed).run, budgeted=False),
                 Job("consolidation", self._consolidate, budgeted=False),
                 Job("reflection", self._reflect, budgeted=False),
-                Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
+                Job(tier_moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
         self._may_learn = settings.learning_model is not None
@@ -233,14 +216,14 @@ class Scheduler:
         self.runner.ask_to_stop()
 
     def stop(self) -> None:
-        """Finish or give back what runs, and write down what was counted."""
+        """Finish or give back running tasks, and write the access counts."""
         self.periodic.stop()
         self.runner.stop()
         with suppress(MemosError):  # counts of some seconds
             self.accesses.flush()
 
-    def found(self, hits: Iterable[Hit]) -> None:
-        self.accesses.note(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
+    def record_found(self, hits: Iterable[Hit]) -> None:
+        self.accesses.record(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
 
     def segments(self, cube: str, limit: int) -> list[Segment]:
         now = self._clock.now()
@@ -260,28 +243,28 @@ class Scheduler:
                     row.created_at,
                     row.updated_at,
                 )
-                for row in tiers.hottest(connection, cube, limit)
+                for row in segment_rows.hottest(connection, cube, limit)
             ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
-        """Keep an item in sight or a segment out of the archive."""
-        if not moves.pin(change.connection, change.cube, id_, pinned=pinned):
+        """Keep an item in working memory, or a segment out of the archive."""
+        if not tier_moves.pin(change.connection, change.cube, id_, pinned=pinned):
             raise NotFound("item or segment", id_)
         changes.record(change, "pin" if pinned else "unpin", {"id": id_})
         if self._prefixed:
-            tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
+            tasks.enqueue(change.connection, change.cube, [prompt_prefix.compose_task()], change.now)
 
     def move(self, change: Change, segment: str, tier: str) -> None:
-        row = tiers.get_segments(change.connection, [segment]).get(segment)
+        row = segment_rows.get_segments(change.connection, [segment]).get(segment)
         if row is None or row.cube != change.cube:
             raise NotFound("segment", segment)
         match tier:
             case Tier.LONG:
-                moves.enqueue(change.connection, change.cube, moves.analyse_task(segment=segment), change.now)
+                tier_moves.enqueue(change.connection, change.cube, tier_moves.analyse_task(segment=segment), change.now)
             case Tier.MID | "archive":
                 if tier == "archive" and row.unread:
                     raise Conflict(f"Segment {segment} has pages that were not read yet; move it to long first.")
-                state = tiers.ARCHIVED if tier == "archive" else tiers.OPEN
+                state = segment_rows.ARCHIVED if tier == "archive" else segment_rows.OPEN
                 if row.state != state:
                     move(change, self.cube_rules.ready(change.connection, change.cube), [row], state)
             case _:
@@ -289,11 +272,11 @@ class Scheduler:
 
     def analyse(self, change: Change, *, everything: bool) -> None:
         """Queue extraction of unread pages: those of hot segments, or all."""
-        task = moves.analyse_task(everything=everything)
-        moves.enqueue(change.connection, change.cube, task, change.now)
+        task = tier_moves.analyse_task(everything=everything)
+        tier_moves.enqueue(change.connection, change.cube, task, change.now)
         if everything:
-            talks = tiers.idle(change.connection, None, _MOST_TALKS, cube=change.cube)
-            new = [tiers.idle_task(id_, read=True) for id_, _ in talks]
+            talks = segment_rows.idle(change.connection, None, _MOST_TALKS, cube=change.cube)
+            new = [segment_rows.idle_task(id_, read=True) for id_, _ in talks]
             tasks.enqueue(change.connection, change.cube, new, change.now)
 
     def reflect(self, change: Change) -> None:
@@ -302,44 +285,46 @@ class Scheduler:
         tasks.enqueue(change.connection, change.cube, [reflect_task()], change.now)
 
     def sweep(self, change: Change) -> None:
-        moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
+        tier_moves.enqueue(change.connection, change.cube, tier_moves.sweep_task(), change.now)
 
     def consolidate(self, change: Change) -> None:
-        tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
+        tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
 
     def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
-        """Count that items were used in an answer, or that a person said they are right."""
-        self.accesses.note(((cube, item) for item in item_ids), access)
+        """Count that items were used in an answer, or confirmed by a person."""
+        self.accesses.record(((cube, item) for item in item_ids), access)
 
     def _consolidate(self, run: TaskRun) -> None:
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.write() as connection:
-                tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
+                tasks.enqueue(connection, cube, [facts.consolidate_task()], self._clock.now())
 
     def _reflect(self, run: TaskRun) -> None:
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
     def _look_at_heat(self, run: TaskRun) -> None:
         """Queue sweeps and prefixes: heat falls by itself, and no write signals that."""
         with self._ledger.read() as connection:
-            found = moves.cubes_with_segments(connection)
-            warm = prefix_rows.cubes_to_compose(connection) if self._prefixed else []
-        new = [(cube, moves.sweep_task()) for cube in found] + [(cube, prefix_rows.compose_task()) for cube in warm]
+            found = tier_moves.cubes_with_segments(connection)
+            warm = prompt_prefix.cubes_to_compose(connection) if self._prefixed else []
+        new = [(cube, tier_moves.sweep_task()) for cube in found] + [
+            (cube, prompt_prefix.compose_task()) for cube in warm
+        ]
         for cube, task in new:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
-        kinds = ((DESCRIBE, self._askers.has("vision")), (adapter_rows.LEARN, self._may_learn))
+        kinds = ((DESCRIBE, self._askers.has("vision")), (adapters.LEARN, self._may_learn))
         for kind, may_begin in kinds:
             if may_begin:
                 with self._ledger.write() as connection:
@@ -350,13 +335,15 @@ class Scheduler:
         capacity, now = self.rules.short_capacity, self._clock.now()
         self._move_on(
             run,
-            lambda connection, last: tiers.crowded(connection, capacity, _CROWDED_AT_ONCE, last),
-            lambda conversation: tiers.overflow_task(conversation, now),
+            lambda connection, last: segment_rows.crowded(connection, capacity, _CROWDED_AT_ONCE, last),
+            lambda conversation: segment_rows.overflow_task(conversation, now),
         )
         if self._settings.idle_hours:
             before = now - timedelta(hours=self._settings.idle_hours)
             self._move_on(
-                run, lambda connection, last: tiers.idle(connection, before, _CROWDED_AT_ONCE, last), tiers.idle_task
+                run,
+                lambda connection, last: segment_rows.idle(connection, before, _CROWDED_AT_ONCE, last),
+                segment_rows.idle_task,
             )
 
     def _move_on(
@@ -367,7 +354,7 @@ class Scheduler:
     ) -> None:
         last = ""
         while True:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.read() as connection:
                 found = find(connection, last)
             if not found:

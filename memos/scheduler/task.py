@@ -1,7 +1,4 @@
-"""One attempt at a task, as its job sees it: what to do, whether to go on, and how to end in one transaction.
-
-Knows no threads and no queue; `runner` makes it and acts on how it ends.
-"""
+"""One attempt at a task as its job sees it: progress, cancellation, and the transaction that ends it."""
 
 from __future__ import annotations
 
@@ -19,34 +16,33 @@ from memos.core.clock import Clock
 from memos.core.types import WHOLE, Task
 from memos.errors import BackendTimeout, BackendUnavailable
 from memos.memcube.ledger import cubes, queues, tasks
-from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queues import Spending
 from memos.reader.arguments import seconds_of
 
 
 class ShuttingDown(Exception):
-    """The process ends: the task is given back as it was."""
+    """The process is closing: the task is given back unchanged."""
 
 
 class LeaseLost(Exception):
-    """The task is somebody else's now, or cancelled; nothing of this attempt may be kept."""
+    """The task was taken over or cancelled; nothing of this attempt may be kept."""
 
 
 class OverBudget(Exception):
-    """The cube has spent what it may today; the task goes on tomorrow."""
+    """The cube has spent today's budget; the task continues tomorrow."""
 
 
 class WaitingForSetting(Exception):
-    """The task needs a setting that nobody made; it waits, saying so, until a program with it is started."""
+    """The task needs a setting that is missing; it is parked until a process with it starts."""
 
     def __init__(self, note: str) -> None:
         super().__init__(note)
         self.note = note
 
 
-class Later(Exception):
-    """Nothing went wrong, and the task goes on at another time; its note says why."""
+class RetryLater(Exception):
+    """The task continues at another time; its note says why."""
 
     def __init__(self, until: datetime, note: str) -> None:
         super().__init__(note)
@@ -57,23 +53,26 @@ class Later(Exception):
 class Job:
     """The work of one kind of task.
 
-    `cost` is its share of a cube's turns. A `budgeted` job waits for the next day once its cube has spent its budget. An
-    `apart` job may take hours: it has a thread of its own, one at a time, and does not count against the budget.
-    Write effects to the ledger in `Run.finishing`; anything else must tolerate being repeated. `failed` is called when a
-    task ends without success.
+    `cost` is its share of a cube's turns. A `budgeted` job waits for the next day once its cube has spent its budget.
+    A job with `exclusive_thread` may take hours: it runs on a thread of its own, one at a time, outside the budget.
+    Write effects to the ledger in `TaskRun.finishing`; anything else must tolerate being repeated. `failed` is called
+    when a task ends without success.
     """
 
     kind: str
     run: Callable[[TaskRun], None]
     cost: float = 1.0
     budgeted: bool = True
-    apart: bool = False
+    exclusive_thread: bool = False
     failed: Callable[[sa.Connection, Task, str], None] | None = None
 
 
 @dataclass(slots=True)
 class TaskRun:
-    """An attempt; a job calls `go_on` between its steps and `finishing` once; `note` stays with a task that is done."""
+    """One attempt at a task.
+
+    A job calls `check_cancelled` between its steps and `finishing` once; `note` stays with a finished task.
+    """
 
     ledger: Ledger
     clock: Clock
@@ -88,7 +87,7 @@ class TaskRun:
     finished: bool = False
     lost: bool = False
 
-    def go_on(self, progress: float | None = None) -> None:
+    def check_cancelled(self, progress: float | None = None) -> None:
         if progress is not None:
             self.progress = min(1.0, max(0.0, progress))
         if self.lost:
@@ -103,12 +102,12 @@ class TaskRun:
         )
 
     def check_budget(self) -> None:
-        """Stop before another model call when the cube's budget is spent."""
+        """Stop before another model call if the cube's budget is spent."""
         if not self.budget(self.spent):
             raise OverBudget
 
     def check_held(self, connection: sa.Connection) -> None:
-        """See in a transaction of one's own that what it changes may be kept."""
+        """Check, in a transaction of one's own, that its changes may be kept."""
         if self.task.cube != WHOLE:
             cubes.lock(connection, self.task.cube)
         queues.lock(connection, self.task.cube)  # who cancels the task locks it too
@@ -117,7 +116,7 @@ class TaskRun:
 
     @contextmanager
     def finishing(self) -> Iterator[sa.Connection]:
-        """Yield the transaction in which the task is done: its effect and its end are kept together or not at all."""
+        """Yield the transaction that ends the task, so that its effect and its end are atomic."""
         with self.ledger.write() as connection:
             if self.task.cube != WHOLE:
                 cubes.lock(connection, self.task.cube)
@@ -129,20 +128,18 @@ class TaskRun:
         self.finished = True
 
     def record(self, connection: sa.Connection) -> None:
-        """Write down what the attempt spent, on the task and in its cube's account."""
+        """Charge what the attempt spent to the task and its cube."""
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
-            usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
+            queues.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
 
-
-# Waits for background work from outside: looks now and again, and gives up in time.
 
 _POLLS_S = (0.02, 0.5)
 _UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", default=None)
 
 
 @contextmanager
-def waiting_until(stop: threading.Event) -> Iterator[None]:
+def give_up_waits_on(stop: threading.Event) -> Iterator[None]:
     """Make waits inside the block give up once the event is set: the caller is gone, or the program is closing."""
     token = _UNTIL.set(stop)
     try:

@@ -1,4 +1,4 @@
-"""Says where an expected item fell out of a search, stage by stage."""
+"""Explain at which stage of a search an expected item was dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memos.search.question import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
     UNINDEXED,
-    Found,
+    RankedCandidates,
     Searcher,
     arm_scores,
     boosts,
@@ -33,7 +33,7 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     clock = StageClock()
     with searcher.turn(clock), searcher.ledger.read() as connection:
         found = searcher.find(connection, request, limit_of(request.top_k), clock)
-        texts = searcher.texts(request, found)
+        texts = searcher.rerank_texts(request, found)
     found = searcher.reranked(request, found, texts, clock)
     told = _place(searcher, request, found, state)
     if told is None:
@@ -51,7 +51,9 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
 
 
-def _place(searcher: Searcher, request: SearchRequest, found: Found, state: Item, at_least: int = 1) -> WhyNot | None:
+def _place(
+    searcher: Searcher, request: SearchRequest, found: RankedCandidates, state: Item, at_least: int = 1
+) -> WhyNot | None:
     """Return what became of an item in one run of the search, None when it is not among the candidates.
 
     A wider run may order otherwise: the item is not among the hits, so it cannot be placed among them.
@@ -65,7 +67,7 @@ def _place(searcher: Searcher, request: SearchRequest, found: Found, state: Item
     return None
 
 
-def _ranked(searcher: Searcher, request: SearchRequest, found: Found, at: int, place: int) -> WhyNot:
+def _ranked(searcher: Searcher, request: SearchRequest, found: RankedCandidates, at: int, place: int) -> WhyNot:
     entry = found.ranked[at - 1]
     if place > request.top_k:
         last = found.ranked[request.top_k - 1]

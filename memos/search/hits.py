@@ -1,4 +1,4 @@
-"""Assembles hits into a text for a prompt, dated and cited, untrusted ones fenced, under a token budget. Pure."""
+"""Assemble hits into a text for a prompt, dated and cited, untrusted ones fenced, within a token budget."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Arm, Hit, ItemType
 from memos.memcube.ledger import items
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked, Recalled
-
-# Lets what a call of a tool came to stand before the messages that it sums up, when a question asks for that.
 
 
 def prefer_tool_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
@@ -70,15 +68,13 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
 def _line(number: int, hit: Hit) -> str:
     speaker, memory = hit.item.speaker, hit.item.memory
     doubtful = is_untrusted(hit.sources)
-    shown = wrap_untrusted(memory, speaker_of(hit.item, hit.sources)) if doubtful else render.said(speaker, memory)
-    return render.citation(number, _at(hit), shown)
+    shown = wrap_untrusted(memory, speaker_of(hit.item, hit.sources)) if doubtful else rendering.said(speaker, memory)
+    return rendering.citation(number, _at(hit), shown)
 
 
 def _at(hit: Hit) -> datetime | None:
     return hit.sources[0].at if hit.sources else hit.item.valid_from
 
-
-# How likely a candidate answers the question, from 0 to 1, the same in every search. Pure.
 
 # A logistic fit over 21,740 ranked candidates of the given LoCoMo and BEAM conversations, gold and others weighing
 # alike; by folds over conversations its area under the ROC curve is 0.80. docs/log.md has bins and what 0.45 keeps.

@@ -1,4 +1,4 @@
-"""Reads a question without a model: what it quotes, names and dates, and what kind of answer it wants. Pure."""
+"""Parse a question without a model: quotes, names, times and the kind of answer wanted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
-
-# Which time a question asks about: what it names, and what it says of that ("the week before 3 May"). Pure.
 
 _CHARS_BEFORE = 40
 """Characters before a time that are looked at; longer phrases say something else."""
@@ -277,7 +275,9 @@ def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tupl
     speaker field. "What does you paint?" lies near where she was asked (docs/log.md). Without spaces, names are only
     left out.
     """
-    left, asked, found = text, text, set[str]()
+    left = text
+    asked = text
+    found = set[str]()
     for speaker in sorted(speakers, key=len, reverse=True):  # "Ann Lee" is not Ann
         named = _meant(speaker)
         if named is not None and named.search(left) is not None:

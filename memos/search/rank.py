@@ -25,10 +25,10 @@ FLOOR_RANK = 50
 _LEAST = 0.05
 """What the last of a vector arm's list still counts, so that a small cube's only memory is found."""
 
-_TELLING = 2.0
+_FULL_TERM_SCORE = 2.0
 """BM25 a term from which the words say all they can: a usual LoCoMo question's best has 2.8, a PrefEval one's 1.4."""
 
-_LEAST_SAY = 0.3
+_LEAST_TERM_WEIGHT = 0.3
 
 TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
 """Arms whose scores start at zero for what shares no word with the question."""
@@ -56,7 +56,7 @@ def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1) -> list[Fuse
     2023, whose convex combination beats reciprocal ranks; measured in docs/log.md.
     """
     voting = [name for name, candidates in arms.items() if candidates and candidates[0].score > 0]
-    say = _say_of_terms(arms, terms)
+    say = _term_arm_weight(arms, terms)
     votes: dict[str, list[Vote]] = {}
     totals: dict[str, float] = {}
     for name in voting:
@@ -98,12 +98,12 @@ def _scale_of(name: str, found: Sequence[ScoredPoint], weight: float) -> _Scale:
     return _Scale(floor, best - floor, _LEAST * weight, weight * (1 - _LEAST))
 
 
-def _say_of_terms(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> float:
+def _term_arm_weight(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> float:
     """Return the weight of the term arms, 0.3 to 1, by the best BM25 score per term of the question."""
     by_words = arms.get("turn_bm25")
     if not by_words:
         return 1.0
-    return min(1.0, max(_LEAST_SAY, by_words[0].score / max(1, terms) / _TELLING))
+    return min(1.0, max(_LEAST_TERM_WEIGHT, by_words[0].score / max(1, terms) / _FULL_TERM_SCORE))
 
 
 def _distinct(candidates: Sequence[ScoredPoint]) -> Sequence[ScoredPoint]:
@@ -136,10 +136,10 @@ Half of it for being of that time, half for what its words say among the others 
 """
 
 NAMED = 0.15
-_NAMED_HALVES = 20
-_LOOKED_AT = 50
+_NAMED_HALF_RANK = 20
+_SECOND_LOOK_TOP = 50
 """A second look by the question's vector with its names, as a share of the best score; at this rank half of it."""
-_AS_NEAR = 1e-6
+_TIE = 1e-6
 
 PHRASE = 0.20
 CALLED = 0.20
@@ -154,15 +154,15 @@ OUTDATED = -0.20
 
 _BEFORE = 1.001
 
-_LIFTED = 2
+_PROMOTED = 2
 """Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
 twice as many in all: each second place from the second."""
 
 _RELATED = 0.05
 """Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md)."""
 
-_LOOKED_AT_STANDING = 10
-_LOOKED_AT_OF_SELF = 6
+_MOST_STATED = 10
+_MOST_OF_SELF = 6
 """Of what may be lifted, those nearest to a question that are looked at; of the second at most four have a place."""
 
 _INSTRUCTED = 0.35
@@ -187,7 +187,7 @@ class Recalled(NamedTuple):
     fused: Fused
 
 
-class Standing(NamedTuple):
+class PreferenceCandidates(NamedTuple):
     """Candidates for promotion, nearest first: lasting statements, and what users told about themselves."""
 
     stated: tuple[ScoredPoint, ...]
@@ -197,7 +197,7 @@ class Standing(NamedTuple):
         return (point.item for points in self for point in points)
 
 
-NOTHING_STANDS = Standing((), ())
+NO_PREFERENCES = PreferenceCandidates((), ())
 
 
 class Ranked(NamedTuple):
@@ -209,7 +209,7 @@ class Ranked(NamedTuple):
     boosts: tuple[tuple[str, float], ...]
 
 
-def vote(
+def score_candidates(
     pool: Sequence[Recalled],
     question: Question,
     near: Sequence[str] = (),
@@ -219,11 +219,9 @@ def vote(
 ) -> list[Ranked]:
     """Score the candidates, best first, keeping what contributed to each score.
 
-    Args:
-       near: Items the graph links to the best candidate.
-       newer: Replaced items and what replaced them.
-       dated: Candidates of the time that the question names, fused separately.
-       whole: Points near the question as asked, if speakers' names were removed from its vector.
+    `near` are items the graph links to the best candidate, `newer` maps replaced items to what replaced them, `dated`
+    are candidates of the time the question names, fused separately, and `whole` are points near the question as asked,
+    if speakers' names were removed from its vector.
     """
     of_then: dict[str, Vote] = {
         entry.version_key: ("dated", place, entry.score, DATED * (1 + entry.score) / 2)
@@ -232,7 +230,7 @@ def vote(
     graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
-    places = {_place(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
+    places = {_position(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
     newest = _by_age(pool) if Intent.LATEST in question.intents else {}
     oldest = _by_age(pool, oldest=True) if Intent.FIRST in question.intents else {}
@@ -242,7 +240,7 @@ def vote(
         base, votes = base_of[item.id], fused.votes
         boosts = [("session", base - fused.score)] if base != fused.score else []
         if item.position is not None:
-            after, before = places.get(_place(item, 1)), places.get(_place(item, -1))
+            after, before = places.get(_position(item, 1)), places.get(_position(item, -1))
             boosts += [(name, weight * base_of[other]) for name, weight, other in _neighbours(item, after, before)]
         if base:  # of nothing every share is nothing
             boosts += [(name, weight * base) for name, weight in factors.of(item)]
@@ -260,24 +258,24 @@ def vote(
     return _spread(ranked) if question.intents & {Intent.LIST, Intent.COUNT} else ranked
 
 
-def settle(
+def reorder(
     voted: Sequence[Ranked],
     question: Question,
     newer: Mapping[str, str] = MappingProxyType({}),
-    standing: Standing = NOTHING_STANDS,
+    standing: PreferenceCandidates = NO_PREFERENCES,
 ) -> list[Ranked]:
     """Return candidates in their final order: by score, replacements before what they replaced, preferences promoted.
 
-    `standing` are the candidates for promotion (`liftable`).
+    `standing` are the candidates for promotion (`select_preferences`).
     """
     if Intent.LATEST in question.intents:
         newer = {**newer, **_told_since(voted)}
-    return _with_standing(_newer_first(voted, newer), question, standing)
+    return _promote_preferences(_newer_first(voted, newer), question, standing)
 
 
 def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ranked]:
     order = sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
-    first = {f"{entry.item.id}:{entry.item.version}": place for place, entry in enumerate(order[:_LOOKED_AT])}
+    first = {f"{entry.item.id}:{entry.item.version}": place for place, entry in enumerate(order[:_SECOND_LOOK_TOP])}
     best = order[0].score if order else 0.0
     near: dict[str, float] = {}
     for point in whole:
@@ -286,10 +284,10 @@ def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ran
     place, before = 0, float("inf")
     for number, (key, cosine) in enumerate(near.items()):
         # What is as near has one place: its order is the index's own, and another after a rebuild.
-        if cosine < before - _AS_NEAR:
+        if cosine < before - _TIE:
             place, before = number, cosine
         entry = order[first[key]]
-        gave = NAMED * best / (1 + place / _NAMED_HALVES)
+        gave = NAMED * best / (1 + place / _NAMED_HALF_RANK)
         vote = ("named", place + 1, cosine, gave)
         order[first[key]] = entry._replace(score=entry.score + gave, votes=(*entry.votes, vote))
     return order
@@ -315,14 +313,16 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
     return order
 
 
-def liftable(question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]) -> Standing:
+def select_preferences(
+    question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]
+) -> PreferenceCandidates:
     """Return the candidates for promotion for a question."""
     if question.is_request:
-        return Standing(_nearest(standing, _RELATED), _nearest(of_self, _RELATED, _LOOKED_AT_OF_SELF))
-    return Standing(_nearest(standing, _INSTRUCTED), ())
+        return PreferenceCandidates(_nearest(standing, _RELATED), _nearest(of_self, _RELATED, _MOST_OF_SELF))
+    return PreferenceCandidates(_nearest(standing, _INSTRUCTED), ())
 
 
-def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _LOOKED_AT_STANDING) -> tuple[ScoredPoint, ...]:
+def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _MOST_STATED) -> tuple[ScoredPoint, ...]:
     nearest: dict[str, ScoredPoint] = {}
     for point in points:
         if point.score < least or len(nearest) == most:
@@ -331,7 +331,7 @@ def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _LOOKED_AT
     return tuple(nearest.values())
 
 
-def _with_standing(ranked: list[Ranked], question: Question, standing: Standing) -> list[Ranked]:
+def _promote_preferences(ranked: list[Ranked], question: Question, standing: PreferenceCandidates) -> list[Ranked]:
     """Promote lasting statements: who asks for a hotel does not mention the crowds that they avoid.
 
     A request gets the nearest instructions and other lasting statements, then what users told about themselves; any
@@ -341,14 +341,14 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
     found = _without_repeats(standing.stated, there)
     told = [point for point in found if instructs(there[point.item].item.memory)]
     if question.is_request:
-        stated = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
+        stated = [*told[:_PROMOTED], *[point for point in found if point not in told][:_PROMOTED]]
     else:
         stated = told[:1]
     stated.sort(key=lambda point: -point.score)
     wanted = [(Arm.STANDING, point) for point in stated]
     wanted += [(Arm.OF_SELF, point) for point in _without_repeats(standing.of_self, there)]
     ranked, order = list(ranked), [entry.item.id for entry in ranked]
-    lifted, room = 0, 2 * _LIFTED - len(stated)
+    lifted, room = 0, 2 * _PROMOTED - len(stated)
     for arm, point in wanted:
         if arm is Arm.OF_SELF and not room:
             break
@@ -407,7 +407,7 @@ def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
     return {session: total / best for session, total in sums.items()} if best else {}
 
 
-def _place(item: Brief, step: int) -> tuple[str | None, int | None, int]:
+def _position(item: Brief, step: int) -> tuple[str | None, int | None, int]:
     return item.conversation, item.session, (item.position or 0) + step
 
 

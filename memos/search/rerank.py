@@ -17,15 +17,13 @@ from pydantic import BaseModel, create_model
 from memos.core.clock import from_micros
 from memos.core.ports import ChatMessage, Reranker
 from memos.core.settings import RerankSettings
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, wrap_untrusted
 from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.items import Brief
 from memos.search.rank import Ranked, Vote
-
-# A language model as a reranker: it grades numbered texts from 0 to 3. What they say is data to it, never an order.
 
 CHAT_AT_ONCE: Final = 50
 """Texts of one call."""
@@ -55,7 +53,7 @@ class ChatReranker:
         grades: list[float] = []
         for first in range(0, len(texts), CHAT_AT_ONCE):
             part = texts[first : first + CHAT_AT_ONCE]
-            answer = self._ready().ask(_asked(question, part), _answer(len(part)), meter=UsageMeter("rerank"))
+            answer = self._ready().complete_json(_asked(question, part), _answer(len(part)), meter=UsageMeter("rerank"))
             grades += [grade / _BEST for grade in answer.model_dump(by_alias=True).values()]
         return grades
 
@@ -89,14 +87,14 @@ _CONTEXT_CHARS = 200
 """Most characters of each message before: what is cut off at the end must never be the memory itself."""
 
 
-def shown(brief: Brief, before: Sequence[Brief]) -> str:
+def candidate_text(brief: Brief, before: Sequence[Brief]) -> str:
     """Return a candidate as its reranker reads it: date, speakers, and what was said before it in its session."""
     at = brief.said_at if brief.said_at is not None else brief.valid_from
-    said = render.dated(None if at is None else from_micros(at), render.said(brief.speaker, brief.memory))
-    return render.window([*(_end_of(render.said(other.speaker, other.memory)) for other in before), said])
+    said = rendering.dated(None if at is None else from_micros(at), rendering.said(brief.speaker, brief.memory))
+    return rendering.window([*(_end_of(rendering.said(other.speaker, other.memory)) for other in before), said])
 
 
-def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
+def checked_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
     try:
         numbers = [float(score) for score in scores]
     except (TypeError, ValueError, OverflowError) as error:  # anybody may have written it
@@ -108,7 +106,7 @@ def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
     return numbers
 
 
-def with_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
+def apply_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
     """Add the vote of a reranker that scored some candidates, by item id; best first.
 
     The best score gives `weight` times the best score without it, the last nothing.
@@ -138,8 +136,6 @@ def _end_of(text: str) -> str:
     return text if len(text) <= _CONTEXT_CHARS else "…" + text[-_CONTEXT_CHARS:]
 
 
-# Asks a reranker for a search, which waits so long and no longer; what goes wrong is logged and answered with None.
-
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 4
@@ -163,11 +159,11 @@ class TimedReranker:
     def scores(self, question: str, texts: Sequence[str]) -> list[float] | None:
         """Return one score a text, None when there are none in time."""
         until = time.monotonic() + self.settings.timeout_s
-        asked = self._begun(lambda: self._reranker.scores(question, texts), until)
+        asked = self._start_call(lambda: self._reranker.scores(question, texts), until)
         if asked is None:
             return None
         try:
-            return checked(asked.result(max(0.0, until - time.monotonic())), len(texts), self._reranker.name)
+            return checked_scores(asked.result(max(0.0, until - time.monotonic())), len(texts), self._reranker.name)
         except TimeoutError:
             self._give_up(asked)
             log.warning(
@@ -191,7 +187,7 @@ class TimedReranker:
                 asked.cancel()
             self._changed.notify_all()
 
-    def _begun(self, call: Callable[[], list[float]], until: float) -> Future[list[float]] | None:
+    def _start_call(self, call: Callable[[], list[float]], until: float) -> Future[list[float]] | None:
         """Start a call on a daemon thread; None when too many are running."""
 
         def is_decided() -> bool:

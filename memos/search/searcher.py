@@ -35,17 +35,24 @@ from memos.memcube.changes import WINDOW
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import items
-from memos.memcube.ledger import queries as speakers
+from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
 from memos.search.hits import assemble, prefer_tool_calls, relevance
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
-from memos.search.rank import Fused, Ranked, Recalled, Standing, fuse, liftable, settle, vote
-from memos.search.rerank import ARM, TimedReranker, shown, with_scores
+from memos.search.rank import (
+    Fused,
+    PreferenceCandidates,
+    Ranked,
+    Recalled,
+    fuse,
+    reorder,
+    score_candidates,
+    select_preferences,
+)
+from memos.search.rerank import ARM, TimedReranker, apply_scores, candidate_text
 
-# What one search reads of its candidates in the ledger, each once; knows no index and no scores.
 
-
-class Candidates:
+class CandidateReader:
     """Reads the candidates of one search from the ledger, now or at the requested moment, in one snapshot."""
 
     def __init__(
@@ -228,13 +235,13 @@ class LexicalRecall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedCandidates:
     """The state of a search before the cut: ranked candidates, duplicates, missing arms.
 
     `voted` are all candidates by score alone; `newer` and `standing` reorder them.
     """
 
-    candidates: Candidates
+    candidates: CandidateReader
     question: Question
     terms: int
     rules: Rules
@@ -243,7 +250,7 @@ class Found:
     missing: tuple[str, ...]
     voted: tuple[Ranked, ...]
     newer: Mapping[str, str]
-    standing: Standing
+    standing: PreferenceCandidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +274,7 @@ class Searcher:
         hits: tuple[Hit, ...] = ()
         with self.turn(clock), self.ledger.read() as connection:
             found = self.find(connection, request, limit_of(request.top_k), clock)
-            texts = self.texts(request, found)
+            texts = self.rerank_texts(request, found)
             if not texts:
                 with clock.stage("hydrate"):
                     hits = self.hits(found.candidates, request, found)
@@ -290,26 +297,28 @@ class Searcher:
         finally:
             self.turns.release()
 
-    def find(self, connection: sa.Connection, request: SearchRequest, limit: int, clock: StageClock) -> Found:
+    def find(
+        self, connection: sa.Connection, request: SearchRequest, limit: int, clock: StageClock
+    ) -> RankedCandidates:
         """Recall at most `limit` points an arm, and more while too few distinct candidates pass."""
         rules = Rules.of(request)
         with clock.stage("embed"):
             # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
             asked, names = without_speaker_names(
-                request.query, speakers.frequent_speakers(connection, request.scope.cubes)
+                request.query, ledger_queries.frequent_speakers(connection, request.scope.cubes)
             )
             # Half of a search needs no vector, and the embedder leaves the interpreter to others.
             try:
-                helped = self.helper.submit(self._beside_embedding, request, rules, limit)
+                helped = self.helper.submit(self._recall_without_vector, request, rules, limit)
             except RuntimeError as error:  # its threads were ended meanwhile
                 raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
             dense = self.embedder.embed_query(asked)
-            vectors = _Vectors(dense, _with_names(dense, [self.embedder.embed_query(name) for name in names]))
+            vectors = _Vectors(dense, _vector_with_names(dense, [self.embedder.embed_query(name) for name in names]))
         with clock.stage("recall"):
             beside = helped.result()
             known = candidates_of(connection, request, rules)
             asking = _dense_arms(vectors, beside.question)
-            arms = self._recall(request, rules, asking, limit, partial(_read_ahead, known, beside))
+            arms = self._recall(request, rules, asking, limit, partial(_prefetch, known, beside))
             arms |= beside.arms
             dated = self._dated(connection, request, rules, vectors, beside, limit)
         while True:
@@ -317,25 +326,25 @@ class Searcher:
                 missing = tuple(arm for arm, found in arms.items() if found is None and arm not in _BESIDE)
                 recalled = {arm: found or [] for arm, found in arms.items()}
                 self._add_unindexed(connection, request, rules, recalled, vectors, beside, down=bool(missing))
-                stands = liftable(beside.question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
+                stands = select_preferences(beside.question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
                 of_them = recalled.pop(Arm.NAMED.value, [])
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
                 early = [*(beside.near or []), *stands.items(), *map(_item_of, dated)]
-                pool = _pool(known, self._enough(request), fused, early)
+                pool = _read_candidates(known, self._enough(request), fused, early)
                 newer = dict(prefer_tool_calls(connection, beside.question, pool))
                 if request.as_of is None and Intent.FORMER not in beside.question.intents:
                     newer |= _with_successors(known, pool)
             with clock.stage("rank"):
-                voted = vote(pool, beside.question, beside.near or [], newer, dated, of_them)
-                order = settle(voted, beside.question, newer, stands)
+                voted = score_candidates(pool, beside.question, beside.near or [], newer, dated, of_them)
+                order = reorder(voted, beside.question, newer, stands)
                 ranked, copies = _collapse(connection, order, request.as_of)
             full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
                 missing = missing if len(beside.waiting) <= _MAX_UNINDEXED else (*missing, UNINDEXED)
-                return Found(
+                return RankedCandidates(
                     known,
                     beside.question,
                     len(beside.terms.indices),
@@ -352,15 +361,17 @@ class Searcher:
             with clock.stage("recall"):
                 arms = self._recall(request, rules, (*asking, *_term_arms(beside.terms)), limit)
 
-    def texts(self, request: SearchRequest, found: Found) -> dict[str, str]:
-        """Return the first candidates as a reranker reads them, by id, best first; empty unless reranking is requested."""
+    def rerank_texts(self, request: SearchRequest, found: RankedCandidates) -> dict[str, str]:
+        """Return the texts for the reranker by id, best first; empty unless reranking is requested."""
         if not request.rerank or self.reranker is None:
             return {}
         first = [entry.item for entry in found.ranked[: self.reranker.settings.candidates]]
         before = found.candidates.said_before(first)
-        return {item.id: shown(item, before[item.id]) for item in first}
+        return {item.id: candidate_text(item, before[item.id]) for item in first}
 
-    def reranked(self, request: SearchRequest, found: Found, texts: Mapping[str, str], clock: StageClock) -> Found:
+    def reranked(
+        self, request: SearchRequest, found: RankedCandidates, texts: Mapping[str, str], clock: StageClock
+    ) -> RankedCandidates:
         """Return the candidates in the order the reranker gives.
 
         Without scores the order stays, and the reranker is listed as missing.
@@ -375,19 +386,19 @@ class Searcher:
                 return replace(plain, missing=(*plain.missing, ARM))
             with clock.stage("rank"):
                 by_id = dict(zip(texts, scores, strict=True))
-                voted = with_scores(found.voted, by_id, self.reranker.settings.weight)
-                order = settle(voted, found.question, found.newer, found.standing)
+                voted = apply_scores(found.voted, by_id, self.reranker.settings.weight)
+                order = reorder(voted, found.question, found.newer, found.standing)
                 ranked, copies = _collapse(connection, order, request.as_of)
         return replace(found, ranked=ranked, copies=copies, voted=tuple(voted))
 
-    def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
+    def _recall_without_vector(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
         """Do what needs no vector: parse the question, read the outbox, run the term arms, read their neighbours."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
         arms = self._recall(request, rules, _term_arms(terms), limit)
         question = read_question(request.query, request.reference_time, request.zone)
-        return LexicalRecall(question, terms, waiting, arms, self._near_the_best(request, arms))
+        return LexicalRecall(question, terms, waiting, arms, self._graph_neighbours(request, arms))
 
     def _enough(self, request: SearchRequest) -> int:
         most = self.reranker.settings.candidates if request.rerank and self.reranker is not None else 0
@@ -482,7 +493,7 @@ class Searcher:
             for arm, more in by_arm.items():
                 arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
-    def _near_the_best(self, request: SearchRequest, arms: Arms) -> list[str] | None:
+    def _graph_neighbours(self, request: SearchRequest, arms: Arms) -> list[str] | None:
         """Return items adjacent to the best lexical candidate; None when the graph is down.
 
         The graph holds the present only, so a search of another moment goes without.
@@ -496,7 +507,7 @@ class Searcher:
             return None
 
     @staticmethod
-    def hits(known: Candidates, request: SearchRequest, found: Found) -> tuple[Hit, ...]:
+    def hits(known: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
         best = found.ranked[: request.top_k]
         ids = [entry.item.id for entry in best]
         states = known.whole(ids)
@@ -531,18 +542,20 @@ def _item_of(fused: Fused) -> str:
     return fused.version_key.rsplit(":", 1)[0]
 
 
-def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rules) -> Candidates:
-    return Candidates(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
+def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rules) -> CandidateReader:
+    return CandidateReader(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
 
 
-def _read_ahead(known: Candidates, beside: LexicalRecall) -> None:
+def _prefetch(known: CandidateReader, beside: LexicalRecall) -> None:
     likely = fuse({arm: found or [] for arm, found in beside.arms.items()}, len(beside.terms.indices))[:_MIN_POOL]
     ids = [*map(_item_of, likely)]
     known.briefs([*ids, *(beside.near or ())])
     known.whole(ids[:_LIKELY_HITS])
 
 
-def _pool(known: Candidates, enough: int, fused: Sequence[Fused], near: Sequence[str]) -> list[Recalled]:
+def _read_candidates(
+    known: CandidateReader, enough: int, fused: Sequence[Fused], near: Sequence[str]
+) -> list[Recalled]:
     """Read candidates from the ledger, a page at a time, until `enough` distinct ones passed every check.
 
     Items in `near` join the first page, with score 0 if no arm recalled them.
@@ -571,7 +584,7 @@ def _pool(known: Candidates, enough: int, fused: Sequence[Fused], near: Sequence
     return pool
 
 
-def _with_successors(known: Candidates, pool: list[Recalled]) -> Mapping[str, str]:
+def _with_successors(known: CandidateReader, pool: list[Recalled]) -> Mapping[str, str]:
     outdated = [entry.item.id for entry in pool if entry.item.outdated]
     if not outdated:
         return {}
@@ -595,10 +608,12 @@ def _collapse(
             kept.append(entry)
         elif same != entry.item.id:
             copies[same] = (*copies.get(same, ()), entry.item.id)
-    return _fold(connection, kept, copies), copies
+    return _merge_fact_with_message(connection, kept, copies), copies
 
 
-def _fold(connection: sa.Connection, kept: Sequence[Ranked], copies: dict[str, tuple[str, ...]]) -> tuple[Ranked, ...]:
+def _merge_fact_with_message(
+    connection: sa.Connection, kept: Sequence[Ranked], copies: dict[str, tuple[str, ...]]
+) -> tuple[Ranked, ...]:
     """Merge a fact and the single message it was read from into one hit, keeping the better.
 
     A trait repeats a fact, so it gives way to either.
@@ -649,7 +664,7 @@ def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
     return tuple(own) if vectors.named is None else (*own, ArmQuery(Arm.NAMED, vectors.named))
 
 
-def _with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
+def _vector_with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
     """Approximate the vector of the question with its names, by a sum instead of a second run; None without names.
 
     On LoCoMo's questions its cosine with that vector is 0.90, and 0.78 without them.

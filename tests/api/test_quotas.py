@@ -223,10 +223,10 @@ def test_defaults_hold_for_keys_without_limits_daily_counts_outlive_a_restart_an
         assert memos.models.chat is not None
         with acting_as(memos.keys.authenticate(made.secret)):
             for word in ("one", "two"):
-                memos.models.chat.say([ChatMessage("user", word)], meter=UsageMeter("test"))
+                memos.models.chat.complete_text([ChatMessage("user", word)], meter=UsageMeter("test"))
             assert memos.keys.used(made.key.id, actor="ana") == {"items": 2, "bytes": 0, "tokens": 50}
-            with memos.quotas.model_call(2_000, "chat"), pytest.raises(LimitReached, match="tokens"):
-                memos.models.chat.say([ChatMessage("user", "three")], meter=UsageMeter("test"))
+            with memos.quotas.reserve_tokens(2_000, "chat"), pytest.raises(LimitReached, match="tokens"):
+                memos.models.chat.complete_text([ChatMessage("user", "three")], meter=UsageMeter("test"))
             assert memos.keys.used(made.key.id, actor="ana")["tokens"] == 50
     with opened() as memos, acting_as(memos.keys.authenticate(made.secret)), pytest.raises(LimitReached):
         memos.add("c", cube="ana", actor="ana")

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from memos.backends.child import Child, Died
+from memos.backends.child import Child, ChildDied
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_answer_to_a_call_that_was_ended_is_not_the_next_ones(
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
-    with pytest.raises(Died):
+    with pytest.raises(ChildDied):
         child.call("say", "mine", 0.0)
 
 
@@ -59,11 +59,11 @@ def test_wherever_a_call_is_ended_the_next_one_gets_its_own_answer() -> None:
                     signal.setitimer(signal.ITIMER_REAL, 0)
             except SystemExit:
                 ended += 1
-            except Died:
+            except ChildDied:
                 made = Child("tests.backends.echoing_child", "echo")
             try:
                 assert made.call("say", number, 0.0) == number
-            except Died:
+            except ChildDied:
                 made = Child("tests.backends.echoing_child", "echo")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -72,8 +72,8 @@ def test_pictures_without_text_say_so() -> None:
 def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_ocr, "available", lambda: False)
     for name, data in (("a.pdf", make.scanned(2)), ("a.webp", make.image_file([make.picture([OIL])], "WEBP"))):
-        assert ".[ocr]" in document_process.answered(name, data)["reason"]
-    told = document_process.answered("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])]))
+        assert ".[ocr]" in document_process.read_file(name, data)["reason"]
+    told = document_process.read_file("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])]))
     assert ([page["text"].strip() for page in told["pages"]], told["unread"]) == (["Typed words.", ""], 1)
 
 

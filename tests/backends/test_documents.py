@@ -229,10 +229,10 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
     for module in ("markitdown", "pypdfium2", "openpyxl", "charset_normalizer"):
         monkeypatch.setitem(sys.modules, module, None)
     for name, data in raw.items():
-        told = document_process.answered(name, data)
+        told = document_process.read_file(name, data)
         assert ".[documents]" in told["reason"]
     for name in ("a.txt", "a.md", "a.csv"):
-        assert document_process.answered(name, b"words,more")["pages"]
+        assert document_process.read_file(name, b"words,more")["pages"]
 
 
 def test_the_child_knows_no_keys_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_what_fails_while_the_engine_works_leaves_its_answer_to_no_other_call(in
         index.search(VectorSearch(("a",), (ArmQuery(Arm.TURN, ONES),), 10), fails)
     assert index.cubes() == ["a"]
     assert found(index) == {"item-1"}
-    assert index.incarnation == 0
+    assert index.restart_count == 0
 
 
 def test_what_is_done_meanwhile_is_done_before_the_answer_is_read(index: QdrantEdgeIndex) -> None:
@@ -111,11 +111,11 @@ def test_a_killed_engine_fails_one_call_comes_back_and_says_so(index: QdrantEdge
     index.upsert([point(1)])
     index.flush(3)
     index.upsert([point(2)])
-    before = index.incarnation
+    before = index.restart_count
     child_of(index).send_signal(signal.SIGKILL)
     with pytest.raises(BackendUnavailable, match="restarted"):
         found(index)
-    assert index.incarnation > before
+    assert index.restart_count > before
     assert index.mark() == 3
     assert "item-1" in found(index)
     index.upsert([point(2)])

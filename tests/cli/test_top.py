@@ -25,7 +25,7 @@ from memos.cli.watch import _drawn
 from memos.core.identities import Right
 from memos.core.types import Fact, ItemType, Scope, Span
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
-from memos.kernel.statistics import BUSIEST, Asked, take_overview
+from memos.kernel.statistics import BUSIEST, OverviewRequest, take_overview
 from memos.memcube import facts
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import schema as t
@@ -238,7 +238,7 @@ def test_rates_are_those_since_the_last_overview_or_of_the_last_minute(quiet: Me
     assert rates(since=first) == (0.5, 90)
     clock.advance(timedelta(seconds=61))
     assert rates() == (0, 0)
-    back = take_overview(quiet.ledger, quiet._scheduler, Asked(NOW - timedelta(days=1), None, first))
+    back = take_overview(quiet.ledger, quiet._scheduler, OverviewRequest(NOW - timedelta(days=1), None, first))
     assert (back.seconds, back.cubes[0].adds_per_s, back.cubes[0].moves_per_min) == (0, 0, 0)
 
 
@@ -333,7 +333,7 @@ def test_an_unknown_cube_too_many_and_a_closed_installation_are_told(quiet: MemO
     with pytest.raises(NotFound):
         quiet.statistics.overview(["nowhere"])
     with pytest.raises(InvalidInput, match="at most 100"):
-        Asked(NOW, [str(number) for number in range(101)])
+        OverviewRequest(NOW, [str(number) for number in range(101)])
     quiet.close()
     with pytest.raises(BackendUnavailable):
         quiet.statistics.overview()
@@ -359,13 +359,13 @@ def test_postgresql_counts_the_same(quiet: MemOS, request: pytest.FixtureRequest
             tasks.enqueue(connection, "default", [NewTask("x"), NewTask("y")], store.clock.now())
             usage.add(connection, "default", "reader", store.clock.now(), Spending(1, 5, 6))
         for named in (None, ["default"]):
-            seen = take_overview(ledger, quiet._scheduler, Asked(store.clock.now(), named))
+            seen = take_overview(ledger, quiet._scheduler, OverviewRequest(store.clock.now(), named))
             found = seen.cubes[0]
             assert (found.cube, found.messages, found.short_pages, found.events) == ("default", 3, 3, 3)
             assert (found.long_items, found.waiting, found.tokens_today, seen.tokens_today) == (0, 2, 11, 11)
             assert found.adds_per_s == pytest.approx(1 / 60)
             assert {kind: seen.tasks[kind] for kind in "xy"} == {"x": {"waiting": 1}, "y": {"waiting": 1}}
-            later = take_overview(ledger, quiet._scheduler, Asked(store.clock.now(), named, seen))
+            later = take_overview(ledger, quiet._scheduler, OverviewRequest(store.clock.now(), named, seen))
             assert (later.cubes[0].messages, later.cubes[0].adds_per_s) == (3, 0)
     finally:
         ledger.close()

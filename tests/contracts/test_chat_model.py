@@ -11,7 +11,7 @@ import pytest
 from memos.backends.openai.chat import OpenAIChat
 from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest, Image
 from memos.core.tokens import Tokens
-from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError, UnfitAnswer
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidAnswer, InvalidInput, ModelError
 from tests.support.pictures import picture, png_of
 from tests.support.scripted_chat import ScriptedChat
 from tests.support.servers.openai_server import OpenAIServer, Said, answer, counted, error
@@ -48,8 +48,8 @@ def scripted(stack: ExitStack, *does: object, usage: object = None) -> ChatModel
             return ChatReply(what, Tokens(7, 5)) if usage is not None else what
         return {
             REFUSES: ModelError("refused", permanent=True),
-            CUT_OFF: UnfitAnswer("cut off", tokens=Tokens(12, 3)),
-            TOO_LONG: UnfitAnswer("too long", permanent=True),
+            CUT_OFF: InvalidAnswer("cut off", tokens=Tokens(12, 3)),
+            TOO_LONG: InvalidAnswer("too long", permanent=True),
             WRONG_KEY: BackendUnavailable("wrong key", permanent=True),
             DOWN: BackendUnavailable("down"),
             SLOW: BackendTimeout("slow"),
@@ -111,7 +111,7 @@ def test_an_answer_to_a_schema_is_text(make: Made) -> None:
 
 @pytest.mark.parametrize("nothing", ["", " \n\t ", "\u00a0"])
 def test_an_empty_answer_is_an_error(make: Made, nothing: str) -> None:
-    with pytest.raises(UnfitAnswer, match="empty") as caught:
+    with pytest.raises(InvalidAnswer, match="empty") as caught:
         make(nothing).complete(asking())
     assert not caught.value.permanent
 
@@ -120,8 +120,8 @@ def test_an_empty_answer_is_an_error(make: Made, nothing: str) -> None:
     ("does", "raised", "permanent"),
     [
         (REFUSES, ModelError, True),
-        (CUT_OFF, UnfitAnswer, False),
-        (TOO_LONG, UnfitAnswer, True),
+        (CUT_OFF, InvalidAnswer, False),
+        (TOO_LONG, InvalidAnswer, True),
         (WRONG_KEY, BackendUnavailable, True),
         (DOWN, BackendUnavailable, False),
         (SLOW, BackendTimeout, False),
@@ -218,8 +218,8 @@ def test_a_stream_gives_pieces_and_last_the_whole(make: Made) -> None:
     ("does", "raised", "permanent"),
     [
         (REFUSES, ModelError, True),
-        (CUT_OFF, UnfitAnswer, False),
-        (TOO_LONG, UnfitAnswer, True),
+        (CUT_OFF, InvalidAnswer, False),
+        (TOO_LONG, InvalidAnswer, True),
         (WRONG_KEY, BackendUnavailable, True),
         (DOWN, BackendUnavailable, False),
         (SLOW, BackendTimeout, False),

@@ -16,7 +16,7 @@ from memos.memcube import changes
 from memos.memcube.ledger import items, retention
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.memcube.ledger.retention import Place
+from memos.memcube.ledger.retention import ScanPosition
 from tests.fakes import FixedClock
 from tests.support.ledgers import ODD, Store
 
@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def due(store: Store, rule: RetentionRule, at: Any = None) -> list[str]:
     """Return what a rule is about, read two at a time."""
     found: list[str] = []
-    after: Place | None = None
+    after: ScanPosition | None = None
     with store.ledger.read() as connection:
         while batch := retention.due(connection, rule, at or store.clock.now(), after, 2):
             after = batch[-1]

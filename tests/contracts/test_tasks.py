@@ -20,7 +20,7 @@ from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.queues import Spending
-from memos.memcube.ledger.tasks import Delay, Lease, NewTask, Wanted
+from memos.memcube.ledger.tasks import Delay, Lease, NewTask, TaskQuery
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -277,7 +277,7 @@ def test_postponing_moves_the_waiting_ones_of_some_kinds(ledger: Ledger) -> None
     assert taken(ledger).kind == "big"
     assert take(ledger) is None
     with ledger.read() as connection:
-        notes = [task.note for task in tasks.find(connection, ["a"], Wanted(kinds=("read",)))]
+        notes = [task.note for task in tasks.find(connection, ["a"], TaskQuery(kinds=("read",)))]
     assert notes == ["tomorrow", "tomorrow"]
     assert taken(ledger, now=NOW + MINUTE).kind == "read"
 
@@ -287,14 +287,14 @@ def test_tasks_are_listed_newest_first_by_state_kind_and_cube(ledger: Ledger) ->
     finish(ledger, taken(ledger))
     with ledger.read() as connection:
 
-        def found(cubes: Sequence[str] | None, wanted: Wanted) -> list[str]:
+        def found(cubes: Sequence[str] | None, wanted: TaskQuery) -> list[str]:
             return [task.id for task in tasks.find(connection, cubes, wanted)]
 
-        assert found(None, Wanted()) == ids[::-1]
-        assert found(["b"], Wanted()) == ids[5:]
-        assert found(None, Wanted(kinds=("big",))) == ids[5:]
-        assert found(["a"], Wanted(states=(TaskState.DONE,))) == ids[:1]
-        assert found(None, Wanted(limit=2, after=ids[4])) == [ids[3], ids[2]]
+        assert found(None, TaskQuery()) == ids[::-1]
+        assert found(["b"], TaskQuery()) == ids[5:]
+        assert found(None, TaskQuery(kinds=("big",))) == ids[5:]
+        assert found(["a"], TaskQuery(states=(TaskState.DONE,))) == ids[:1]
+        assert found(None, TaskQuery(limit=2, after=ids[4])) == [ids[3], ids[2]]
         assert tasks.counts(connection, None) == {TaskState.WAITING: 5, TaskState.DONE: 1}
         assert tasks.unended(connection, ["a"]) == 4
         with pytest.raises(NotFound, match="memos tasks list"):
@@ -347,7 +347,7 @@ def test_queues_stay_true_whatever_happens(ledger: Ledger, seed: int) -> None:
         act = chance.choice(["put", "put", "put later", "take", "take", "end", "back", "reclaim", "cancel", "retry"])
         with ledger.write() as connection:
             cube = f"c{chance.randrange(4)}"
-            every = tasks.find(connection, None, Wanted(limit=1000))
+            every = tasks.find(connection, None, TaskQuery(limit=1000))
             if act.startswith("put"):
                 later = now + timedelta(seconds=chance.randrange(90)) if act == "put later" else None
                 key = chance.choice([None, "k", "l"])

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from memos import MemOS, Settings
 from memos.core.settings import ActivationSettings, ChatSettings
-from memos.errors import InvalidInput, UnfitAnswer
+from memos.errors import InvalidAnswer, InvalidInput
 from memos.memcube.ledger import schema as t
 from tests.fakes import WordEmbedder
 from tests.support import tiny_models  # skips without the extra `local`
@@ -45,7 +45,7 @@ def answered(memos: MemOS, **options: object):
         tiny_models.torch.manual_seed(place)
         try:
             return memos.chat(f"Question {place}?", system_prompt=SYSTEM, store=False, temperature=1.0, **options)
-        except UnfitAnswer:
+        except InvalidAnswer:
             continue
     raise AssertionError("no answer came to its end")
 
@@ -71,7 +71,7 @@ def test_a_stream_gives_the_same_answer(memos: MemOS) -> None:
         with memos.chat.stream(f"Question {place}?", system_prompt=SYSTEM, store=False, temperature=1.0) as stream:
             try:
                 text = "".join(stream)
-            except UnfitAnswer:
+            except InvalidAnswer:
                 continue
             assert text.strip() == whole.text
             return
@@ -162,7 +162,7 @@ def test_pinned_memories_are_warmed_and_the_first_question_finds_them(memos: Mem
         try:
             asked = memos.chat(f"Question {place}?", store=False, temperature=1.0).activation
             break
-        except UnfitAnswer:
+        except InvalidAnswer:
             continue
     assert asked is not None
     assert asked.cached_tokens == warm.blocks["host"] * 64

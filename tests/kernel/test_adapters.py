@@ -26,10 +26,10 @@ from memos.errors import (
     BackendUnavailable,
     Conflict,
     IntegrityError,
+    InvalidAnswer,
     InvalidInput,
     NotFound,
     PermissionDenied,
-    UnfitAnswer,
 )
 from memos.kernel.adapters.service import Adapter
 from memos.memcube.ledger import adapters as adapter_rows
@@ -155,7 +155,7 @@ def answered_by(memos: MemOS, about: str = "Question", **options: object) -> str
         tiny_models.torch.manual_seed(place)
         try:
             return memos.chat(f"{about} {place}?", store=False, temperature=1.0, **options).adapter
-        except UnfitAnswer:
+        except InvalidAnswer:
             continue
     raise AssertionError("no answer came to its end")
 

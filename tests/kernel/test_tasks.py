@@ -34,9 +34,9 @@ def go(memos: MemOS) -> Iterator[threading.Event]:
     event = threading.Event()
 
     def slow(run: TaskRun) -> None:
-        run.go_on(0.5)
+        run.check_cancelled(0.5)
         assert event.wait(60)
-        run.go_on(0.9)
+        run.check_cancelled(0.9)
 
     memos._scheduler.runner.register([Job("slow", slow), Job("quick", lambda run: None), Job("bad", bad)])
     yield event

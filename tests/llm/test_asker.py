@@ -15,7 +15,7 @@ from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
 from memos.llm.client import LLMClient, ResponseCache
-from memos.llm.usage import Call, Spent, UsageMeter
+from memos.llm.usage import Call, Usage, UsageMeter
 from tests.support.scripted_chat import Script, ScriptedChat
 
 ASKED = [ChatMessage("user", "Where does Caroline live?")]
@@ -46,7 +46,7 @@ def cost(text: str, prompt: int, completion: int) -> ChatReply:
 
 def test_text_comes_back_and_is_remembered() -> None:
     asking, model, meter = asker(["In Lyon."])
-    assert asking.say(ASKED, meter=meter) == asking.say(ASKED, meter=meter) == "In Lyon."
+    assert asking.complete_text(ASKED, meter=meter) == asking.complete_text(ASKED, meter=meter) == "In Lyon."
     assert len(model.requests) == 1
     assert meter.spent.cached == 1
 
@@ -54,10 +54,10 @@ def test_text_comes_back_and_is_remembered() -> None:
 def test_another_question_is_not_the_same_one() -> None:
     asking, _, meter = asker(["a", "b", "c", "d"])
     said = [
-        asking.say(ASKED, meter=meter),
-        asking.say(ASKED, meter=meter, max_tokens=3),
-        asking.say(ASKED, meter=meter, temperature=1.0),
-        asking.say([*ASKED, *ASKED], meter=meter),
+        asking.complete_text(ASKED, meter=meter),
+        asking.complete_text(ASKED, meter=meter, max_tokens=3),
+        asking.complete_text(ASKED, meter=meter, temperature=1.0),
+        asking.complete_text([*ASKED, *ASKED], meter=meter),
     ]
     assert said == ["a", "b", "c", "d"]
 
@@ -66,8 +66,8 @@ def test_another_question_is_not_the_same_one() -> None:
 def test_a_failure_is_raised_and_never_remembered(failure: str | Exception) -> None:
     asking, model, meter = asker([failure, "In Lyon."])
     with pytest.raises((ModelError, BackendUnavailable)):
-        asking.say(ASKED, meter=meter)
-    assert asking.say(ASKED, meter=meter) == "In Lyon."
+        asking.complete_text(ASKED, meter=meter)
+    assert asking.complete_text(ASKED, meter=meter) == "In Lyon."
     assert len(model.requests) == 2
 
 
@@ -77,7 +77,7 @@ def test_a_failure_is_raised_and_never_remembered(failure: str | Exception) -> N
 @pytest.mark.parametrize("written", [GOOD, f"```json\n{GOOD}\n```", f"Sure, {{here}}:\n{GOOD}\nBye."])
 def test_an_object_is_validated(written: str) -> None:
     asking, model, meter = asker([written])
-    assert asking.ask(ASKED, Home, meter=meter) == Home(city="Lyon", since=date(2023, 6, 5))
+    assert asking.complete_json(ASKED, Home, meter=meter) == Home(city="Lyon", since=date(2023, 6, 5))
     assert model.requests[0].schema == Home.model_json_schema()
     assert model.requests[0].schema_name == "Home"
 
@@ -97,7 +97,7 @@ WRONG = [
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_answer_is_repaired_once(wrong: str) -> None:
     asking, model, meter = asker([wrong, GOOD])
-    assert asking.ask(ASKED, Home, meter=meter).city == "Lyon"
+    assert asking.complete_json(ASKED, Home, meter=meter).city == "Lyon"
     _, repair = model.requests
     assert repair.messages[:-2] == tuple(ASKED)
     assert repair.messages[-2] == ChatMessage("assistant", wrong)
@@ -110,36 +110,36 @@ def test_a_wrong_answer_is_repaired_once(wrong: str) -> None:
 def test_two_wrong_answers_are_an_error(wrong: str) -> None:
     asking, model, meter = asker([cost(wrong, 10, 5), cost("still wrong", 30, 7), GOOD])
     with pytest.raises(ModelError, match="Home") as caught:
-        asking.ask(ASKED, Home, meter=meter)
+        asking.complete_json(ASKED, Home, meter=meter)
     assert len(model.requests) == 2
     assert caught.value.tokens == Tokens(40, 12)
     assert (meter.spent.prompt_tokens, meter.spent.completion_tokens) == (40, 12)
-    assert asking.ask(ASKED, Home, meter=meter).city == "Lyon"  # nothing of it was remembered
+    assert asking.complete_json(ASKED, Home, meter=meter).city == "Lyon"  # nothing of it was remembered
 
 
 def test_an_error_does_not_quote_the_answer() -> None:
     asking, _, meter = asker(['{"city": "", "secret diagnosis": 1}'] * 2)
     with pytest.raises(ModelError) as caught:
-        asking.ask(ASKED, Home, meter=meter)
+        asking.complete_json(ASKED, Home, meter=meter)
     assert "diagnosis" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_repair_says_what_is_wrong() -> None:
     asking, model, meter = asker(['{"city": "Lyon", "kind": "hotel"}', GOOD])
-    asking.ask(ASKED, Home, meter=meter)
+    asking.complete_json(ASKED, Home, meter=meter)
     assert "kind: " in model.requests[1].messages[-1].content
 
 
 def test_a_megabyte_of_nonsense_is_not_sent_back_whole() -> None:
     asking, model, meter = asker(["x" * 1_000_000, GOOD])
-    asking.ask(ASKED, Home, meter=meter)
+    asking.complete_json(ASKED, Home, meter=meter)
     assert sum(len(message.content) for message in model.requests[1].messages) < 20_000
 
 
 def test_a_repaired_answer_is_remembered_for_the_first_question() -> None:
     asking, model, meter = asker(["nonsense", GOOD])
-    first = asking.ask(ASKED, Home, meter=meter)
-    assert asking.ask(ASKED, Home, meter=meter) == first
+    first = asking.complete_json(ASKED, Home, meter=meter)
+    assert asking.complete_json(ASKED, Home, meter=meter) == first
     assert len(model.requests) == 2
 
 
@@ -156,17 +156,17 @@ def test_a_remembered_answer_is_checked_again() -> None:
 
     strict_now = False
     asking, model, meter = asker(['{"city": "Lyon"}', '{"city": "Nice"}', '{"city": "Nice"}'])
-    asking.ask(ASKED, Strict, meter=meter)
+    asking.complete_json(ASKED, Strict, meter=meter)
     strict_now = True
     with pytest.raises(ModelError):
-        asking.ask(ASKED, Strict, meter=meter)
+        asking.complete_json(ASKED, Strict, meter=meter)
     assert len(model.requests) == 3
 
 
 def test_a_repair_that_fails_raises_its_own_error() -> None:
     asking, _, meter = asker([cost("nonsense", 10, 5), ModelError("cut off", tokens=Tokens(20, 9))])
     with pytest.raises(ModelError, match="cut off"):
-        asking.ask(ASKED, Home, meter=meter)
+        asking.complete_json(ASKED, Home, meter=meter)
     assert meter.spent.tokens == 44
 
 
@@ -176,8 +176,8 @@ def test_a_repair_that_fails_raises_its_own_error() -> None:
 def test_forgetting_empties_the_memory() -> None:
     asking, model, meter = asker(["a", GOOD, "b", GOOD])
     for _ in range(2):
-        asking.say(ASKED, meter=meter)
-        asking.ask(ASKED, Home, meter=meter)
+        asking.complete_text(ASKED, meter=meter)
+        asking.complete_json(ASKED, Home, meter=meter)
         asking.forget()
     assert len(model.requests) == 4
 
@@ -194,7 +194,11 @@ def test_what_is_asked_while_forgetting_is_not_remembered(schema: type[Home] | N
     asking, model, meter = asker(said)
 
     def ask() -> object:
-        return asking.say(ASKED, meter=meter) if schema is None else asking.ask(ASKED, schema, meter=meter)
+        return (
+            asking.complete_text(ASKED, meter=meter)
+            if schema is None
+            else asking.complete_json(ASKED, schema, meter=meter)
+        )
 
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask)
@@ -214,11 +218,11 @@ def test_every_call_is_told_with_who_and_what_for() -> None:
     model = ScriptedChat([cost("In Lyon.", 20, 4), ModelError("cut off", tokens=Tokens(5, 6)), BackendUnavailable("x")])
     asking = LLMClient(model, ResponseCache(1_000_000))
     meter = UsageMeter("summary", cube="alice", task="t1", tell=told.append)
-    asking.say(ASKED, meter=meter)
-    asking.say(ASKED, meter=meter)
+    asking.complete_text(ASKED, meter=meter)
+    asking.complete_text(ASKED, meter=meter)
     for failure in (ModelError, BackendUnavailable):
         with pytest.raises(failure):
-            asking.say([*ASKED, *ASKED], meter=meter)
+            asking.complete_text([*ASKED, *ASKED], meter=meter)
     assert [(call.tokens[:2], call.cached, call.failed) for call in told] == [
         ((20, 4), False, False),
         ((20, 4), True, False),
@@ -236,17 +240,17 @@ def test_every_call_is_told_with_who_and_what_for() -> None:
 
 def test_estimates_mark_the_sum() -> None:
     asking, _, meter = asker(["In Lyon."])
-    asking.say(ASKED, meter=meter)
+    asking.complete_text(ASKED, meter=meter)
     assert meter.spent.estimated
 
 
 def test_threads_lose_no_count() -> None:
     asking, _, meter = asker(lambda _: cost("ok", 2, 1), cache_bytes=0)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: asking.say([ChatMessage("user", str(n))], meter=meter), range(200)))
+        list(pool.map(lambda n: asking.complete_text([ChatMessage("user", str(n))], meter=meter), range(200)))
     spent = meter.spent
     assert (spent.calls, spent.prompt_tokens, spent.completion_tokens) == (200, 400, 200)
 
 
 def test_a_meter_begins_with_nothing() -> None:
-    assert UsageMeter("x").spent == Spent()
+    assert UsageMeter("x").spent == Usage()

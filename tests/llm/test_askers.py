@@ -98,7 +98,7 @@ def test_forgetting_reaches_every_asker() -> None:
     for _ in range(2):
         for each in (askers.chat, askers.judge):
             assert each is not None
-            each.say([ChatMessage("user", "hi")], meter=meter)
+            each.complete_text([ChatMessage("user", "hi")], meter=meter)
         askers.forget()
     assert [len(model.requests) for model in opened] == [2, 2]
 
@@ -163,10 +163,10 @@ def test_an_erasure_leaves_no_remembered_answer(tmp_path: Path, settings: Settin
         assert reader is not None
         asked, meter = [ChatMessage("user", "Caroline lives in Lyon")], UsageMeter("reading")
         for _ in range(2):
-            assert "Lyon" in reader.say(asked, meter=meter)
+            assert "Lyon" in reader.complete_text(asked, meter=meter)
         assert len(model.requests) == 1
         assert memos.erase(item).state == "purged"
-        reader.say(asked, meter=meter)
+        reader.complete_text(asked, meter=meter)
         assert len(model.requests) == 2
     assert not model.closed  # whoever gave it may go on using it
 
@@ -177,9 +177,9 @@ def test_an_installation_asks_the_endpoint_in_its_settings(tmp_path: Path, setti
         with MemOS.open(tmp_path, settings=configured, embedder=WordEmbedder()) as memos:
             asker = memos._installation.askers.judge
             assert asker is not None
-            assert asker.say([ChatMessage("user", "hi")], meter=UsageMeter("x")) == "In Lyon."
+            assert asker.complete_text([ChatMessage("user", "hi")], meter=UsageMeter("x")) == "In Lyon."
         with pytest.raises(BackendUnavailable):
-            asker.say([ChatMessage("user", "again")], meter=UsageMeter("x"))
+            asker.complete_text([ChatMessage("user", "again")], meter=UsageMeter("x"))
 
 
 def test_an_installation_whose_model_is_down_opens_and_works(tmp_path: Path, settings: Settings) -> None:

@@ -16,7 +16,7 @@ def test_connections_that_begin_the_log_at_once_wait_for_each_other(tmp_path: Pa
 
     def connect(at: Path, go: threading.Barrier) -> None:
         engine = sa.create_engine(f"sqlite:///{at}")
-        sqlite.prepare(engine)
+        sqlite.prepare_sqlite(engine)
         go.wait()
         try:
             engine.connect().close()

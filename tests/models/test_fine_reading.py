@@ -14,7 +14,7 @@ from memos.core.text.matching import addresses, numbers
 from memos.core.types import DERIVED, Status, Task, TaskState
 from memos.memcube.ledger import schema as t
 from memos.reader.facts import llm as answer
-from memos.reader.facts.llm import Found
+from memos.reader.facts.llm import FactsAnswer
 from tests.fakes import WordEmbedder
 from tests.support.servers import llama_server
 from tests.support.servers.fixtures import unavailable
@@ -88,7 +88,7 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
         intact(memos, receipt.item_ids)
         [record] = memos.memories.extractions(receipt.item_ids[0])
         if record.reader == "model/2":
-            Found.model_validate_json(record.output or "")
+            FactsAnswer.model_validate_json(record.output or "")
         else:  # it repeated itself to the end of its room, and was asked about sentences: it could tell them, or not
             assert (record.reader, record.model) in [("choosing/1", "smollm2"), ("patterns/2", None)]
             assert "Lyon" in {item.value for item in memos.memories.list(filter={"type": "user"})}

@@ -16,7 +16,7 @@ from memos.backends.openai.chat import OpenAIChat
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import RecallSettings, TaskSettings
-from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer, ModelError
 from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
 from tests.api.running import running
@@ -64,9 +64,9 @@ def test_an_object_fits_its_schema_without_a_repair(model: OpenAIChat) -> None:
     meter = UsageMeter("test")
     asker = LLMClient(model, ResponseCache(1_000_000))
     question = [ChatMessage("user", "Caroline moved to Lyon. Give the person and the city as JSON.")]
-    home = asker.ask(question, Home, meter=meter, max_tokens=200)
+    home = asker.complete_json(question, Home, meter=meter, max_tokens=200)
     assert isinstance(home, Home)
-    assert asker.ask(question, Home, meter=meter, max_tokens=200) == home
+    assert asker.complete_json(question, Home, meter=meter, max_tokens=200) == home
     assert (meter.spent.calls, meter.spent.cached) == (2, 1)
 
 
@@ -135,12 +135,12 @@ def test_a_prefix_that_was_warmed_is_cached_and_counted(model: OpenAIChat) -> No
     system = "You look after the harbour of a small town and know every boat that ever came to it. " * 12
     head = ChatMessage("system", system)
     prefix = Prefix("harbour", len(system))
-    with contextlib.suppress(UnfitAnswer):  # an answer of one token is cut off
+    with contextlib.suppress(InvalidAnswer):  # an answer of one token is cut off
         model.complete(ChatRequest((head, ChatMessage("user", "?")), 1, prefix=prefix))
     reply = None
     for place in ("France", "Italy", "Spain", "Japan", "Norway", "Egypt"):  # a small model does not always find an end
         asked = ChatMessage("user", f"What is the capital of {place}? Answer in one short sentence.")
-        with contextlib.suppress(UnfitAnswer):
+        with contextlib.suppress(InvalidAnswer):
             reply = model.complete(ChatRequest((head, asked), 200, prefix=prefix))
             break
     assert reply is not None

@@ -21,7 +21,7 @@ from memos.backends.local.model import LocalModel  # noqa: E402
 from memos.core.kv_cache import KvShape, Prefix, Prompt  # noqa: E402
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest, Image  # noqa: E402
 from memos.core.settings import ChatSettings  # noqa: E402
-from memos.errors import BackendUnavailable, InvalidInput, ModelError, UnfitAnswer  # noqa: E402
+from memos.errors import BackendUnavailable, InvalidAnswer, InvalidInput, ModelError  # noqa: E402
 from memos.memcube.activation.blocks import Tier, block_keys, fingerprint_of  # noqa: E402
 from memos.memcube.activation.prefill import PrefillEngine  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
@@ -264,7 +264,7 @@ def chat_model(store: BlockStore | None = None, max_tokens: int = 12, **more: ob
 def said(model: LocalModel, request: ChatRequest) -> str:
     """Return what a random model says until it is cut off."""
     pieces: list[str | ChatReply] = []
-    with pytest.raises(UnfitAnswer, match="cut off"):
+    with pytest.raises(InvalidAnswer, match="cut off"):
         for piece in model.stream(request):
             pieces.append(piece)
     return "".join(map(str, pieces))
@@ -339,12 +339,12 @@ def test_a_stream_gives_whole_characters_and_no_thoughts() -> None:
 
 
 def test_nothing_said_is_an_error() -> None:
-    with pytest.raises(UnfitAnswer, match="empty"):
+    with pytest.raises(InvalidAnswer, match="empty"):
         speaking("").complete(asking(prefix=False))
 
 
 def test_a_prompt_beyond_the_context_is_refused() -> None:
-    with pytest.raises(UnfitAnswer, match="4,096") as caught:
+    with pytest.raises(InvalidAnswer, match="4,096") as caught:
         chat_model().complete(asking("x" * 4000))
     assert caught.value.permanent
 
@@ -366,7 +366,7 @@ def test_too_little_memory_for_a_prompt_is_said_and_the_next_one_is_answered(
 
 
 def test_the_answer_has_what_room_is_left() -> None:
-    with pytest.raises(UnfitAnswer, match="cut off after 3 tokens"):
+    with pytest.raises(InvalidAnswer, match="cut off after 3 tokens"):
         model = chat_model()
         used = len(model.render(asking("")).ids)
         model.complete(asking("x" * (4096 - 3 - used)))
@@ -422,7 +422,7 @@ def test_who_goes_away_while_the_prompt_is_read_stops_the_reading(monkeypatch: p
     assert steps == [64, 64]
     # What was read is kept, and nobody waits for who went away.
     assert len(store.blocks()) == 2
-    with pytest.raises(UnfitAnswer) as cut_off:
+    with pytest.raises(InvalidAnswer) as cut_off:
         model.complete(asking())
     assert cut_off.value.tokens.cached == 128
 
@@ -437,7 +437,7 @@ def test_streams_that_one_thread_steps_in_turn_all_come_to_their_end(room: int) 
         for stream in list(streams):
             try:
                 next(stream)
-            except (StopIteration, UnfitAnswer):
+            except (StopIteration, InvalidAnswer):
                 streams.remove(stream)
                 ended += 1
     assert ended == 3
@@ -507,7 +507,7 @@ def test_requests_take_turns() -> None:
         try:
             for piece in model.stream(asking(name)):
                 order.append((name, piece))
-        except UnfitAnswer:
+        except InvalidAnswer:
             pass
 
     threads = [threading.Thread(target=talk, args=(name,)) for name in ("a", "b")]

@@ -17,7 +17,7 @@ from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Scope, Spa
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
-from memos.scheduler.consolidation import settle
+from memos.scheduler.consolidation import consolidate
 from memos.scheduler.jobs import segments as sweep
 from tests.fakes import FixedClock, WordEmbedder
 
@@ -228,7 +228,7 @@ def test_what_a_page_says_of_a_user_waits_for_review(memos: MemOS) -> None:
         ItemType.PREFERENCE, "Ana drinks tea.", spans, "Ana", "test", at, "likes:tea", "tea", trust=Trust.UNTRUSTED
     )
     with memos._context.change(Scope("scheduler", ("default",), right=Right.WRITE)) as change:
-        settle(change, [fact])
+        consolidate(change, [fact])
     [waiting] = facts(memos, "pending")
     assert (waiting.memory, waiting.info["pending"]) == (fact.memory, "an untrusted source says it of somebody else")
     assert facts(memos) == []

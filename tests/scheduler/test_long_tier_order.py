@@ -43,7 +43,7 @@ def read(memos: MemOS, message: Item, value: str) -> None:
         ItemType.USER, message.memory, whole, "Ana", "test/1", message.said_at, KEY, value, valid_from=message.said_at
     )
     with memos._context.change(Scope("test", (message.cube,), right=Right.WRITE)) as change:
-        consolidate.settle(change, [fact])
+        consolidate.consolidate(change, [fact])
 
 
 def line(memos: MemOS, cube: str) -> list[tuple[str | None, int, int | None]]:
@@ -156,8 +156,8 @@ def test_what_waits_for_review_takes_in_nothing(memos: MemOS) -> None:
     doubtful = Fact(ItemType.USER, "Paris, once?", whole, "Ana", "test/1", DAY, KEY, "Paris", 0.3, valid_to=DAY)
     sure = replace(doubtful, memory=message.memory, confidence=0.9)
     with memos._context.change(Scope("test", ("default",), right=Right.WRITE)) as change:
-        consolidate.settle(change, [doubtful])
-        consolidate.settle(change, [sure])
+        consolidate.consolidate(change, [doubtful])
+        consolidate.consolidate(change, [sure])
     assert [(item.memory, item.status) for item in facts(memos, "active", "pending")] == [
         ("Paris, once?", Status.PENDING), (message.memory, Status.ACTIVE),
     ]  # fmt: skip

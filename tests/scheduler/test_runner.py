@@ -26,7 +26,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task import Job, Later, LeaseLost, TaskRun, WaitingForSetting
+from memos.scheduler.task import Job, LeaseLost, RetryLater, TaskRun, WaitingForSetting
 from tests.support import forks
 from tests.support.ledgers import Store
 
@@ -91,7 +91,7 @@ def ended(ledger: Ledger, task_id: str) -> Task:
 
 def test_the_effect_and_the_end_of_a_task_are_one(ledger: Ledger) -> None:
     def job(run: TaskRun) -> None:
-        run.go_on(0.5)
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             note(connection, "effect")
 
@@ -271,7 +271,7 @@ def test_a_stop_gives_back_what_runs_and_counts_no_attempt(ledger: Ledger) -> No
     def job(run: TaskRun) -> None:
         begun.set()
         while True:
-            run.go_on(0.3)
+            run.check_cancelled(0.3)
             time.sleep(0.01)
 
     with running(ledger, Job("work", job)):
@@ -325,7 +325,7 @@ def test_a_lease_is_renewed_while_the_task_runs_and_tells_its_progress(ledger: L
     go = threading.Event()
 
     def job(run: TaskRun) -> None:
-        run.go_on(0.25)
+        run.check_cancelled(0.25)
         assert go.wait(LIMIT_S)
 
     with running(ledger, Job("work", job), lease_s=1):
@@ -408,7 +408,7 @@ from memos.core.settings import TaskSettings
 
 def job(run):
     time.sleep(random.random() * 0.02)
-    run.go_on()
+    run.check_cancelled()
     with run.finishing() as connection:
         # No key stands in the way of doing it twice: the count tells.
         connection.execute(sa.update(t.meta).where(t.meta.c.key == "count").values(
@@ -507,7 +507,7 @@ def test_a_task_that_may_take_hours_leaves_the_only_worker_to_others(ledger: Led
         assert go.wait(LIMIT_S)
         at_once[0] -= 1
 
-    with running(ledger, Job("slow", slow, apart=True), Job("quick", lambda _: None)) as runner:
+    with running(ledger, Job("slow", slow, exclusive_thread=True), Job("quick", lambda _: None)) as runner:
         slow_ones = put(ledger, NewTask("slow"), NewTask("slow"))
         runner.wake()
         until(lambda: at_once[0] > 0)
@@ -526,10 +526,10 @@ def test_a_stop_ends_what_runs_apart_and_gives_it_back(ledger: Ledger) -> None:
     def slow(run: TaskRun) -> None:
         begun.set()
         while True:
-            run.go_on()
+            run.check_cancelled()
             time.sleep(0.01)
 
-    with running(ledger, Job("slow", slow, apart=True)) as runner:
+    with running(ledger, Job("slow", slow, exclusive_thread=True)) as runner:
         [task_id] = put(ledger, NewTask("slow"))
         runner.wake()
         assert begun.wait(LIMIT_S)
@@ -538,7 +538,10 @@ def test_a_stop_ends_what_runs_apart_and_gives_it_back(ledger: Ledger) -> None:
 
 
 def test_what_runs_apart_spends_nothing_of_its_cubes_budget(ledger: Ledger) -> None:
-    jobs = (Job("slow", lambda _: time.sleep(0.05), budgeted=False, apart=True), Job("quick", lambda _: None))
+    jobs = (
+        Job("slow", lambda _: time.sleep(0.05), budgeted=False, exclusive_thread=True),
+        Job("quick", lambda _: None),
+    )
     began = datetime.now(UTC)
     with running(ledger, *jobs, seconds_per_day=0.04) as runner:
         [slow] = put(ledger, NewTask("slow"))
@@ -559,7 +562,7 @@ def test_a_task_for_later_says_why_and_counts_no_attempt_and_one_that_is_done_ma
 
     def job(run: TaskRun) -> None:
         if run.task.payload.get("later"):
-            raise Later(until_then, "it is day")
+            raise RetryLater(until_then, "it is day")
         run.note = "nothing to do"
 
     with running(ledger, Job("work", job), max_attempts=1) as runner:

@@ -15,7 +15,16 @@ from memos.core.types import ItemType, Role, Status
 from memos.memcube.ledger.items import Brief
 from memos.search import rank as weights
 from memos.search.question import Question, read_question
-from memos.search.rank import NOTHING_STANDS, Fused, Ranked, Recalled, Standing, asking_share, settle, vote
+from memos.search.rank import (
+    NO_PREFERENCES,
+    Fused,
+    PreferenceCandidates,
+    Ranked,
+    Recalled,
+    asking_share,
+    reorder,
+    score_candidates,
+)
 
 NOON = datetime(2023, 6, 7, 12, tzinfo=UTC)
 
@@ -41,10 +50,10 @@ def question(text: str) -> Question:
 def rank(
     pool: Sequence[Recalled], asked: Question, near: Sequence[str] = (),
     newer: Mapping[str, str] = MappingProxyType({}),
-    *, standing: Standing = NOTHING_STANDS, dated: Sequence[Fused] = (), whole: Sequence[ScoredPoint] = (),
+    *, standing: PreferenceCandidates = NO_PREFERENCES, dated: Sequence[Fused] = (), whole: Sequence[ScoredPoint] = (),
 ) -> list[Ranked]:  # fmt: skip
     """Return candidates in the order of a search without a reranker."""
-    return settle(vote(pool, asked, near, newer, dated, whole), asked, newer, standing)
+    return reorder(score_candidates(pool, asked, near, newer, dated, whole), asked, newer, standing)
 
 
 def boosts(entry: Ranked) -> dict[str, float]:

@@ -295,7 +295,7 @@ def test_the_graph_works_again_after_the_server_crashed(graph: Neo4jGraph, neo4j
         with pytest.raises(BackendUnavailable, match=r"cannot be reached: start it"):
             call()
     neo4j_server.start()
-    assert (graph.mark(), graph.incarnation) == (4, 0)
+    assert (graph.mark(), graph.restart_count) == (4, 0)
     graph.upsert([item(50, "e")])
     assert len(list(graph.scan("a"))) == 51
     assert len(neighbours(graph, ["a"], ["m50"])) == 50

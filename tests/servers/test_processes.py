@@ -166,7 +166,7 @@ class Watching:
     def mark(self) -> int:
         return 0
 
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         return 0
 
 

@@ -52,7 +52,7 @@ def test_a_cube_is_dropped_while_its_tasks_are_cancelled_and_taken(postgres_serv
                 thread.join(timeout=60)
                 assert not thread.is_alive()
             with ours.read() as connection:
-                assert tasks.find(connection, ["doomed"], tasks.Wanted()) == []
+                assert tasks.find(connection, ["doomed"], tasks.TaskQuery()) == []
     finally:
         ours.close()
         theirs.close()

@@ -14,7 +14,7 @@ from memos.memcube.ledger import engine as sqlite
 from memos.memcube.ledger import postgres
 
 _STATEMENTS = 5_000
-_prepare, _make_engine = sqlite.prepare, postgres.make_engine
+_prepare, _make_engine = sqlite.prepare_sqlite, postgres.make_engine
 _known: dict[str, tuple[sa.Dialect, LRUCache[Any, Any]]] = {}
 
 

@@ -9,7 +9,7 @@ from memos.backends.openai.chat import with_small_images
 from memos.backends.openai.requests import sendable
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.tokens import Tokens, estimate_tokens
-from memos.errors import BackendUnavailable, UnfitAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer
 
 Answer = str | ChatReply | Exception
 Script = Iterable[Answer] | Callable[[ChatRequest], Answer]
@@ -57,7 +57,7 @@ class ScriptedChat:
         reply = answer if isinstance(answer, ChatReply) else self._reply(request, answer)
         text = sendable(reply.text).strip()
         if not text:
-            raise UnfitAnswer("The scripted model gave an empty answer.", tokens=reply.tokens)
+            raise InvalidAnswer("The scripted model gave an empty answer.", tokens=reply.tokens)
         return ChatReply(text, reply.tokens)
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:

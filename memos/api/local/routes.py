@@ -53,7 +53,7 @@ from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
 from memos.kernel.tools import Tools
 from memos.kernel.transfer import Transfer
-from memos.scheduler.task import waiting_until
+from memos.scheduler.task import give_up_waits_on
 from memos.version import __version__
 
 PARTS: Mapping[str, type] = MappingProxyType(
@@ -272,7 +272,7 @@ def _read(body: bytes) -> _Asked:
 
 def _run(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
     try:
-        with waiting_until(writer.stop):
+        with give_up_waits_on(writer.stop):
             _make(memos, asked, writer)
     except MemosError as error:
         writer.line(serialization.as_json({"error": serialization.error_told(error)}, "result"))

@@ -24,7 +24,7 @@ from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
 from memos.core.streaming import DONE
 from memos.core.tokens import Tokens
 from memos.core.types import Json
-from memos.errors import BackendUnavailable, InvalidInput, MemosError, ModelError, UnfitAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer, InvalidInput, MemosError, ModelError
 
 PREFIX = "memos_prefix"
 """The extension of a request that says what its prompt begins with."""
@@ -143,7 +143,7 @@ class _Reading:
     async def _next(self) -> str | ChatReply | None:
         try:
             return await to_thread.run_sync(lambda: next(self._pieces, None), limiter=self._limiter)
-        except UnfitAnswer as error:
+        except InvalidAnswer as error:
             if error.permanent:  # the prompt is too long
                 raise
             # An answer that was cut off, or that is empty, is one for these clients: they are told so.

@@ -46,7 +46,7 @@ class TokenCharge:
 
         def take() -> TokenCharge:
             with ExitStack() as stack:
-                took = stack.enter_context(memos.quotas.model_call(body_bytes // 2 + longest_answer, "proxy"))
+                took = stack.enter_context(memos.quotas.reserve_tokens(body_bytes // 2 + longest_answer, "proxy"))
                 return cls(stack.pop_all(), took, body_bytes // _BYTES_PER_TOKEN)
 
         return await to_thread.run_sync(take)

@@ -19,7 +19,7 @@ from memos.core.types import Json, Role
 from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.memos import MemOS
 from memos.memcube.profiles.template import Template, read_template, standard
-from memos.reader.preview import Given, Reading, preview
+from memos.reader.preview import PreviewSource, Reading, preview
 
 router = APIRouter(tags=["look-ups"])
 profiles_router = APIRouter(tags=["profiles"])
@@ -67,7 +67,7 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
         asker=lambda: memos.models.reader,
     )
     given = messages if isinstance(messages, list) else [messages]
-    found = preview(Given(tuple(given), (None,) * len(given)), reading)
+    found = preview(PreviewSource(tuple(given), (None,) * len(given)), reading)
     lists: dict[str, list[Json]] = {"memory_detail_list": [], "preference_detail_list": []}
     for fact in found.facts:
         kind = details.PREFERENCE if fact.type in details.KINDS[details.PREFERENCE] else details.MEMORY

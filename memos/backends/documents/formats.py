@@ -1,6 +1,6 @@
-"""Says what a file really is, by its first bytes and its name; knows no parser and reads no document.
+"""Detect a file's format by its first bytes and its name.
 
-Runs in the child that reads it: even a zip's list of contents may be made to harm.
+Runs in the child process: even a zip's table of contents may be hostile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The child process that reads one document into Markdown, under limits of memory, time and output.
+"""The child process that converts one document to Markdown, under limits of memory, time and output.
 
-Its answers are lines of JSON on an inherited descriptor, and the last one counts: pages of text, or why there are none.
-What a PDF says in letters is answered before its pictures are read, and so is kept whatever they do. Whatever a hostile
-file makes of a parser, it happens here, without the program's keys, settings or standard streams.
+It writes lines of JSON to an inherited descriptor; the last one counts. The text of a PDF is written before its images
+are read, so it survives whatever they do. A hostile file meets no keys, settings or standard streams here.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Box = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class RecognisedPage:
     """Text that was read in a picture, and how sure the models are of it, from 0 to 1."""
 
     text: str
@@ -58,7 +57,7 @@ def available() -> bool:
     return find_spec("rapidocr") is not None
 
 
-class Recogniser:
+class OcrEngine:
     """Reads pictures until `deadline` (monotonic seconds) or until it has read as many as it may."""
 
     def __init__(self, deadline: float) -> None:
@@ -69,7 +68,7 @@ class Recogniser:
     def may_go_on(self) -> bool:
         return self._left > 0 and time.monotonic() < self._deadline
 
-    def read(self, picture: Image.Image) -> Recognised:
+    def read(self, picture: Image.Image) -> RecognisedPage:
         """Return what a picture says, in lines from top to bottom, whichever side of it is up."""
         self._left -= 1
         best, upright = self._read(picture)
@@ -81,18 +80,18 @@ class Recogniser:
                 best, upright = other, stands
         return best
 
-    def _read(self, picture: Image.Image) -> tuple[Recognised, bool]:
+    def _read(self, picture: Image.Image) -> tuple[RecognisedPage, bool]:
         import numpy  # noqa: PLC0415 - only here
 
         found = self._engine(numpy.ascontiguousarray(numpy.asarray(_smaller(picture))[:, :, ::-1]))
         if found.boxes is None or not found.txts:
-            return Recognised("", 0.0), True
+            return RecognisedPage("", 0.0), True
         boxes = [[[float(x), float(y)] for x, y in box] for box in found.boxes]
         weights = [len(text) for text in found.txts]
         sure = sum(float(score) * weight for score, weight in zip(found.scores, weights, strict=True))
         lying = sum(weight for box, weight in zip(boxes, weights, strict=True) if _width(box) >= _height(box))
         text = in_lines(boxes, found.txts)
-        return Recognised(text, round(sure / max(1, sum(weights)), 3)), 2 * lying >= sum(weights)
+        return RecognisedPage(text, round(sure / max(1, sum(weights)), 3)), 2 * lying >= sum(weights)
 
 
 def _engine() -> Callable[[Any], Any]:
@@ -153,7 +152,7 @@ def _share(width: float, height: float) -> float:
 # Pictures
 
 
-def drawn(page: Any) -> bool:
+def is_image_page(page: Any) -> bool:
     """Return True if a page of a PDF shows anything."""
     import pypdfium2  # noqa: PLC0415 - an optional extra
 
@@ -244,7 +243,7 @@ _HYPHEN = re.compile("[\x02\ufffe]\r?\n?")
 Page = dict[str, Any]
 """`text`, and where there are any `number` (from 1) and `path` (titles of the outline above it).
 
-`drawn` is a page without text that shows something, `ocr` how sure one is of a text that was recognised.
+`is_image_page` is a page without text that shows something, `ocr` how sure one is of a text that was recognised.
 """
 
 Answer = dict[str, Any]
@@ -272,7 +271,7 @@ def main(data: int, answer: int, parent: int) -> None:
             out.write(json.dumps(answer).encode() + b"\n")
             out.flush()
 
-        say(answered(name, raw, say))
+        say(read_file(name, raw, say))
         os._exit(0)  # not by way of the parsers' destructors
 
 
@@ -282,7 +281,7 @@ def _more() -> None:
         resource.setrlimit(limit, (most, most))
 
 
-def answered(name: str, raw: bytes, early: Callable[[Answer], object] = lambda _: None) -> Answer:
+def read_file(name: str, raw: bytes, early: Callable[[Answer], object] = lambda _: None) -> Answer:
     """Return the pages of a document, or the `reason` why there are none; `early` is told what is read already."""
     format_: Format | None = None
     left = 0
@@ -343,7 +342,7 @@ def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
     wanted = [page for page in pages if "drawn" in page]
     left, size = len(wanted), sum(len(page["text"]) for page in pages)
     try:
-        reader = Recogniser(time.monotonic() + OCR_S)
+        reader = OcrEngine(time.monotonic() + OCR_S)
         pictures = page_images(format_, raw, [page["number"] for page in wanted])
         while left and size <= MOST_CHARS and reader.may_go_on():
             found = reader.read(next(pictures))
@@ -351,7 +350,7 @@ def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
                 wanted[-left] |= {"text": found.text, "ocr": found.confidence}
             left -= 1
             size += len(found.text)
-    except Exception:  # as in `answered`
+    except Exception:  # as in `read_file`
         if not _has_text(pages):
             raise
     return left
@@ -465,7 +464,7 @@ def _pdf(raw: bytes) -> Iterator[Page]:
         if size > MOST_CHARS:
             raise _too_long()
         read: Page = {"text": _HYPHEN.sub("", text), "number": number + 1, "path": list(path)}
-        if not text.strip() and drawn(page):
+        if not text.strip() and is_image_page(page):
             read["drawn"] = True
         yield read
 

@@ -1,6 +1,6 @@
-"""`ChildDocumentReader`: has each document read by a child process of its own, and says why one could not be.
+"""`ChildDocumentReader`: read each document in a child process of its own.
 
-Nothing is written to disk: what goes in and comes out lies in memory that the operating system forgets with the child.
+Nothing is written to disk: input and output are memory that the operating system frees with the child.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _ENVIRONMENT = {"PATH": os.defpath, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "
 class ChildDocumentReader:
     """Reads documents with the parsers of the extra `documents`, and pictures with the extra `ocr`, one child each."""
 
-    def pages(self, name: str, data: bytes, go_on: Callable[[], object]) -> DocumentPages:
-        """Return a document's text; `go_on` is called now and again and may end it by raising."""
+    def pages(self, name: str, data: bytes, check_cancelled: Callable[[], object]) -> DocumentPages:
+        """Return a document's text; `check_cancelled` is called now and again and may end it by raising."""
         with _memory("document") as given, _memory("answer") as answer:
             with os.fdopen(os.dup(given), "wb") as file:
                 file.write(json.dumps(name).encode() + b"\n")
                 file.write(data)
             os.lseek(given, 0, os.SEEK_SET)
-            status = _run(given, answer, go_on)
+            status = _run(given, answer, check_cancelled)
             os.lseek(answer, 0, os.SEEK_SET)
             with os.fdopen(os.dup(answer), "rb") as file:
                 told = file.read()
@@ -91,7 +91,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _run(given: int, answer: int, go_on: Callable[[], object]) -> int:
+def _run(given: int, answer: int, check_cancelled: Callable[[], object]) -> int:
     mine, its = socket.socketpair()
     with mine, its:
         try:
@@ -108,20 +108,20 @@ def _run(given: int, answer: int, go_on: Callable[[], object]) -> int:
         except OSError as error:
             raise BackendUnavailable(f"No process can be started to read documents ({error.strerror}).") from error
         try:
-            return _waited(process, go_on)
+            return _waited(process, check_cancelled)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def _waited(process: subprocess.Popen[bytes], go_on: Callable[[], object]) -> int:
+def _waited(process: subprocess.Popen[bytes], check_cancelled: Callable[[], object]) -> int:
     deadline, pause = time.monotonic() + WALL_S, _POLLS_S[0]
     while True:
         try:
             return process.wait(pause)
         except subprocess.TimeoutExpired:
-            go_on()
+            check_cancelled()
         if time.monotonic() > deadline:
             raise InvalidInput("file", f"took longer than {WALL_S:g} s to be read; split it")
         pause = min(_POLLS_S[1], pause * 1.5)

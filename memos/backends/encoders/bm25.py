@@ -1,4 +1,4 @@
-"""BM25 term weights from the Qdrant engine's own tokenizer, for both vector backends; IDF is the index's part."""
+"""BM25 term weights by the Qdrant engine's own tokenizer, for both vector backends; the index adds IDF."""
 
 from __future__ import annotations
 

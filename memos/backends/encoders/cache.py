@@ -1,6 +1,6 @@
-"""An embedder that remembers the last vectors of another one, so that projecting the same text again is free.
+"""A cache of another embedder's last vectors.
 
-It holds texts as keys: `forget` empties it when something is erased.
+It holds texts as keys, so an erasure empties it with `forget`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cross-encoder from a folder (ONNX) on the processor; knows pairs of question and text, not items.
+"""A cross-encoder (ONNX) from a folder, on the CPU.
 
 The folder is as sentence-transformers and Xenova export it: `model.onnx` or `onnx/model.onnx`, and `tokenizer.json`.
 """

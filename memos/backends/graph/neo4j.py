@@ -1,7 +1,6 @@
-"""`Neo4jGraph`: the graph index on a Neo4j server, shared by any number of processes; ids and digests only, no names.
+"""`Neo4jGraph`: the graph index on a Neo4j server, shared by any number of processes; it holds ids and digests only.
 
-Every node carries the installation it belongs to, so that several share one database and never meet. What a call
-wrote is durable when it returns.
+Every node carries its installation, so several can share a database. A write is durable when its call returns.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ ENDS = {"MENTIONS": "Entity", "IN_CONVERSATION": "Conversation", **dict.fromkeys
 Rows = list[list[Any]]
 Run = Callable[[str, Mapping[str, Any]], Rows]
 
-ITEM, ENTITY, CONVERSATION = "MemosMemory", "MemosEntity", "MemosConversation"
+ITEM = "MemosMemory"
+ENTITY = "MemosEntity"
+CONVERSATION = "MemosConversation"
 MARK = "MemosMark"
 BETWEEN = "|".join(("NEXT", *LINKS))
 _LABELS = {"Memory": ITEM, "Entity": ENTITY, "Conversation": CONVERSATION}
@@ -216,7 +217,7 @@ class Neo4jGraph:
         self._read(partial(_run_once, query="CALL db.awaitIndexes()"))
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """Return 0: the server keeps what was committed."""
         return 0
 

@@ -1,6 +1,6 @@
-"""One database of a Neo4j server: connecting, transactions with retries, and the driver's errors as ours.
+"""A connection to a Neo4j database: transactions with retries, and the driver's errors translated.
 
-It does not know what is kept there. Only code that has found the driver installed imports it.
+Import it only where the driver is installed.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ class LocalAdapters:
         if self._adapted is not None:
             self._off()
             self._adapted.unload()
-            self._adapted, self._slots, self._there = None, {}, OrderedDict()
+            self._adapted = None
+            self._slots = {}
+            self._there = OrderedDict()
 
     def _load(self, adapter: ActiveAdapter) -> None:
         adapter_files.check(adapter.folder, adapter.digest)

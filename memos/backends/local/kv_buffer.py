@@ -1,8 +1,7 @@
-"""The growing keys and values of one prompt in a transformers model, in one buffer that blocks are copied from and to.
+"""The keys and values of one prompt in a transformers model, in one buffer that blocks are copied to and from.
 
-The layers are those of transformers' own cache for full attention, but allocated once: nothing is concatenated, and a
-block that was put in is a copy, so that use changes nothing that is kept. Layers with a sliding window keep all of
-their tokens here; the model masks what their window does not show.
+The layers replace transformers' full-attention cache but are allocated once: nothing is concatenated, and blocks are
+copies. Layers with a sliding window keep all tokens; the model masks those outside its window.
 Source: https://huggingface.co/docs/transformers/cache_explanation
 """
 

@@ -1,6 +1,6 @@
-"""Loads a language model of transformers from a folder or by a hub's name, and finds out whether its KV can be reused.
+"""Load a transformers model from a folder or by its hub name, and test whether its KV can be reused.
 
-That is tried, not believed: a prompt is computed cold and behind blocks of itself, and the results have to be equal.
+The test computes a prompt cold and after cached blocks of itself; the results must be equal.
 """
 
 from __future__ import annotations

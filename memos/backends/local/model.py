@@ -1,6 +1,6 @@
-"""A chat model of transformers in this process: renders, prefills through what keeps its KV, decodes step by step.
+"""A transformers chat model in this process: render, prefill with cached KV, decode step by step.
 
-Concurrent requests take turns at each step. What a request may keep is said by its `prefix`; how, by whoever made this.
+Concurrent requests take turns at each step. A request's `prefix` says what KV may be cached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from memos.core.ports import ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
 from memos.core.streaming import StreamedText
 from memos.core.types import Json
-from memos.errors import BackendUnavailable, IntegrityError, ModelError, UnfitAnswer
+from memos.errors import BackendUnavailable, IntegrityError, InvalidAnswer, ModelError
 
 log = logging.getLogger("memos.backends.local")
 
@@ -44,7 +44,9 @@ class LocalModel:
     def __init__(
         self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None, lending: Lending | None = None
     ) -> None:
-        self._loaded, self._fill, self._lending = loaded, fill, lending
+        self._loaded = loaded
+        self._fill = fill
+        self._lending = lending
         self._adapters = loaded.adapters
         self._settings = settings.model_copy(update={"model": f"local:{loaded.name}"})
         self._turns = loaded.turns
@@ -132,7 +134,9 @@ class LocalModel:
         filling = self._filled(prompt, cache, self._fill_under(adapter), turn)
         activation = yield from _each_as("", filling)
         activation = replace(activation, first_token_s=time.perf_counter() - began)
-        said, finish, answering = _Said(self._loaded.tokenizer), "length", StreamedText()
+        said = _Said(self._loaded.tokenizer)
+        finish = "length"
+        answering = StreamedText()
         pick = _picker(request, self._settings)
         for place in range(most):
             self._check_open()
@@ -197,7 +201,7 @@ class LocalModel:
     def _room(self, prompt: int, most: int) -> int:
         left = self._loaded.context - prompt
         if left < 1:
-            raise UnfitAnswer(
+            raise InvalidAnswer(
                 f"The request has {prompt:,} tokens, the model {self.name} takes {self._loaded.context:,}: send less "
                 "text, or use a model with a longer context.",
                 permanent=True,

@@ -1,4 +1,4 @@
-"""Models of transformers in this process, as the kernel opens them; imported without PyTorch."""
+"""Opens transformers models for the kernel; importable without PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How PyTorch's threads wait for one another; is imported without it."""
+"""The wait policy of PyTorch's threads; importable without PyTorch."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memos.backends.child import Child, Died
+from memos.backends.child import Child, ChildDied
 from memos.core.lora import Estimate, LoraRecipe, TrainingExample
 from memos.core.ports import ChatMessage
 from memos.errors import BackendUnavailable
@@ -122,7 +122,7 @@ class AdapterTrainer:
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
             return self._child.call(method, *arguments, long=True)
-        except Died as error:
+        except ChildDied as error:
             self._child.kill()
             raise BackendUnavailable(
                 f"The process that trains an adapter was ended in {method}, perhaps for want of memory: repeat the "

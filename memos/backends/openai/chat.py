@@ -1,7 +1,4 @@
-"""A chat model behind any OpenAI-compatible endpoint, over the official client: limits, retries, deadlines.
-
-How a request is written is `openai_dialect`, what an answer means is `openai_answers`.
-"""
+"""A chat model behind an OpenAI-compatible endpoint: rate limits, retries, deadlines."""
 
 from __future__ import annotations
 
@@ -83,8 +80,6 @@ def _upright(image: Pillow.Image) -> Pillow.Image:
     except _UNREADABLE:  # odd metadata is no reason not to look at the picture
         return image
 
-
-# Keeps calls under so many requests and tokens a minute; knows nothing of what is called.
 
 # A full bucket holds ten seconds' worth, so that no minute sees more than 7/6 of the limit.
 _BURST_S = 10.0

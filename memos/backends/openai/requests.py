@@ -1,7 +1,7 @@
-"""Writes a chat request as an OpenAI-compatible endpoint takes it, and what to leave out after it refused one.
+"""Build chat requests for an OpenAI-compatible endpoint, and adapt them to what it refused.
 
-Endpoints differ in four ways: the name of the token limit, whether they take a temperature, how they can be held to
-JSON, and whether they count the tokens of a stream. Nothing here calls anything.
+Endpoints differ in the name of the token limit, support for a temperature, ways to enforce JSON, and token counts in
+streams.
 """
 
 from __future__ import annotations

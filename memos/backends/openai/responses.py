@@ -1,6 +1,6 @@
-"""Reads what an OpenAI-compatible endpoint sent back, an answer or a failure; what it says is never quoted.
+"""Parse responses of an OpenAI-compatible endpoint.
 
-Endpoints repeat the prompt, or even the key, in their messages; errors made here have a status and a short code alone.
+Endpoints repeat the prompt, or even the key, in error messages; errors here carry only the status and a short code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memos.core.settings import ChatSettings
 from memos.core.streaming import DONE, EventData, StreamedText, without_reasoning
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.core.types import Json
-from memos.errors import BackendTimeout, BackendUnavailable, MemosError, ModelError, UnfitAnswer
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidAnswer, MemosError, ModelError
 
 _CODE = re.compile(r"[a-z_]{1,50}")  # a key, or a word of the prompt, would have to look like one
 _TOO_LONG = ("context_length", "context length", "context size", "context_size", "context window", "prompt is too long")
@@ -72,7 +72,9 @@ def finished_answer(
     _check_finished(finish, bool(message.get("refusal")), tokens, settings)
     if not answer:
         what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
-        raise UnfitAnswer(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
+        raise InvalidAnswer(
+            f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens
+        )
     return ChatReply(answer, tokens, _kept(tokens))
 
 
@@ -83,7 +85,7 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
     if refused:
         raise ModelError(f"The model {model} refuses to answer.", permanent=True, tokens=tokens)
     if finish in ("length", "max_tokens"):
-        raise UnfitAnswer(
+        raise InvalidAnswer(
             f"The answer of the model {model} was cut off after {tokens.completion:,} tokens: raise MAX_TOKENS, or ask "
             "for less at once.",
             tokens=tokens,
@@ -106,7 +108,7 @@ def told_status(
 
 def _told_bad_request(shown: str, lowered: str, status: int, settings: ChatSettings) -> ModelError | Refused:
     if status == 413 or any(word in lowered for word in _TOO_LONG):
-        return UnfitAnswer(
+        return InvalidAnswer(
             f"The request is too long for the model {settings.model} ({shown}): send less text, or give the server a "
             "longer context.",
             permanent=True,
@@ -215,9 +217,6 @@ def dig(value: Json, *path: str | int) -> Json:
     return value
 
 
-# Reads an answer that an OpenAI-compatible endpoint streams; what it says of failures is not quoted.
-
-
 @dataclass(slots=True)
 class _Collected:
     text: list[str] = field(default_factory=list)
@@ -246,7 +245,9 @@ def read_stream(
     chunks: Iterable[bytes], prompt_tokens: int, settings: ChatSettings
 ) -> Generator[str | ChatReply, None, None]:
     """Yield the text of a stream that came with status 200, without thoughts, and last the finished answer."""
-    collected, answering, events = _Collected(), StreamedText(), EventData()
+    collected = _Collected()
+    answering = StreamedText()
+    events = EventData()
     for chunk in chunks:
         for data in _fed(events, chunk, settings):
             if data.strip() == DONE:

@@ -237,7 +237,10 @@ class VllmChat:
     """
 
     def __init__(self, chat: OpenAIChat, adapters: VllmAdapters, lending: NamedLending, base: str) -> None:
-        self._chat, self._adapters, self._lending, self._base = chat, adapters, lending, base
+        self._chat = chat
+        self._adapters = adapters
+        self._lending = lending
+        self._base = base
 
     @property
     def name(self) -> str:

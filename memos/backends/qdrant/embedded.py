@@ -1,7 +1,7 @@
-"""`QdrantEdgeIndex`: the Qdrant engine on local files, run in a child process so that it stops no thread here.
+"""`QdrantEdgeIndex`: the Qdrant engine on local files, in a child process so that it blocks no thread here.
 
-A folder holds generations (`gen-000001`) and `CURRENT`, which names the one in use. Optimising and rewriting
-build the next generation in a second child from a flushed copy, replay what was written meanwhile, and switch.
+A folder holds generations (`gen-000001`) and `CURRENT`, which names the one in use. Optimising and rewriting build
+the next generation in a second child from a flushed copy, replay later writes, and switch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from memos.backends.child import Child, Died, current_file, lock_folder, write_durably
+from memos.backends.child import Child, ChildDied, current_file, lock_folder, write_durably
 from memos.backends.qdrant.embedded_process import WireArm, WirePoint, copy_sparse
 from memos.core.ports import HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
@@ -63,7 +63,7 @@ class QdrantEdgeIndex:
         return cls(folder, dimension)
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """Return how often the engine restarted; each time its unflushed writes were lost."""
         return self._incarnation
 
@@ -167,7 +167,7 @@ class QdrantEdgeIndex:
             child = self._restart(None)
         try:
             return child.call(method, *arguments, meanwhile=meanwhile)
-        except Died as error:
+        except ChildDied as error:
             if child is self._child and not self._closed:
                 self._restart(child)
             elif child is not self._child:
@@ -216,7 +216,7 @@ class QdrantEdgeIndex:
                 result = self._built(build, copy, target)
                 report("switching")
                 self._switch(target, incarnation)
-            except Died as error:
+            except ChildDied as error:
                 raise BackendUnavailable(
                     f"The build of a new vector index stopped ({error}); the old one stays."
                 ) from error
@@ -250,10 +250,12 @@ class QdrantEdgeIndex:
         with self._writer:
             self._replay(child, done)
             if self._closed or self._incarnation != incarnation:
-                raise Died("the engine restarted meanwhile")
+                raise ChildDied("the engine restarted meanwhile")
             child.call("flush", self._call("mark"))
             write_durably(self._folder / "CURRENT", target.name)
-            old, self._child, self._builder = self._child, child, None
+            old = self._child
+            self._child = child
+            self._builder = None
         if old is not None:
             old.close()
 
@@ -267,7 +269,7 @@ class QdrantEdgeIndex:
     def _started(self, folder: Path) -> _Child:
         try:
             return _Child(folder, self._dimension)
-        except Died as error:
+        except ChildDied as error:
             raise IntegrityError(f"The vector index in {folder} cannot be opened ({error}).") from error
 
     def _current(self) -> Path:

@@ -1,6 +1,6 @@
-"""The child process that holds a Qdrant Edge shard, since every call to the engine keeps its interpreter's lock.
+"""The child process that holds a Qdrant Edge shard: every call to the engine keeps the interpreter lock.
 
-Serves requests over one socket until the parent closes it or dies. Imports nothing but the engine and the filters.
+Serves requests over one socket until the parent closes it or dies. Imports only the engine and the filters.
 """
 
 from __future__ import annotations
@@ -296,7 +296,9 @@ class Shard:
 
     def rewrite(self, target: str, dimension: int) -> None:
         """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
-        fresh, keys, indexed = _create(target, dimension), PointKeys(Path(target)), False
+        fresh = _create(target, dimension)
+        keys = PointKeys(Path(target))
+        indexed = False
         offset = None
         while True:
             request = edge.ScrollRequest(offset=offset, limit=_COPY_PAGE, with_payload=True, with_vector=True)

@@ -1,7 +1,6 @@
-"""Compiles the filter AST to a Qdrant engine's filters, with exactly the meaning of `memos.core.filters.matches`.
+"""Compile filters and points for Qdrant, embedded or server, with the meaning of `memos.core.filters.matches`.
 
-The embedded engine and the server have the same conditions in different Python classes: a `Dialect` makes them.
-Knows no driver.
+Both engines have the same conditions in different Python classes; a `Dialect` builds them.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from qdrant_edge import (
 
 from memos.core.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
 from memos.core.types import Arm, Json
-
-# How the embedded engine's Python classes write filters; what a filter means is in `qdrant_filters`.
 
 _NOTHING = Filter(must=[HasIdCondition(set())])
 
@@ -49,8 +46,6 @@ class EdgeDialect:
     def nothing(self) -> Filter:
         return _NOTHING
 
-
-# What a point is in a Qdrant engine, embedded or server: its vectors' names, its payload, the indexed fields.
 
 FOREVER = 2**53 - 1
 """`recorded_to` of a current version: the largest integer a float range holds exactly."""

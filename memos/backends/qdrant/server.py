@@ -1,8 +1,8 @@
-"""`QdrantServerIndex`: the vector index on a Qdrant server or cluster, one collection for each vector space.
+"""`QdrantServerIndex`: the vector index on a Qdrant server or cluster, one collection per vector space.
 
-A write is there when its call returns; the server logs it before that, and writes its log to disk within seconds.
-Arms come back apart, since fusion scales each arm's own scores and explains each hit by them. IDF is counted over the
-searched cubes by the server, in each shard for itself: with several shards scores differ a little between them.
+A write is visible when its call returns and on disk within seconds. Arms are returned separately, since fusion
+scales and explains each. IDF is counted over the searched cubes per shard, so scores differ slightly with several
+shards.
 """
 
 from __future__ import annotations
@@ -270,8 +270,6 @@ def _cut(text: str) -> str:
     return " ".join(text.split())[:_REASON_CHARS]
 
 
-# The collection of a Qdrant server that holds one vector space: how it is laid out, made once and checked.
-
 _KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
 _INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=True, enable_hnsw=False)
 _INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
@@ -371,9 +369,6 @@ def _sizes(info: models.CollectionInfo) -> set[int]:
     return {vector.size for vector in dense.values()}
 
 
-# How the Qdrant client's Python classes write filters; what a filter means is in `qdrant_filters`.
-
-
 class ServerDialect:
     """The `Dialect` of `qdrant_client`."""
 
@@ -437,7 +432,7 @@ class QdrantServerIndex:
         return cls(connection, settings, name)
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """Return 0: a server that restarts has what it acknowledged."""
         return 0
 

@@ -1,6 +1,6 @@
-"""Patterns for what Chinese speakers tell of themselves and theirs that lasts: who they are, have, plan, went through.
+"""Patterns for lasting facts that Chinese speakers tell about themselves and their people.
 
-As in English written to miss rather than to invent; a clause without a subject counts only after one with 我.
+Precision over recall, as in English; a clause without a subject counts only after one with 我.
 """
 
 from __future__ import annotations

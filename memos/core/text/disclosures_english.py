@@ -1,7 +1,6 @@
-"""Patterns for what English speakers tell of themselves and theirs that lasts: who they are, have, plan, went through.
+"""Patterns for lasting facts that English speakers tell about themselves and their people.
 
-Written to miss rather than to invent: each names what follows, since "I'm a mess" and "my boss is a clown" last no
-longer than their day.
+Precision over recall: each names what may follow, since "I'm a mess" and "my boss is a clown" do not last.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Finds what a text tells an assistant to do: standing orders of a user, and orders hidden in pages and tool output.
+"""Find instructions to an assistant: a user's standing orders, and orders hidden in pages and tool output.
 
-By pattern, for English and Chinese, with the commonest hostile phrases in other languages. Pure.
+By pattern, for English and Chinese, with the commonest hostile phrases in other languages.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from functools import cache
 from memos.core.text.preferences import states_preference
 from memos.core.text.sentences import is_question, sentences
 from memos.core.text.validation import is_invisible
-
-# Says whether an assistant's sentence binds it from then on, or names it; advice and abilities do not. Pure.
 
 _VAGUE = r"(?!(?:that|this|it|you (?:updated|posted)|in mind|your (?:message|question|point)|up\b|going\b))"
 _COMMITTED_ONWARD = re.compile(
@@ -263,8 +261,6 @@ def _of_oneself(sentence: str, order: re.Match[str]) -> bool:
 def _plain(text: str) -> str:
     return "".join(sign for sign in unicodedata.normalize("NFKC", text) if not is_invisible(sign))
 
-
-# Says whether a text states what holds from now on: a taste, a need, a limit, or how its speaker wants things done.
 
 _PREFERENCE_SCAN_CHARS = 1_000
 

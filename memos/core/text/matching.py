@@ -1,6 +1,6 @@
-"""Says whether two short texts state the same: shared words, equal numbers, names and negations. Pure.
+"""Compare short texts: names, keywords, numbers, negations, quoted passages.
 
-Cosines alone cannot: "I have two cats" and "I have three cats" are nearly one direction (docs/log.md).
+Cosines alone cannot: "I have two cats" and "I have three cats" are nearly parallel (docs/log.md).
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import re
 import unicodedata
 from collections import Counter
 from itertools import pairwise
-
-# Finds names in text without a model: runs of capitalised words, quoted titles and Chinese quoted names.
 
 _MAX_ENTITIES = 32
 _RUN = re.compile(r"\b[A-Z][\w'’\-]*(?: (?:(?:of|de|du|la|van|von|der) )?[A-Z0-9][\w'’\-]*)*")
@@ -45,8 +43,6 @@ def entities(text: str) -> tuple[str, ...]:
         found.setdefault(match.group(1).casefold(), match.group(1))
     return tuple(found.values())[:_MAX_ENTITIES]
 
-
-# Finds the phrases a text is about, without a model and without other texts to compare it with. Pure.
 
 _MAX_KEYWORDS = 8
 _MAX_WORDS = 3
@@ -110,8 +106,6 @@ def _phrases(text: str) -> list[tuple[str, ...]]:
             run = []
     return phrases
 
-
-# Finds a quoted passage in a text however it was copied, and what numbers and addresses a text names. Pure.
 
 _SAME = str.maketrans(
     dict.fromkeys("‘’‚‛`´′", "'") | dict.fromkeys("“”„‟″«»「」『』", '"') | dict.fromkeys("‐‑‒–—―−", "-")

@@ -1,4 +1,4 @@
-"""Says whether a text states what its speaker likes, avoids or cannot have, and what is liked or disliked. Pure."""
+"""Find what a speaker likes, avoids or cannot have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Masks secrets of known formats in a text, and personal data where asked; the same text always gives the same.
+"""Mask secrets of known formats and, where asked, personal data; masking is deterministic.
 
-A format is what an issuer documents (`ghp_` and 36 signs), never a guess by entropy or by a word such as "password",
-which would mask names and ids. Invisible characters and full-width letters hide nothing. Pure.
+A format is what an issuer documents (`ghp_` and 36 characters), never a guess by entropy or by words such as
+"password", which would mask names and ids. Invisible characters and full-width letters hide nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from memos.core.text.secret_patterns import FORMATS, private_keys
 from memos.core.text.validation import is_invisible
-
-# Finds personal data of known form in a text: addresses, numbers of phones, cards, accounts and people. Pure.
 
 _EMAIL = re.compile(r"(?<![\w.+%'-])[\w.+%'-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@]|:[\w~/])")
 _CARD = re.compile(
@@ -261,7 +259,9 @@ def _plain(text: str) -> tuple[str, list[tuple[int, int]] | None]:
     places: list[tuple[int, int]] = []
     place = 0
     while place < len(plain):
-        start, sign, end = place, plain[place], place + 1
+        start = place
+        sign = plain[place]
+        end = place + 1
         if (escape := escapes.get(place)) is not None:
             sign, end = chr(int(escape["code"], 16)) if escape["code"] else "", escape.end()
         place = end

@@ -1,6 +1,6 @@
-"""Fences memories, and in them what documents, tools and the web said: a prompt shows both as data. Pure.
+"""Render memories for indexes and prompts; in a prompt untrusted text is fenced as data.
 
-No text can end its fence.
+No text can close its fence.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from datetime import datetime
 
 from memos.core.text.validation import is_invisible
 from memos.core.types import Item, Source, Trust
-
-# How memories are written for an index and for a prompt; the stored text stays as it was written.
 
 # Escape sequences in a stored text must not steer the reader's terminal.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

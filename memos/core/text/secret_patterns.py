@@ -1,8 +1,7 @@
-"""The formats of keys, tokens and passwords that issuers document, as patterns; knows no masking and guesses nothing.
+"""Patterns for the documented formats of keys, tokens and passwords.
 
-Every pattern is linear in the text: it begins with a fixed prefix or at the start of a run, takes what belongs to it
-possessively, and looks ahead only after a fixed length. It ends where no letter or digit follows, so that masking one
-secret makes no other out of its neighbours.
+Every pattern is linear: it begins with a fixed prefix or at the start of a run, is possessive, and looks ahead a fixed
+length only. It ends where no letter or digit follows, so masking one secret creates no other.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-# Finds private key blocks (PEM, OpenSSH, PGP, SSH2) whole, and what is left of ones whose begin or end is cut off.
 
 _MARK = re.compile(r"-{4,5} ?(?P<what>BEGIN|END) (?:[A-Z0-9]{1,12}+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 # A key of 16,384 bits has 13,000 characters; a PGP block may hold several, with their certificates.
@@ -249,8 +246,6 @@ _SERVICES = (
     _token("shopify token", rf"shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{{32}}{_END}", "shp"),
     _token("facebook token", r"EAA[0-9A-Za-z]{80,}+", "eaa"),
 )  # fmt: skip
-
-# What any service may use
 
 _GENERAL = (
     Format(

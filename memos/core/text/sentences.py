@@ -1,10 +1,8 @@
-"""Splits text into sentences, tells questions, and tells what is only supposed or quoted from what is said. Pure."""
+"""Split text into sentences; tell questions, hypotheses, quotations and requests from statements."""
 
 from __future__ import annotations
 
 import re
-
-# Finds what in a message is not its writer's own word: code, and text given to be worked on. Pure.
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _CODE_LINE = re.compile(
@@ -107,12 +105,12 @@ def is_question(sentence: str) -> bool:
     return _QUESTION.search(sentence.strip()) is not None
 
 
-def is_supposed(sentence: str) -> bool:
+def is_hypothetical(sentence: str) -> bool:
     """Return True for what is so only if something else is, is played, or was given to be worked on."""
-    return _IF.search(sentence) is not None or is_played(sentence)
+    return _IF.search(sentence) is not None or is_role_play(sentence)
 
 
-def is_played(sentence: str) -> bool:
+def is_role_play(sentence: str) -> bool:
     """Return True for what is played, imagined, or given to be worked on."""
     return _SUPPOSED.search(sentence) is not None
 
@@ -153,8 +151,6 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     start += len(piece) - len(piece.lstrip())
     return start, max(start, start + len(piece.strip()))
 
-
-# Says whether a text asks for something to be done or advised, rather than what was told. Pure.
 
 _BEST = r"(?:best|(?:easi|quick|cheap|fast|simpl|saf|nic|smart)est|most (?!recent|often|common|of\b)\w+)"
 _HINTS = r"(?:tips?|ideas?|advice|recommendations?|suggestions?|pointers?)"
@@ -243,8 +239,6 @@ def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
     return judged or (of_self and _WOULD.search(sentence, asks.end()) is not None)
 
 
-# Says whether a text is about its own speaker, in whatever words: "Two new knees have put paid to my marathons".
-
 _MOST_CHARS = 600
 """Who tells more at once has pasted something."""
 
@@ -284,4 +278,4 @@ def is_about_speaker(text: str) -> bool:
 def _states(sentence: str) -> bool:
     if _SPEAKER.search(sentence) is None or _PASSES.search(sentence) or _OF_OTHERS.search(sentence):
         return False
-    return not (is_question(sentence) or orders(sentence) or is_played(sentence))
+    return not (is_question(sentence) or orders(sentence) or is_role_play(sentence))

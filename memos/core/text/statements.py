@@ -1,6 +1,6 @@
-"""Finds what a sentence in the first person states about its speaker, as attribute and value, by pattern.
+"""Find statements of speakers about themselves, as attribute and value, and self-disclosures, by pattern.
 
-Only attributes a person has one of at a time, since the key decides what a correction replaces.
+Only single-valued attributes, since the key decides what a correction replaces.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from enum import StrEnum
 from functools import cache
 from types import ModuleType
 
-from memos.core.text import disclosures_chinese as telling_chinese
-from memos.core.text import disclosures_english as telling_english
+from memos.core.text import disclosures_chinese, disclosures_english
 
 # Well-known places and tools, to tell a home from an employer and from software: "I left Paris", "we moved to Kafka".
 
@@ -107,8 +106,6 @@ def _plain(name: str) -> str:
     return " ".join(bare.replace("-", " ").split())
 
 
-# Finds what a sentence tells of its speaker, of the speaker's people, plans and past that lasts, by pattern. Pure.
-
 _DISCLOSURE_CHARS = 1_000
 _DISCLOSURE_HAN = re.compile(r"[\u4e00-\u9fff]")
 
@@ -161,7 +158,7 @@ def self_disclosures(sentence: str) -> list[SelfDisclosure]:
     """Return what a sentence tells that lasts, in order, no two at one place; only its first 1,000 characters count."""
     head = sentence[:_DISCLOSURE_CHARS]
     han = _DISCLOSURE_HAN.search(head) is not None
-    words = telling_chinese if han else telling_english
+    words = disclosures_chinese if han else disclosures_english
     if words.UNSETTLED.search(head) or (han and _HAN_ABOUT.search(head) is None):
         return []
     found = sorted(_in_chinese(head) if han else _in_english(head), key=lambda each: (each.start, -each.end))
@@ -175,14 +172,14 @@ def self_disclosures(sentence: str) -> list[SelfDisclosure]:
 
 def _in_english(head: str) -> Iterator[SelfDisclosure]:
     places = {0, *(match.start() for match in _STARTS.finditer(head))}
-    for kind, pattern in _patterns(telling_english).items():
+    for kind, pattern in _patterns(disclosures_english).items():
         for place in places:
             if (match := pattern.match(head, place)) is not None:
                 yield from _told(kind, match)
 
 
 def _in_chinese(head: str) -> Iterator[SelfDisclosure]:
-    for kind, pattern in _patterns(telling_chinese).items():
+    for kind, pattern in _patterns(disclosures_chinese).items():
         for match in pattern.finditer(head):
             yield from _told(kind, match)
 

@@ -1,7 +1,7 @@
-"""Finds time expressions in English, Chinese and Japanese and says which days they mean, seen from a moment.
+"""Find time expressions in English, Chinese and Japanese and resolve them to days.
 
-A cheap pattern gate proposes spans; `dateparser`, with its languages fixed, reads them. What it cannot read
-(weekends, Chinese weekdays) is counted here. What nobody can know ("a few days ago", "last summer") is left out.
+A cheap pattern proposes spans; `dateparser`, with fixed languages, reads them. What it cannot read (weekends, Chinese
+weekdays) is computed here. Vague times ("a few days ago", "last summer") are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What calls of tools and their outcomes say: which belong together, and how one call is written and told. Pure.
+"""Pair tool calls with their results, and render, count and compare them.
 
-Knows no rows: a `Turn` is one message of a conversation as far as its tools are concerned.
+A `Turn` is one message of a conversation as far as its tools are concerned.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from memos.core.types import Item, Json, Role, ToolCall
-
-# Says of what a tool answered whether the call worked, and of what sort its error is. Pure.
 
 LOOKED_CHARS = 4_000
 _OUTCOME_CHARS = 200
@@ -312,7 +310,9 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
     """Return what the runs of one call say together; `earlier` counts calls, successes and failures before them."""
     last = own[-1]
     calls, successes, failures = counted(own)
-    calls, successes, failures = calls + earlier[0], successes + earlier[1], failures + earlier[2]
+    calls = calls + earlier[0]
+    successes = successes + earlier[1]
+    failures = failures + earlier[2]
     info: dict[str, Json] = {
         "tool": last.tool,
         "arguments": cut(canonical(last), _KEPT_CHARS),

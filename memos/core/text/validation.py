@@ -1,4 +1,4 @@
-"""Refuses text no store can keep: not a string, NUL characters, lone surrogates, invalid UTF-8, too much of it."""
+"""Refuse text that no store can keep: not a string, NUL, lone surrogates, invalid UTF-8, too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says whether an actor may do something with cubes; every scope passes here, so that no surface can forget."""
+"""Check what an actor may do with cubes; every scope passes through here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from memos.core.identities import NEEDED, RANK, Caller, CubeRole, Right
 from memos.core.types import LOCAL_OWNER
 from memos.errors import PermissionDenied
-from memos.memcube.ledger import access as rows
+from memos.memcube.ledger import access
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger
 
@@ -34,7 +34,7 @@ def limit_rights(rights: Iterable[Right]) -> Iterator[None]:
 
 @contextmanager
 def acting_as(caller: Caller) -> Iterator[None]:
-    """Make every call in the block with the rights of a key, and only for those it may act for."""
+    """Run calls in the block as `caller`: with its key's rights, and only for identities it may act for."""
     token = _CALLER.set(caller)
     try:
         with limit_rights(caller.key.rights):
@@ -50,12 +50,12 @@ def current_identity(actor: str) -> str:
 
 
 def caller() -> Caller | None:
-    """Return the caller of the current call, None for calls of programs and of the background."""
+    """Return the caller of the current call, None for calls of programs and background work."""
     return _CALLER.get()
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActorRights:
     """The rights of an actor: `everything` for the local owner, admins, and installations without identities."""
 
     everything: bool
@@ -64,24 +64,24 @@ class Standing:
 
 
 class AccessControl:
-    """Checks actors of one open installation. Thread-safe.
+    """Access control of an open installation. Thread-safe.
 
-    The local owner may do everything. Without a single identity the installation is one person's: any name may do
-    everything too. With one, only enabled identities may do anything, and each what its roles allow.
+    The local owner may do everything. Without any identity the installation has a single user, and every name may do
+    everything. Otherwise only enabled identities may act, each within its roles.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._known: dict[str, Standing] = {}
+        self._known: dict[str, ActorRights] = {}
         self._changes = 0
         self._counting = threading.Lock()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Remember nothing of what was, once the transaction inside, of identities, groups, grants or cubes, is over.
+        """Invalidate cached identities, grants and cubes around a transaction that changes them.
 
-        While it goes on the ledger itself is asked: between its commit and the end of this, who reads what came behind
-        the end of a share would otherwise pass by what is remembered.
+        During the block every check reads the ledger: between the commit and the invalidation a reader could otherwise
+        use a share that was just revoked.
         """
         with self._counting:
             self._changes += 1
@@ -100,7 +100,7 @@ class AccessControl:
            PermissionDenied: The role is too low.
         """
         self.check_key(right)
-        standing = self._standing(actor)
+        standing = self._rights(actor)
         if standing.everything:
             return
         for cube in cubes:
@@ -122,21 +122,21 @@ class AccessControl:
     def check_admin(self, actor: str) -> None:
         """Check that an actor may manage the installation. Raises: PermissionDenied."""
         allowed = _ALLOWED.get()
-        if (allowed is not None and Right.OWN not in allowed) or not self._standing(actor).everything:
+        if (allowed is not None and Right.OWN not in allowed) or not self._rights(actor).everything:
             raise PermissionDenied(
                 f"{actor!r} is no admin of this installation: ask one to do it, or use a key with the right to own."
             )
 
     def readable(self, actor: str) -> frozenset[str] | None:
         """Return the cubes an actor has a role on, None for all. Raises: PermissionDenied."""
-        standing = self._standing(actor)
+        standing = self._rights(actor)
         return None if standing.everything else frozenset(standing.roles)
 
-    def _standing(self, actor: str) -> Standing:
+    def _rights(self, actor: str) -> ActorRights:
         caller = _CALLER.get()
         foreign = caller is not None and not caller.identity.admin and caller.identity.id != actor
         try:
-            standing = self._standing_alone(actor)
+            standing = self._rights_without_identities(actor)
         except PermissionDenied:
             if foreign:  # who exists and who is disabled is not for others to learn
                 raise _not_its_own(actor) from None
@@ -145,13 +145,13 @@ class AccessControl:
             raise _not_its_own(actor)
         return standing
 
-    def _standing_alone(self, actor: str) -> Standing:
+    def _rights_without_identities(self, actor: str) -> ActorRights:
         if actor == LOCAL_OWNER:
-            return Standing(everything=True, roles={})
+            return ActorRights(everything=True, roles={})
         known = self._known
         if self._changes or (standing := known.get(actor)) is None:
             with self._ledger.read() as connection:
-                standing = _standing_of(connection, actor)
+                standing = _rights_of(connection, actor)
             # Another process may change what a ledger on a server says; into the object taken before reading, so that
             # what was forgotten meanwhile stays forgotten.
             if self._ledger.is_sqlite and len(known) < _REMEMBERED:
@@ -163,16 +163,16 @@ def _not_its_own(actor: str) -> PermissionDenied:
     return PermissionDenied(f"The key may not act for {actor!r}: name whom it belongs to, or use an admin's.")
 
 
-def _standing_of(connection: sa.Connection, actor: str) -> Standing:
-    identity = rows.find_identity(connection, actor)
+def _rights_of(connection: sa.Connection, actor: str) -> ActorRights:
+    identity = access.find_identity(connection, actor)
     if identity is None:
-        if rows.any_identity(connection):
+        if access.any_identity(connection):
             raise PermissionDenied(f"{actor!r} is no user or agent of this installation: an admin can make it one.")
-        return Standing(everything=True, roles={})
+        return ActorRights(everything=True, roles={})
     if identity.disabled:
         raise PermissionDenied(f"{actor!r} is disabled: an admin can enable it.")
     if identity.acts_for is not None:
-        user = rows.find_identity(connection, identity.acts_for)
+        user = access.find_identity(connection, identity.acts_for)
         if user is None or user.disabled:
             raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
-    return Standing(identity.admin, {} if identity.admin else rows.roles(connection, actor), identity.acts_for)
+    return ActorRights(identity.admin, {} if identity.admin else access.roles(connection, actor), identity.acts_for)

@@ -1,6 +1,6 @@
-"""How much a key may use: requests a minute; items, bytes and model tokens a UTC day. Calls without a key are free.
+"""Quotas of API keys: requests a minute; items, bytes and model tokens a UTC day. Calls without a key have none.
 
-What is stored is counted in the transaction that stores it, so what fails costs nothing and nothing passes a limit.
+Stored items are counted in the transaction that stores them, so a failure costs nothing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from memos.core.identities import Caller, Key, KeyLimits
 from memos.core.types import LOCAL_OWNER
 from memos.errors import LimitReached
 from memos.kernel.access.guard import caller
-from memos.memcube.ledger import access as key_usage
+from memos.memcube.ledger import access
 from memos.memcube.ledger.engine import Ledger
 
-_REQUESTS, _ITEMS, _BYTES, _TOKENS = "requests", "items", "bytes", "tokens"
+_REQUESTS = "requests"
+_ITEMS = "items"
+_BYTES = "bytes"
+_TOKENS = "tokens"
 _REMEMBERED = 10_000
 
 
 class Quotas:
-    """Counts what the keys of one open installation use. Thread-safe, over all processes of a ledger."""
+    """Counts the usage of API keys, across all processes of a ledger. Thread-safe."""
 
     def __init__(self, ledger: Ledger, clock: Clock, defaults: KeyLimits) -> None:
         self._ledger = ledger
@@ -38,11 +41,11 @@ class Quotas:
         self._lock = threading.Lock()
 
     def limits_of(self, key: Key) -> KeyLimits:
-        """Return what a key may use: its own limits, and the installation's where it has none."""
+        """Return a key's limits, its own or else the installation's."""
         return key.limits.over(self._defaults)
 
     def request(self, asking: Caller) -> None:
-        """Count a request. Raises: LimitReached."""
+        """Count one request. Raises: LimitReached."""
         limit = None if _is_free(asking) else self.limits_of(asking.key).requests_per_minute
         if limit is None:
             return
@@ -51,14 +54,14 @@ class Quotas:
             taken = self._in_memory(key, _minute(now), limit)
         else:
             with self._ledger.write() as connection:
-                taken = key_usage.take(connection, key, _REQUESTS, _minute(now), 1, limit)
+                taken = access.take(connection, key, _REQUESTS, _minute(now), 1, limit)
         if not taken:
             raise LimitReached(
                 f"The key may make {limit:,} requests a minute: wait for the next one.", retry_after_s=60 - now.second
             )
 
     def charge(self, connection: sa.Connection, items: int, size_bytes: int) -> None:
-        """Count what a transaction stores for the key its call came with. Raises: LimitReached."""
+        """Count what a transaction stores for the calling key. Raises: LimitReached."""
         asking = caller()
         if asking is None or _is_free(asking):
             return
@@ -68,15 +71,16 @@ class Quotas:
 
     @property
     def spent(self) -> dict[str, int]:
-        """The tokens that models took since this was made, of whatever caller, by what they were asked for."""
+        """Tokens that models used in this process, by purpose."""
         with self._lock:
             return dict(self._spent)
 
     @contextmanager
-    def model_call(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
-        """Set tokens aside for a call of a model; yield what to tell how many it took, 0 if it is told none.
+    def reserve_tokens(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
+        """Reserve tokens for a model call; yields a function that takes the tokens really used (0 if not called).
 
-        Raises: LimitReached, before anything is asked.
+        Raises:
+           LimitReached: The quota is used up; the model was not called.
         """
         spent = 0
 
@@ -85,14 +89,14 @@ class Quotas:
             spent += tokens
 
         try:
-            with self._set_aside(most_tokens, lambda: spent):
+            with self._reserve(most_tokens, lambda: spent):
                 yield took
         finally:
             with self._lock:
                 self._spent[purpose] += spent
 
     @contextmanager
-    def _set_aside(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
+    def _reserve(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
         asking = caller()
         limit = None if asking is None or _is_free(asking) else self.limits_of(asking.key).tokens_per_day
         if asking is None or limit is None:
@@ -105,12 +109,12 @@ class Quotas:
             yield
         finally:
             with self._ledger.write() as connection:
-                key_usage.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
+                access.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
 
     def used(self, key: Key) -> dict[str, int]:
         """Return the items, bytes and tokens that a key used today."""
         with self._ledger.read() as connection:
-            found = key_usage.used(connection, key.counts_as, _date(self._clock.now()))
+            found = access.used(connection, key.counts_as, _date(self._clock.now()))
         return {what: found.get(what, 0) for what in (_ITEMS, _BYTES, _TOKENS)}
 
     def _in_memory(self, key: str, minute: str, limit: int) -> bool:
@@ -129,7 +133,7 @@ def _take(connection: sa.Connection, key: Key, use: tuple[str, int, int | None],
     what, amount, limit = use
     if limit is None or amount == 0:
         return
-    if not key_usage.take(connection, key.counts_as, what, _date(now), amount, limit):
+    if not access.take(connection, key.counts_as, what, _date(now), amount, limit):
         raise LimitReached(
             f"The key may use {limit:,} {what} a UTC day, and has not {amount:,} left today: "
             "wait for the next day, send less, or ask an admin for more.",

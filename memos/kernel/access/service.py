@@ -1,4 +1,4 @@
-"""`MemOS.users`, `.keys` and `.sharing`: users, agents and groups, their keys, and who may do what with which cube."""
+"""`MemOS.users`, `.keys` and `.sharing`: users, agents and groups, API keys, and roles on cubes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, shown
 from memos.kernel.access.guard import caller
 from memos.kernel.context import Context
-from memos.memcube.ledger import access as rows
+from memos.memcube.ledger import access
 from memos.memcube.ledger.cubes import record_event
 from memos.reader.arguments import member_of, members_of, within
 
@@ -47,9 +47,9 @@ Keys_ = list[Key]
 
 
 class Users:
-    """The users, agents and groups of an installation.
+    """Users, agents and groups.
 
-    Making the first identity closes the installation to names that are none; the local owner may always do everything.
+    The first identity closes the installation to unknown names; the local owner keeps all rights.
     """
 
     def __init__(self, context: Context, create_home: Callable[[sa.Connection, str, bool], str]) -> None:
@@ -67,11 +67,16 @@ class Users:
         adopt: bool = True,
         actor: str = LOCAL_OWNER,
     ) -> Identity:
-        """Make a user, agent or group; a user or agent gets a cube of its own, under its id if that is free.
+        """Create a user, agent or group; users and agents get a cube, named by their id if it is free.
 
-        With `adopt` a cube that the local owner made under the id becomes it, with all that is in it.
-        An agent that acts for a user has that user's roles besides its own.
-        Raises: InvalidInput, Conflict (the id is taken), NotFound (`acts_for`), PermissionDenied (no admin).
+        With `adopt` an existing cube of that id, made by the local owner, becomes it. An agent that acts for a user has
+        that user's roles beside its own.
+
+        Raises:
+           InvalidInput: An argument is not valid.
+           Conflict: The id is taken.
+           NotFound: `acts_for` is unknown.
+           PermissionDenied: The actor is not an admin.
         """
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
@@ -84,25 +89,26 @@ class Users:
         self._check_admin(actor)
         name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
         with context.access.changing(), context.write() as connection:
-            if rows.find_identity(connection, id_) is not None:
+            if access.find_identity(connection, id_) is not None:
                 raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
-            if acts_for is not None and rows.require_identity(connection, acts_for).kind is not IdentityKind.USER:
+            if acts_for is not None and access.require_identity(connection, acts_for).kind is not IdentityKind.USER:
                 raise InvalidInput("acts_for", f"{shown(acts_for)} is no user")
             home = None if kind_ is IdentityKind.GROUP else self._create_home(connection, id_, adopt)
             made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, context.clock.now())
-            rows.add_identity(connection, made)
+            access.add_identity(connection, made)
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
-        """Return an identity; everyone may look at itself, its agents, and whom it acts for.
+        """Return an identity; everyone may read itself, its agents, and the user it acts for.
 
-        Raises: NotFound, PermissionDenied.
+        Raises:
+           NotFound, PermissionDenied: There is no such identity, or the actor may not read it.
         """
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._context.lifecycle.check_open()
         self._context.access.readable(actor)
         with self._context.ledger.read() as connection:
-            found, me = rows.find_identity(connection, id_), rows.find_identity(connection, actor)
+            found, me = access.find_identity(connection, id_), access.find_identity(connection, actor)
         close = found is not None and me is not None and (found.acts_for == actor or me.acts_for == id_)
         if not close and actor != id_:
             self._check_admin(actor)
@@ -117,39 +123,39 @@ class Users:
         self._check_admin(actor)
         wanted = None if kind is None else member_of("kind", kind, IdentityKind)
         with self._context.ledger.read() as connection:
-            return rows.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
+            return access.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
 
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
         """Enable an identity or, with `enabled=False`, disable it. Raises: NotFound."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
-            rows.require_identity(connection, check_name("id", id_, 128))
-            rows.change_identity(connection, id_, disabled=not enabled)
+            access.require_identity(connection, check_name("id", id_, 128))
+            access.change_identity(connection, id_, disabled=not enabled)
         return self.get(id_)
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
-        """Make a user or agent a member of a group. Raises: NotFound, InvalidInput, PermissionDenied."""
+        """Add a user or agent to a group. Raises: NotFound, InvalidInput, PermissionDenied."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
-            if rows.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
+            if access.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
                 raise InvalidInput("group", f"{shown(group)} is no group")
-            if rows.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
+            if access.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
                 raise InvalidInput("member", "is a group; groups have users and agents")
-            rows.join(connection, group, member, self._context.clock.now())
+            access.join(connection, group, member, self._context.clock.now())
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
-        """Take a member out of a group. Raises: NotFound, PermissionDenied."""
+        """Remove a member from a group. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
-            rows.require_identity(connection, check_name("group", group, 128))
-            rows.leave(connection, group, check_name("member", member, 128))
+            access.require_identity(connection, check_name("group", group, 128))
+            access.leave(connection, group, check_name("member", member, 128))
 
     def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return a group's members by id. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
         with self._context.ledger.read() as connection:
-            rows.require_identity(connection, check_name("group", group, 128))
-            return tuple(rows.members(connection, group))
+            access.require_identity(connection, check_name("group", group, 128))
+            return tuple(access.members(connection, group))
 
     def _check_admin(self, actor: str) -> None:
         self._context.lifecycle.check_open()
@@ -163,7 +169,7 @@ class Sharing:
         self._context = context
 
     def grant(self, cube: str, identity: str, role: str = "reader", *, actor: str = LOCAL_OWNER) -> Grant:
-        """Give an identity a role on a cube, "*" everyone; an owner of the cube may. Raises: NotFound, InvalidInput."""
+        """Give an identity, or everyone with "*", a role on a cube; for its owners. Raises: NotFound, InvalidInput."""
         context, role_ = self._context, member_of("role", role, CubeRole)
         identity = check_name("identity", identity, 128)
         if identity == EVERYONE and role_ is CubeRole.OWNER:
@@ -171,39 +177,39 @@ class Sharing:
         self._check_owner(cube, actor)
         with context.access.changing(), context.write() as connection:
             if identity != EVERYONE:
-                rows.require_identity(connection, identity)
+                access.require_identity(connection, identity)
             given = Grant(cube, identity, role_, actor, context.clock.now())
-            rows.grant(connection, given)
+            access.grant(connection, given)
             told = {"identity": identity, "role": str(role_)}
             record_event(connection, cube, given.created_at, actor, "share", None, told)
         return given
 
     def revoke(self, cube: str, identity: str, *, actor: str = LOCAL_OWNER) -> bool:
-        """Take a role back; False when there was none. Raises: NotFound (cube), PermissionDenied."""
+        """Revoke a role; False if there was none. Raises: NotFound (cube), PermissionDenied."""
         self._check_owner(cube, actor)
         with self._context.access.changing(), self._context.write() as connection:
-            taken = rows.ungrant(connection, cube, check_name("identity", identity, 128))
+            taken = access.ungrant(connection, cube, check_name("identity", identity, 128))
             if taken:
                 told = {"identity": identity}
                 record_event(connection, cube, self._context.clock.now(), actor, "unshare", None, told)
         return taken
 
     def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:
-        """Return who was given which role on a cube; an owner of it may ask. Raises: NotFound, PermissionDenied."""
+        """Return the grants of a cube; for its owners. Raises: NotFound, PermissionDenied."""
         self._check_owner(cube, actor)
         with self._context.ledger.read() as connection:
-            return tuple(rows.grants_of(connection, cube))
+            return tuple(access.grants_of(connection, cube))
 
     def _check_owner(self, cube: str, actor: str) -> None:
         context = self._context
         context.lifecycle.check_open()
         context.access.check(check_name("actor", actor, 128), [check_name("cube", cube, 128)], Right.OWN)
         with context.ledger.read() as connection:
-            rows.require_cube(connection, cube)
+            access.require_cube(connection, cube)
 
 
 class Keys:
-    """The keys of an installation's users and agents."""
+    """API keys of users and agents."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -218,10 +224,12 @@ class Keys:
         limits: Mapping[str, int] | None = None,
         actor: str = LOCAL_OWNER,
     ) -> NewKey:
-        """Make a key of 256 random bits; its secret is in the answer and nowhere else. An identity may make its own.
+        """Create a key of 256 random bits; only the return value has the secret. Identities may create their own.
 
-        Only admins set limits; a key that is made with a key of somebody else uses up what that may use.
-        Raises: InvalidInput, NotFound (identity), PermissionDenied.
+        Only admins set limits; usage of a key made with another key counts against that key.
+
+        Raises:
+           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
         """
         context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)
@@ -247,9 +255,9 @@ class Keys:
             counts_for=counts_for,
         )
         with context.write() as connection:
-            if rows.require_identity(connection, identity).kind is IdentityKind.GROUP:
+            if access.require_identity(connection, identity).kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; keys are for users and agents")
-            rows.add_key(connection, key, _digest(secret))
+            access.add_key(connection, key, _digest(secret))
         return NewKey(key, secret)
 
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
@@ -257,23 +265,23 @@ class Keys:
         self._check_self(identity, actor)
         self._context.access.check_key(Right.READ)
         with self._context.ledger.read() as connection:
-            return rows.keys_of(connection, identity)
+            return access.keys_of(connection, identity)
 
     def limit(self, key: str, limits: Mapping[str, int], *, actor: str = LOCAL_OWNER) -> Key:
-        """Set a key's limits, in place of those it has. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
+        """Replace a key's limits. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
         context = self._context
         self._check_self(None, actor)
         wanted = _limits(limits)
         with context.write() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
-            rows.change_key(connection, found.id, limits=rows.limits_row(wanted))
-            return rows.require_key(connection, found.id)
+            found = access.require_key(connection, check_name("key", key, 64))
+            access.change_key(connection, found.id, limits=access.limits_row(wanted))
+            return access.require_key(connection, found.id)
 
     def used(self, key: str, *, actor: str = LOCAL_OWNER) -> dict[str, int]:
-        """Return the items, bytes and tokens that a key used today, as far as they are limited. Raises: NotFound."""
+        """Return the items, bytes and tokens a key used today, where limited. Raises: NotFound."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
+            found = access.require_key(connection, check_name("key", key, 64))
         self._check_self(found.identity, actor)
         return self._context.quotas.used(found)
 
@@ -281,30 +289,30 @@ class Keys:
         """Revoke a key. Raises: NotFound, PermissionDenied."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
+            found = access.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
             raise NotFound("key", key)  # as if there were none
         self._context.access.check_key(Right.OWN)
         with self._context.write() as connection:
             if found.revoked_at is None:
-                rows.change_key(connection, found.id, revoked_at=self._context.clock.now())
-            return rows.require_key(connection, found.id)
+                access.change_key(connection, found.id, revoked_at=self._context.clock.now())
+            return access.require_key(connection, found.id)
 
     def authenticate(self, secret: str) -> Caller:
-        """Return whom a key stands for. Raises: PermissionDenied, saying nothing of what was wrong with it."""
+        """Return the caller of a key. Raises: PermissionDenied, without saying what is wrong with it."""
         context = self._context
         context.lifecycle.check_open()
         now = context.clock.now()
         with context.ledger.read() as connection:
             # Looked up by digest: how long that takes tells nothing of a secret.
-            key = rows.key_with(connection, _digest(secret))
-            identity = None if key is None else rows.find_identity(connection, key.identity)
+            key = access.key_with(connection, _digest(secret))
+            identity = None if key is None else access.find_identity(connection, key.identity)
         if key is None or identity is None or not _opens(key, identity, now):
             raise PermissionDenied(_CLOSED)
         if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
             # A disk that is full leaves what is stored to be read.
             with suppress(BackendUnavailable), context.write() as connection:
-                rows.change_key(connection, key.id, last_used_at=now)
+                access.change_key(connection, key.id, last_used_at=now)
         return Caller(identity, key)
 
     def check(self, key: str) -> None:
@@ -312,8 +320,8 @@ class Keys:
         context = self._context
         context.lifecycle.check_open()
         with context.ledger.read() as connection:
-            found = rows.require_key(connection, key)
-            identity = rows.find_identity(connection, found.identity)
+            found = access.require_key(connection, key)
+            identity = access.find_identity(connection, found.identity)
         if identity is None or not _opens(found, identity, context.clock.now()):
             raise PermissionDenied(_CLOSED)
 
@@ -321,7 +329,7 @@ class Keys:
         """Return a key, without its secret. Raises: NotFound."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
-            found = rows.require_key(connection, check_name("key", key, 64))
+            found = access.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
             raise NotFound("key", key)
         return found

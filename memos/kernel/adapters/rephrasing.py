@@ -57,7 +57,7 @@ class Rephrasing:
             some = facts[begin : begin + _AT_ONCE]
             check()
             try:
-                answer = asker.ask(_question(some), Phrasings, meter=meter)
+                answer = asker.complete_json(_question(some), Phrasings, meter=meter)
             except (ModelError, BackendUnavailable) as error:
                 log.warning("facts are taught in the usual words alone: %s", error)
                 return found

@@ -22,7 +22,7 @@ from memos.memcube.parametric import forgetting
 from memos.memcube.parametric.forgetting import Forgotten
 
 if TYPE_CHECKING:
-    from memos.kernel.local_models import Activations
+    from memos.kernel.local_models import LocalModels
 
 log = logging.getLogger("memos.engines")
 
@@ -159,7 +159,7 @@ class AdapterRemoval:
     trainings: RunningTrainings
     lending: AdapterResolver
     served: AdapterServer | None
-    activations: Activations
+    activations: LocalModels
 
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
         """Remove adapters of these cubes that saw a memory that is gone, and files without an adapter; return which.

@@ -36,21 +36,21 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
-from memos.memcube.ledger.tasks import Wanted
+from memos.memcube.ledger.tasks import TaskQuery
 from memos.memcube.parametric.selection import Learned, Memory, Renewal, renewal
 from memos.memcube.parametric.training import told_recipe
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import meter_of
 from memos.scheduler.scheduler import LEARNING
-from memos.scheduler.task import Job, Later, TaskRun, WaitingForSetting
+from memos.scheduler.task import Job, RetryLater, TaskRun, WaitingForSetting
 
 _LOOK_S = 0.25
 _TAUGHT = 0.9  # of a task's progress; the rest is the examination
 _SHOWN = 100
 _OCCUPIED = timedelta(seconds=30)
 
-_LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
-_UNENDED = Wanted((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
+_LAST = TaskQuery((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
+_UNENDED = TaskQuery((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LearningTasks:
     def jobs(self) -> list[Job]:
         """Return what trains, and what looks in the nights what there is to train."""
         return [
-            Job(adapter_rows.LEARN, self._learn, budgeted=False, apart=True),
+            Job(adapter_rows.LEARN, self._learn, budgeted=False, exclusive_thread=True),
             Job(LEARNING, self._look, budgeted=False),
         ]
 
@@ -101,7 +101,7 @@ class LearningTasks:
         self._check_hours(run, before_s)
 
         def tell(step: int, steps: int) -> None:
-            run.go_on(_TAUGHT * (step / max(1, steps)))
+            run.check_cancelled(_TAUGHT * (step / max(1, steps)))
             self._check_hours(run, before_s)
 
         try:
@@ -109,7 +109,7 @@ class LearningTasks:
                 cube, TrainingCallbacks(tell, partial(_ended_with, run), run.check_held, partial(_meter, run))
             )
         except TrainingInProgress as error:
-            raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
+            raise RetryLater(run.clock.now() + _OCCUPIED, str(error)) from error
         except NoEligibleFacts as error:
             run.note = str(error)
             return
@@ -119,7 +119,7 @@ class LearningTasks:
                     raise PermissionDenied(str(error)) from error  # no other attempt fares better
             raise
         except BackendUnavailable:
-            run.go_on()  # it was ended with the program, or the task was cancelled
+            run.check_cancelled()  # it was ended with the program, or the task was cancelled
             raise
         run.note = _told(row)
 
@@ -134,7 +134,7 @@ class LearningTasks:
         with self.context.ledger.read() as connection:
             cubes = adapter_rows.allowed(connection)
         for place, cube in enumerate(cubes):
-            run.go_on(place / len(cubes))
+            run.check_cancelled(place / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
                 self._plan(cube, ends - night.length)
 
@@ -210,12 +210,12 @@ class LearningTasks:
         if night is None or adapter_rows.OF_NIGHT not in run.task.payload:
             return
         if night.end(now) is None:
-            raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
+            raise RetryLater(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
         left_s = self._budget_s - (time.monotonic() - run.started)
         if before_s >= left_s and self._spent_s(run) >= left_s:  # it may be another day than it was before
             midnight = usage.next_day(now)
             note = "today's minutes are used; it goes on in a night with new ones (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
-            raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
+            raise RetryLater(night.next(now) if night.end(midnight) is None else midnight, note)
 
 
 def _meter(run: TaskRun, _: str) -> UsageMeter:

@@ -1,6 +1,6 @@
-"""`MemOS.chat`: answers a question with what is remembered, counts what the answer cites, and remembers the exchange.
+"""`MemOS.chat`: answer with memories, raise the heat of what the answer cites, and store the exchange.
 
-An answer that failed, was cut off or interrupted leaves nothing: no message, no heat.
+An answer that failed or was interrupted stores nothing and raises no heat.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.reader.arguments import info_of, member_of, tags_of
 
-# Finds the marks by which an answer cites memories, `[m3]` or `[m1, m4]`, and takes them out as it comes in. Pure.
-
 _MARKS = re.compile(r"[ \t]{0,8}\[m\d{1,4}(?:\s{0,3}[,;]\s{0,3}m?\d{1,4}){0,50}\]")
 # What may be the beginning of one; a model that writes on for longer than this means something else.
 _BEGUN = re.compile(r"[ \t]{0,8}(?:\[(?:m[\dm,;\s]{0,300})?)?\Z")
@@ -38,7 +36,7 @@ _LONGEST = 310
 
 
 class Marks:
-    """Takes an answer in pieces, gives it on without the marks it knows (or, `kept`, with them), and counts these."""
+    """Removes citation marks from a streamed answer (or keeps them, with `kept`) and counts the citations."""
 
     def __init__(self, known: Collection[str], *, kept: bool = False) -> None:
         self._known = set(known)
@@ -49,7 +47,7 @@ class Marks:
         """The known marks so far, in the order of their first use."""
 
     def feed(self, piece: str) -> str:
-        """Return what of the text so far can be shown."""
+        """Return the part of the text so far that can be shown."""
         text = self._held + piece
         begun = _BEGUN.search(text, max(0, len(text) - _LONGEST))
         held = len(text) if begun is None else begun.start()
@@ -57,7 +55,7 @@ class Marks:
         return self._told(text[:held])
 
     def end(self) -> str:
-        """Return what was held back; white space at the end is left out."""
+        """Return the rest, without trailing white space."""
         text, self._held = self._held, ""
         return self._told(text).rstrip()
 
@@ -74,7 +72,7 @@ class Marks:
 
 
 def without_marks(text: str, known: Collection[str], *, kept: bool = False) -> tuple[str, tuple[str, ...]]:
-    """Return a whole answer without its marks, and those it has."""
+    """Return an answer without its citation marks, and the marks."""
     marks = Marks(known, kept=kept)
     told = marks.feed(text) + marks.end()
     return told.rstrip(), tuple(marks.cited)
@@ -115,44 +113,44 @@ class Chat:
         self._recalling = recalling
 
     def __call__(self, query: str, **options: Unpack[ChatOptions]) -> ChatResult:
-        """Return the chat model's answer to a question, made with what is remembered, and store the exchange.
+        """Answer a question with the chat model and memories, and store the exchange.
 
-        The options are the fields of `Question`.
-        Raises: InvalidInput, NotFound, PermissionDenied, ModelError (no usable answer), BackendUnavailable (also: no
-        chat model is configured), BackendTimeout. After an error nothing is stored.
+        The options are the fields of `Question`. After an error nothing is stored.
+
+        Raises:
+           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
+           ModelError: The model gave no usable answer.
+           BackendUnavailable, BackendTimeout: No chat model is configured, or it cannot be reached.
         """
         ready = self._ready(Question(query, **options))
         began = time.perf_counter()
-        reply = ready.asker.talk(ready.request, meter=ready.meter())
+        reply = ready.asker.chat(ready.request, meter=ready.meter())
         text, cited = without_marks(reply.text, ready.marks, kept=ready.question.marks)
         return self._finish(ready, reply, text or reply.text, cited, time.perf_counter() - began)
 
     def stream(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
-        """Return the same answer as it comes in; the exchange is stored once it is complete and was taken.
+        """Stream the answer; the exchange is stored once it is complete and consumed.
 
-        Everything but the model's own errors is raised here, before the first piece. Raises: as a call.
+        Raises as a call; everything but the model's own errors is raised before the first piece.
         """
         ready = self._ready(Question(query, **options))
         return ChatStream(self._pieces(ready, ready.asker.stream))
 
     def steps(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
-        """Return what `stream` does for who wants only the result, and may want it no longer before it is there.
-
-        An endpoint is asked for the whole answer, as by a call. Raises: as a call.
-        """
+        """Return the answer in cancellable steps, for callers that want only the result. Raises as a call."""
         ready = self._ready(Question(query, **options))
         return ChatStream(self._pieces(ready, ready.asker.steps))
 
     def recall(self, query: str, *, marks: bool = False, **options: Unpack[RecallOptions]) -> Recalled:
-        """Return the memory section a prompt for this question is given, for who asks a model elsewhere.
+        """Return the memory section for a question, for callers with their own model.
 
-        An empty query is one without words: only what stands is recalled. Raises: InvalidInput, NotFound.
+        An empty query recalls only pinned and standing memories. Raises: InvalidInput, NotFound.
         """
         question = Question(check_text("query", query, self._context.settings.limits.message_bytes), **options)
         return self._recalling(question, marks=marks)
 
     def check_store(self, cube: str, *, actor: str) -> None:
-        """See that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
+        """Check that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
         self._context.scopes.check([cube], actor, right=Right.WRITE)
 
     def _ready(self, question: Question) -> _Ready:
@@ -264,7 +262,7 @@ class Chat:
 
 
 class ChatStream:
-    """An answer as it comes in. `result` is there once all pieces were taken; closed before, nothing is stored."""
+    """A streamed answer; `result` is set after the last piece. Closed earlier, nothing is stored."""
 
     def __init__(self, pieces: Generator[str, None, ChatResult]) -> None:
         self._pieces = pieces
@@ -279,9 +277,12 @@ class ChatStream:
         return piece
 
     def step(self) -> str:
-        """Return the next piece, or "" each time that a model in this process has read more of the prompt.
+        """Return the next piece, or "" after each step in which a local model reads the prompt.
 
-        Between two of these a stream can be closed. Raises: StopIteration, and as `MemOS.chat`.
+        The stream can be closed between steps.
+
+        Raises:
+           StopIteration: The answer is complete.
         """
         try:
             return next(self._pieces)
@@ -290,7 +291,7 @@ class ChatStream:
             raise StopIteration from None
 
     def close(self) -> None:
-        """Ask the model for no more; safe to call twice."""
+        """Cancel the answer; safe to call twice."""
         self._pieces.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Puts what is recalled into one fenced section of a prompt, dated, marked for citing, under a token budget. Pure."""
+"""Build the prompt of a chat: instructions, a fenced memory section within a token budget, history, the question."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import LimitSettings
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name, check_text
 from memos.core.tokens import estimate_tokens
@@ -22,14 +22,11 @@ from memos.kernel.chat.results import Question, Recalled, Reference
 from memos.kernel.context import Context
 from memos.kernel.search import SearchService
 from memos.kernel.tiers import Tiers
-from memos.memcube import prompt_prefix as prefix_text
-from memos.memcube.ledger import items
-from memos.memcube.ledger import tier_moves as paging
+from memos.memcube import prompt_prefix
+from memos.memcube.ledger import items, tier_moves
 from memos.memcube.prompt_prefix import PrefixText
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages
-
-# Writes the prompt of a chat: instructions, the memory section, what was said before, the question. Pure.
 
 Position = Literal["system", "user"]
 
@@ -38,7 +35,7 @@ _CITE = "Where you use something remembered, put its mark right behind it, such 
 
 
 def history_of(question: Question, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[ChatMessage]:
-    """Return what was said before as a model is shown it. Raises: InvalidInput."""
+    """Return the history of a question as chat messages. Raises: InvalidInput."""
     if question.history is None or (isinstance(question.history, Sequence) and not question.history):
         return []
     try:
@@ -69,7 +66,7 @@ def request_of(
     *,
     cube: str,
 ) -> ChatRequest:
-    """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
+    """Build the chat request; the KV of its prefix may be cached for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = SYSTEM if given is None else check_text("system_prompt", given, limits.message_bytes)
     asked, part = question.query, recalled.prefix
@@ -107,7 +104,7 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A thing that is shown; a topic is no item."""
+    """A line of the memory section; a topic is not an item."""
 
     text: str
     at: datetime | None
@@ -136,16 +133,16 @@ class Entry:
 
     @classmethod
     def topic(cls, text: str, *, untrusted: bool) -> Entry:
-        """Return what is being talked of as an entry."""
+        """Return the current topic as an entry."""
         return cls(text, None, "conversation" if untrusted else "Topic", untrusted)
 
     def shown(self, most: int) -> str:
-        """Return the entry as a line of the section, its text cut to about so many tokens."""
+        """Render the entry as a line, its text cut to about `most` tokens."""
         text = _cut(self.text, most).replace("\n", "\n  ")
         if self.untrusted:
             told = wrap_untrusted(text, self.speaker or "")
         else:
-            told = text if self.speaker is None else render.said(self.speaker, text)
+            told = text if self.speaker is None else rendering.said(self.speaker, text)
         return remembered(told)
 
 
@@ -158,7 +155,7 @@ class _Filling:
 
     def take(self, entry: Entry, room: int) -> tuple[Entry, str, int] | None:
         text = entry.shown(self.most)
-        line = render.citation(_WIDEST_MARK, entry.at, text)
+        line = rendering.citation(_WIDEST_MARK, entry.at, text)
         notice = entry.untrusted and not self.noticed
         cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)
         known = text in self.seen or (entry.item is not None and entry.item.id in self.seen)
@@ -179,10 +176,10 @@ def section_of(
     marks: bool,
     marked: int = 0,
 ) -> Recalled:
-    """Return a section of at most `budget` estimated tokens.
+    """Return a memory section of at most `budget` estimated tokens.
 
-    Of the room two fifths at most are for what stands, a third for what was said last, newest first; hits get the
-    rest. With `marks` each item has one, to be cited by; the first comes after number `marked`.
+    Standing memories get at most two fifths of the room, recent ones a third, newest first; hits get the rest. With
+    `marks` each item gets a citation mark, numbered from `marked` + 1.
     """
     room = budget - estimate_tokens(memory_section([]) + "\n\n")
     filling = _Filling(room, max(1, room // _LARGEST_ENTRY), set())
@@ -203,7 +200,9 @@ def section_of(
             lines.append(f"- {text}")
             continue
         reference = _reference(entry, entry.item, f"m{marked + len(shown) + 1}")
-        lines.append(render.citation(reference.mark, entry.at, text) if marks else f"- {render.dated(entry.at, text)}")
+        lines.append(
+            rendering.citation(reference.mark, entry.at, text) if marks else f"- {rendering.dated(entry.at, text)}"
+        )
         shown.append(reference)
     text = memory_section(lines)
     return Recalled(text, estimate_tokens(text), tuple(shown), filling.noticed)
@@ -243,8 +242,6 @@ def _cut(text: str, tokens: int) -> str:
     return text[:short] + _CUT
 
 
-# Recalls what a prompt is given: working memory, what was said last, and what a search finds. Asks no model.
-
 _RECENT_PAGES = 6
 _STANDING_DIVISOR = 2
 _SAID = (Role.USER, Role.ASSISTANT)
@@ -252,7 +249,7 @@ _SAID = (Role.USER, Role.ASSISTANT)
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Recalls what the prompt of a chat is given."""
+    """Recalls memories for the prompt of a chat."""
 
     context: Context
     search: SearchService
@@ -282,11 +279,11 @@ class Recalling:
         return replace(recalled, found=ids, timings_ms={"recall": took_ms})
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
-        """Return what every prompt of the cube begins with, unless it is more than this one may have."""
+        """Return the prompt prefix of the cube, unless it exceeds this prompt's budget."""
         if not (question.working and self.context.settings.prefix_room):
             return None
         with self.context.ledger.read() as connection:
-            part = prefix_text.read(
+            part = prompt_prefix.read(
                 connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=marks
             )
         small = question.token_budget is not None and part is not None and part.tokens > budget
@@ -310,7 +307,7 @@ class Recalling:
             "conversation", check_name("conversation", question.conversation)
         )
         with self.context.ledger.read() as connection:
-            pages = paging.newest(connection, cube, name, _RECENT_PAGES)
+            pages = tier_moves.newest(connection, cube, name, _RECENT_PAGES)
             said = [item.id for page in pages for item in page.messages if item.role in _SAID]
             states = items.with_sources(connection, [cube], said)
         return [Entry.of(states[id_]) for id_ in said if id_ in states]
@@ -338,4 +335,4 @@ def _id(entry: Entry) -> str | None:
 
 
 def _prefix_reference(number: int, item: Item) -> Reference:
-    return Reference(f"m{number}", item.id, item.cube, item.memory, item.speaker, prefix_text.date_of(item))
+    return Reference(f"m{number}", item.id, item.cube, item.memory, item.speaker, prompt_prefix.date_of(item))

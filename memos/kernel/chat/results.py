@@ -1,4 +1,4 @@
-"""What chatting takes and gives, as values. No behaviour."""
+"""Parameters and results of chats."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A fenced memory section for a prompt, empty when nothing is known; `untrusted`: others than users told of it.
+    """A fenced memory section for a prompt, empty if nothing is known; `untrusted` if others than users told of it.
 
-    `prefix` stands before it, and before all that was said. `shown` and `tokens` are of both; `found` are the ids of
-    what a search found for the question, the best first, also where that stands in the prefix already.
+    `prefix` comes before it and before the history; `shown` and `tokens` count both. `found` are the ids of the hits,
+    best first, including those already in the prefix.
     """
 
     section: str
@@ -44,10 +44,10 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class ChatResult:
-    """A model's finished answer; `adapter` is the id of the one that the model answered with.
+    """A complete answer; `adapter` is the id of the adapter used.
 
-    `cited` are the memories whose marks stood in it, `shown` all that the model saw. `not_stored` says why there is
-    no receipt although the exchange was to be stored.
+    `cited` are the memories whose marks are in it, `shown` all that the model saw. `not_stored` says why there is no
+    receipt although the exchange was to be stored.
     """
 
     text: Annotated[str, "The answer"]
@@ -105,12 +105,12 @@ class ChatOptions(RecallOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to a chat with all its options; None is the setting of `MEMOS_RECALL__*`, or the model's.
+    """A chat question with its options; None means the setting in `MEMOS_RECALL__*`, or the model's default.
 
-    `history` is what was said before in this talk, as messages; without one, `recent` shows the newest pages of the
-    `conversation`. Memories with a `known` text are not shown: the model sees it anyway. `store_in` is the cube that
-    keeps the exchange, by default the first of `cubes`. With `marks` the answer's text keeps those of what it cites.
-    `model` names one in this process, `local:` and a path, to answer instead of the configured one.
+    `history` are earlier messages; without it, `recent` adds the newest pages of the `conversation`. Memories with a
+    `known` text are left out, as the model sees it anyway. `store_in` is the cube that stores the exchange, by default
+    the first of `cubes`. `marks` keeps citation marks in the answer. `model` overrides the configured model with one in
+    this process, `local:` and a path.
     """
 
     query: str

@@ -1,6 +1,6 @@
-"""What a block of activation memory is, as values; and its file: one `safetensors` with one tensor, checked when read.
+"""Blocks of KV: their keys, 8-bit form, and file, a `safetensors` with one tensor that is checked when read.
 
-Knows no tiers. Source of the format: https://github.com/huggingface/safetensors#format
+Source of the format: https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ import numpy.typing as npt
 from memos.core.kv_cache import BLOCK_TOKENS
 from memos.core.types import Json
 from memos.errors import IntegrityError
-
-# Names blocks of a prompt's beginning: each by what made it and by all tokens up to its end. Pure.
 
 FORMAT = 1
 """Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""
@@ -116,9 +114,6 @@ def from_float(array: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.gen
     return array.astype(np.float16).view(np.uint16) if dtype == "F16" else array
 
 
-# The beginning of a `safetensors` file: what it holds, as JSON behind its length. Pure.
-
-
 def tensor_head(told: Mapping[str, Json]) -> bytes:
     """Return the beginning of a file with these tensors, ended so that the data behind it is aligned to 8 bytes."""
     raw = json.dumps(told, separators=(",", ":")).encode()
@@ -131,7 +126,9 @@ Array: TypeAlias = npt.NDArray[np.generic]
 SUFFIX = ".safetensors"
 _TENSOR, _SCALES = "kv", "scales"
 _LARGEST_HEADER = 1_048_576
-_MOST, _AXES, _HALVES = 2**32, 5, 2
+_MOST = 2**32
+_AXES = 5
+_HALVES = 2
 _ENDLESS_S = 86_400.0
 _KEY = re.compile(r"[0-9a-f]{64}")
 # The arrays' own types: numpy has no bfloat16, whose bits are carried as integers.

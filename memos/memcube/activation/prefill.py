@@ -1,7 +1,7 @@
-"""Fills a prompt's keys and values: from kept blocks as far as that is quicker, the rest computed in equal steps.
+"""Prefill a prompt: load cached blocks while that is faster, compute the rest in equal steps.
 
-Every prefill, cold or warm, is cut alike (`BLOCK_TOKENS` times the model's `chunk_blocks`), so that results are bitwise
-equal. Knows no model: it is told the token ids and drives a `KvCache`.
+Every prefill, cold or warm, uses the same steps (`BLOCK_TOKENS` times the model's `chunk_blocks`), so results are
+bitwise equal. It drives a `KvCache` with token ids and knows no model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class PrefillEngine:
         choose: Callable[[Sequence[float], Sequence[float]], int] = policy.blocks_to_load,
     ) -> None:
         """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
-        self._shape, self._store, self._held_in, self._choose = shape, store, held_in, choose
+        self._shape = shape
+        self._store = store
+        self._held_in = held_in
+        self._choose = choose
         self._computing = Rate()
         self._is_compact = shape.dtype.endswith(COMPACT)
 

@@ -1,6 +1,6 @@
-"""Keeps blocks of activation memory in tiers under byte budgets, lends them out, and forgets them at once when told.
+"""A tiered store of KV blocks under byte budgets, with a disk tier; blocks in use are not evicted.
 
-Knows no model: keys and values are arrays, or whatever the device's port makes of them. Nothing in use is evicted.
+Keys and values are arrays, or whatever the device's port makes of them.
 """
 
 from __future__ import annotations
@@ -249,7 +249,9 @@ class BlockStore:
         device: Device | None = None,
         alive: Alive = lambda _, __: True,
     ) -> None:
-        self._clock, self._device, self._alive = clock, device, alive
+        self._clock = clock
+        self._device = device
+        self._alive = alive
         self._shelves = TieredCache({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
         self._hits = dict.fromkeys(Tier, 0)
         self._rates = {tier: Rate() for tier in Tier}
@@ -383,7 +385,7 @@ class BlockStore:
                 self._disk.close()
                 self._disk = None
 
-    def kept(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
+    def lend_blocks(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
         """Yield the blocks of a cube with their keys and values; none is evicted meanwhile."""
         with self._lock:
             found = [entry for entry in self._shelves.entries.values() if entry.block.cube == cube]

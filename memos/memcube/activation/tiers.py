@@ -1,6 +1,6 @@
-"""Which blocks are in which tier, under byte budgets: what is worth least makes room, the end of a chain first.
+"""Eviction and leases of KV blocks across tiers: the block worth least makes room, the end of a chain first.
 
-Keeps accounts and knows no locks, files or devices; the store calls it under its lock.
+Bookkeeping without locks, files or devices; the store calls it under its lock.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from memos.memcube.activation.blocks import Block, Tier
-
-# Decides what stays in a tier and whether a block is loaded or computed again. Pure: values in, values out.
 
 HALF_LIFE_S = 2 * 86_400.0
 """Heat halves in two days: less is better where conversations come and go, more where habits last (docs/log.md)."""
@@ -239,9 +237,6 @@ class TieredCache:
 
 def _size(block: Block, tier: Tier) -> int:
     return block.stored_bytes if tier is Tier.DISK else block.size_bytes
-
-
-# What is lent to one prompt: blocks from its beginning, neither evicted nor changed until they are given back.
 
 
 class BlockLender(Protocol):

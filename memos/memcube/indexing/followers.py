@@ -1,4 +1,4 @@
-"""Projects items into the vector index: one point for each chunk of each version, ids and filter fields only."""
+"""Write items to the vector index and the graph index: ids and filter fields, a point per chunk of each version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from memos.core.clock import to_micros
 from memos.core.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.core.ports import Embedder, GraphIndex, GraphNode, SparseEncoder, Vector, VectorIndex, VectorPoint
-from memos.core.text import rendering as render
+from memos.core.text import rendering
 from memos.core.text.instructions import is_lasting_preference
 from memos.core.text.sentences import is_about_speaker
 from memos.core.types import FOUND, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role, Status
@@ -100,8 +100,8 @@ class VectorFollower:
     def mark(self) -> int:
         return self._index.mark()
 
-    def incarnation(self) -> int:
-        return self._index.incarnation
+    def restart_count(self) -> int:
+        return self._index.restart_count
 
     def first_chunk(self, state: Item) -> Chunk:
         """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
@@ -134,7 +134,7 @@ class VectorFollower:
 
     def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[Chunk]:
         pieces = [
-            render.said(state.speaker, state.memory)
+            rendering.said(state.speaker, state.memory)
             for versions in before
             if (state := _at(versions, item)) is not None and state.status not in UNUSED
         ]
@@ -145,7 +145,7 @@ class VectorFollower:
             pieces.append(said)
             context = pieces[-WINDOW:-1]
             room = _WINDOW_CHARS - len(said)
-            window = render.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
+            window = rendering.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
             chunks.append(Chunk(item, number, text, said, window))
         return chunks
 
@@ -191,10 +191,10 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
 
 def _rendered(item: Item, text: str) -> str:
     if item.type is not ItemType.DOCUMENT:
-        return render.said(item.speaker, text)
+        return rendering.said(item.speaker, text)
     path, header = item.info.get("path"), item.info.get("table")
     titles = [str(title) for title in path] if isinstance(path, list) else []
-    return render.passage(item.speaker, titles, header if isinstance(header, str) else None, text)
+    return rendering.passage(item.speaker, titles, header if isinstance(header, str) else None, text)
 
 
 def _tail(text: str, room: int) -> str:
@@ -245,9 +245,6 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
     return record
 
 
-# Projects items into the graph index: who was said after whom, who mentions the same names, what replaced what.
-
-
 class GraphFollower:
     """Keeps a `GraphIndex` equal to the ledger; deleted items are not in it."""
 
@@ -294,8 +291,8 @@ class GraphFollower:
     def mark(self) -> int:
         return self._index.mark()
 
-    def incarnation(self) -> int:
-        return self._index.incarnation
+    def restart_count(self) -> int:
+        return self._index.restart_count
 
 
 def digest(salt: bytes, kind: str, name: str) -> str:

@@ -1,7 +1,6 @@
-"""Follows the ledger with one index that is this process's own: outbox rows are applied, and confirmed after a flush.
+"""Make an index follow the ledger: apply outbox rows, and confirm them after a flush.
 
-Knows outbox and marks; what a projected item looks like is the follower's business. An index that several processes
-write is followed by `SharedProjection`.
+`OwnProjection` serves an index of this process, `SharedProjection` one that several processes write.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class IndexWriter(Protocol):
         """Return the mark of the last durable flush."""
         ...
 
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """Return a number that grows when unflushed writes were lost (the engine restarted)."""
         ...
 
@@ -70,7 +69,7 @@ class Projection(Protocol):
         """Return True if only rows the index refuses are left."""
         ...
 
-    def retry_parked(self) -> None:
+    def retry_dead_letters(self) -> None:
         """Give parked rows another chance."""
         ...
 
@@ -96,7 +95,7 @@ class OwnProjection:
         self._behind: dict[int, OutboxRow] = {}
         # The ledger's count of changes at which no row was above the floor.
         self._quiet: int | None = None
-        self._incarnation = follower.incarnation()
+        self._incarnation = follower.restart_count()
         self._flushed_at = time.monotonic()
         self.last_error: MemosError | None = None
 
@@ -119,7 +118,7 @@ class OwnProjection:
             try:
                 return self._follow_until(deadline)
             except BackendUnavailable:
-                if self._follower.incarnation() == self._incarnation:
+                if self._follower.restart_count() == self._incarnation:
                     raise
                 # The engine had died and was started again by the call that noticed: once more, from the start.
                 return self._follow_until(deadline)
@@ -169,7 +168,7 @@ class OwnProjection:
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
         """Return items of these cubes that the index does not show yet, newest change first."""
-        if self._follower.incarnation() != self._incarnation:
+        if self._follower.restart_count() != self._incarnation:
             floor, behind = 0, []
         else:
             quiet, changes = self._quiet, self._ledger.changes
@@ -186,18 +185,18 @@ class OwnProjection:
             fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
         return not fresh and all(row.attempts >= self._settings.park_after for row in self._behind.values())
 
-    def retry_parked(self) -> None:
+    def retry_dead_letters(self) -> None:
         with self._lock:
             with self._ledger.write() as connection:
-                outbox.unpark(connection, self.target)
+                outbox.retry_dead_letters(connection, self.target)
             self._start_over()
 
     def _seen(self) -> list[int]:
         return [] if self._in_order else [*self._applied, *self._behind]
 
     def _notice_restart(self) -> None:
-        if self._follower.incarnation() != self._incarnation:
-            self._incarnation = self._follower.incarnation()
+        if self._follower.restart_count() != self._incarnation:
+            self._incarnation = self._follower.restart_count()
             self._start_over()
 
     def _start_over(self) -> None:
@@ -243,7 +242,7 @@ class OwnProjection:
         with self._ledger.read() as connection:
             mark = outbox.mark(connection, self.target) + 1
         self._follower.flush(mark)
-        if self._follower.incarnation() != self._incarnation:
+        if self._follower.restart_count() != self._incarnation:
             raise BackendUnavailable(f"The {self.target} index restarted while it was flushed; its rows are replayed.")
         with self._ledger.write() as connection:
             outbox.remove(connection, self._applied)
@@ -261,8 +260,6 @@ def project(follower: IndexWriter, target: Target, rows: Sequence[OutboxRow]) ->
         told = f"The {target} index cannot be given this item ({type(error).__name__}: {error})."
         raise IntegrityError(told) from error
 
-
-# Follows the ledger with an index on a server, which any number of processes write: rows are claimed one by one.
 
 # Small, so that several processes share what waits.
 _SHARED_BATCH = 64
@@ -289,7 +286,9 @@ class SharedProjection:
 
     def lost_writes(self) -> bool:
         """Return True if the index is older than the ledger's record of its marks."""
-        first, index, last = self._known_mark(), self._follower.mark(), self._known_mark()
+        first = self._known_mark()
+        index = self._follower.mark()
+        last = self._known_mark()
         # Others may flush meanwhile; one ahead is a flush whose confirmation is under way or was cut off.
         return not first <= index <= last + 1
 
@@ -360,9 +359,9 @@ class SharedProjection:
         with self._ledger.read() as connection:
             return outbox.newest(connection, self.target) is None
 
-    def retry_parked(self) -> None:
+    def retry_dead_letters(self) -> None:
         with self._ledger.write() as connection:
-            outbox.unpark(connection, self.target)
+            outbox.retry_dead_letters(connection, self.target)
 
     def _known_mark(self) -> int:
         with self._ledger.read() as connection:

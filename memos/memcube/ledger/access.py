@@ -1,4 +1,4 @@
-"""Identities, groups, grants and keys as rows, and which role an identity has on a cube."""
+"""Rows of identities, groups, grants and API keys, and the role of an identity on a cube."""
 
 from __future__ import annotations
 
@@ -212,9 +212,6 @@ def _to_key(row: sa.Row[Any]) -> Key:
 
 def _moment(value: datetime) -> datetime:
     return value
-
-
-# What keys used in a span of time, counted in rows, so that it holds over restarts and over several processes.
 
 
 def take(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:

@@ -1,8 +1,7 @@
-"""The registry of adapters: what each was made of and how far it is, and which of them may answer now.
+"""The registry of adapters: what each was trained on, its state, and which may answer.
 
-Whether one may answer is asked of the memories themselves, at the moment of asking: nothing has to mark an adapter when
-a memory it saw is changed, deleted or erased. Knows no files. Every function takes an open write transaction unless it
-only reads; what changes a cube's adapters locks the cube first.
+Whether one may answer is decided from its memories at the time of asking: nothing marks adapters when a memory changes
+or is erased. Functions take an open write transaction unless they only read; changes lock the cube first.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
 from memos.memcube.ledger.schema import meta, versions
 from memos.memcube.ledger.tasks import NewTask
-
-# The memories of a cube that no adapter may learn: its owner said so. They go with their items.
 
 
 def exclude(connection: sa.Connection, cube: str, ids: Sequence[str], by: str, now: datetime) -> list[str]:

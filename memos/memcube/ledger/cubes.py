@@ -1,4 +1,4 @@
-"""Cubes and conversations as rows, and each cube's chain of events over salted digests."""
+"""Rows of cubes and conversations, and each cube's hash chain of events over salted digests."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def list_all(connection: sa.Connection) -> list[Cube]:
     return [_to_cube(row) for row in connection.execute(_select().order_by(cubes.c.id))]
 
 
-class Head(NamedTuple):
+class CubeHead(NamedTuple):
     """The row data of a cube that every call needs."""
 
     fingerprint: Fingerprint
@@ -115,12 +115,12 @@ class Head(NamedTuple):
     redact_pii: bool
 
 
-def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Head]:
+def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
     """Return what a call needs to know of every named cube, without counting items."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
     rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
     known = {
-        row.id: Head(
+        row.id: CubeHead(
             Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised), row.time_zone, row.redact_pii
         )
         for row in rows
@@ -185,7 +185,7 @@ def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NextMessage:
     """The position of a conversation's next message; `said_at` is the time of its last one."""
 
     id: str
@@ -196,23 +196,23 @@ class Place:
     first_short: int = 0
 
 
-def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> Place:
+def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> NextMessage:
     """Return where a conversation stands; it is made when new."""
     row = connection.execute(
         sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
     ).one_or_none()
     if row is not None:
-        return Place(row.id, row.next_position, row.next_page, row.session, row.said_at, row.first_short)
+        return NextMessage(row.id, row.next_position, row.next_page, row.session, row.said_at, row.first_short)
     conversation_id = new_id()
     connection.execute(
         sa.insert(conversations).values(
             id=conversation_id, cube_id=cube_id, name=name, next_position=0, next_page=0, session=0, created_at=now
         )
     )
-    return Place(conversation_id)
+    return NextMessage(conversation_id)
 
 
-def advance(connection: sa.Connection, place: Place) -> None:
+def advance(connection: sa.Connection, place: NextMessage) -> None:
     connection.execute(
         sa.update(conversations)
         .where(conversations.c.id == place.id)
@@ -282,9 +282,6 @@ def _link(previous: bytes, seq: int, digest: bytes) -> bytes:
     return hashlib.sha256(previous + seq.to_bytes(8, "big") + digest).digest()
 
 
-# The template of profiles that a cube was given, as JSON in `meta`; a cube without one has the standard template.
-
-
 def _key(cube: str) -> str:
     # A cube's id may be longer than a key of `meta`.
     return "template:" + hashlib.sha256(cube.encode()).hexdigest()[:48]
@@ -312,11 +309,8 @@ def remove(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(meta).where(meta.c.key == _key(cube)))
 
 
-# Reads each cube's chain of events by number, so that following it costs what is new; `cubes` writes it.
-
-
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventQuery:
     """An event query: events after number `after`, of the given kinds or of all."""
 
     after: int = 0
@@ -331,7 +325,7 @@ def head(connection: sa.Connection, cube: str) -> int:
     return found
 
 
-def find(connection: sa.Connection, cube: str, wanted: Wanted) -> list[Event]:
+def find(connection: sa.Connection, cube: str, wanted: EventQuery) -> list[Event]:
     """Return a cube's events in the order they were committed."""
     columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
     query = sa.select(*columns).where(events.c.cube_id == cube, events.c.seq > wanted.after)

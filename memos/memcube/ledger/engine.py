@@ -1,7 +1,4 @@
-"""Opens the ledger database, brings it to this program's schema, hands out transactions, translates driver errors.
-
-What one database needs besides is in `sqlite` and `postgres`.
-"""
+"""The ledger database: open it, migrate it, hand out transactions, translate driver errors."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _ASK_AGAIN_S = 0.005
 _MAPPED_BYTES = 1 << 30
 
 
-def damaged(where: str, text: str) -> IntegrityError:
+def sqlite_damaged(where: str, text: str) -> IntegrityError:
     """Return the error for a ledger whose pages cannot be trusted."""
     return IntegrityError(
         f"The ledger {where} is damaged ({' '.join(text.split())}). Nothing was changed. Restore it from a copy, "
@@ -47,10 +44,10 @@ def damaged(where: str, text: str) -> IntegrityError:
     )
 
 
-def translate(text: str, where: str) -> MemosError:
+def translate_sqlite(text: str, where: str) -> MemosError:
     """Map a driver's message to the tree; SQLite tells its conditions apart by text only."""
     if "malformed" in text or "not a database" in text or "corrupt" in text:
-        return damaged(where, text)
+        return sqlite_damaged(where, text)
     if "full" in text:
         return BackendUnavailable(
             f"The disk that holds {where} is full: free some space and repeat; nothing was written."
@@ -66,7 +63,7 @@ def translate(text: str, where: str) -> MemosError:
     return BackendUnavailable(f"The ledger {where} cannot be used: {text}")
 
 
-def prepare(engine: sa.Engine) -> None:
+def prepare_sqlite(engine: sa.Engine) -> None:
     """Set durability, secrecy, explicit transactions and Python's case folding on every connection.
 
     Source: https://sqlite.org/pragma.html (journal_mode, synchronous, secure_delete) and SQLAlchemy's
@@ -147,7 +144,7 @@ class Ledger:
         # The connection used last has its pages and statements at hand.
         if parsed.get_backend_name() == "sqlite":
             engine = sa.create_engine(parsed, pool_use_lifo=True, **pool)
-            prepare(engine)
+            prepare_sqlite(engine)
             ledger = cls(engine, parsed.database or "in memory")
         else:
             ledger = cls(postgres.make_engine(parsed, pool_use_lifo=True, **pool), postgres.place_of(parsed))
@@ -222,7 +219,7 @@ class Ledger:
         with self.read() as connection:
             first = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         if first != "ok":
-            raise damaged(self.description, str(first))
+            raise sqlite_damaged(self.description, str(first))
 
     def vacuum(self) -> None:
         """Free what deleted rows took.
@@ -285,14 +282,14 @@ class Ledger:
         except exc.DBAPIError as error:
             raise self._meaning(error) from error
         except sqlite3.Error as error:
-            raise translate(str(error), self.description) from error
+            raise translate_sqlite(str(error), self.description) from error
 
     def _meaning(self, error: exc.DBAPIError) -> MemosError:
         if not self.is_sqlite:
             return postgres.translate(error, self.description)
         if isinstance(error, exc.IntegrityError):
             return Conflict(f"The ledger refused the change ({error.orig}); read again and retry.")
-        return translate(str(error.orig), self.description)
+        return translate_sqlite(str(error.orig), self.description)
 
 
 def _parsed(url: str) -> sa.URL:
@@ -330,14 +327,16 @@ def _check_tables(connection: sa.Connection, where: str) -> None:
 
 
 def _from_json(text: str | bytes) -> Any:
-    return [] if text in ("[]", b"[]") else {} if text in ("{}", b"{}") else json.loads(text)
+    if text in ("[]", b"[]"):
+        return []
+    if text in ("{}", b"{}"):
+        return {}
+    return json.loads(text)
 
 
 def sqlite_url(path: Path) -> str:
     return sa.URL.create("sqlite", database=str(path)).render_as_string()
 
-
-# Looks at a ledger without changing it: whether it can be reached, which schema it has, what is wrong with it.
 
 _CHECK_UP_TO_BYTES = 256 * 1024 * 1024
 
@@ -362,14 +361,14 @@ def look_at_file(path: Path) -> LedgerInspection:
             if path.stat().st_size <= _CHECK_UP_TO_BYTES:
                 said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if said != "ok":
-                    raise damaged(str(path), str(said))
+                    raise sqlite_damaged(str(path), str(said))
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "alembic_version" not in tables:
                 return LedgerInspection(str(path), None, None)
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [newest] = connection.execute("SELECT max(at) FROM events").fetchone()
     except sqlite3.Error as error:
-        raise translate(str(error), str(path)) from error
+        raise translate_sqlite(str(error), str(path)) from error
     return LedgerInspection(str(path), revision, None if newest is None else from_micros(newest))
 
 

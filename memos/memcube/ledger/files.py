@@ -1,4 +1,4 @@
-"""Files as rows: what is known of each, and its bytes in parts; knows nothing of what is in them."""
+"""Rows of files: metadata, and bytes in parts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Compiles the filter AST to SQL over the rows of `items`, with exactly the meaning of `memos.core.filters.matches`.
+"""Compile filters to SQL over `items`, with the meaning of `memos.core.filters.matches`.
 
-Every condition is true or false, never NULL, so that `not` means here what it means in Python. Values are bound
-parameters; `memos.core.filters.parse` keeps a filter under SQLite's limits (32,766 variables, expressions 1,000 deep).
-How a database reads JSON and folds case is in `json_sql`.
+Every condition is true or false, never NULL, so that `not` means what it means in Python. Values are bound
+parameters; `memos.core.filters.parse` keeps a filter under SQLite's limits (32,766 variables, depth 1,000).
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ from memos.core.filters import (
     Scalar,
 )
 from memos.memcube.ledger.schema import conversations, items, versions
-
-# What SQLite and PostgreSQL each do in a way of their own when a filter is judged: JSON elements, numbers, case.
 
 Sql = sa.ColumnElement[Any]
 Bool = sa.ColumnElement[bool]
@@ -187,8 +184,8 @@ def _compare_float(number: Sql, op: Op, value: Number) -> Bool:
     near = _nearest(value)
     if near != value:
         # No float lies between the value and the nearest one.
-        above = op in (Op.GT, Op.GTE)
-        op = (Op.GT if near < value else Op.GTE) if above else (Op.LTE if near < value else Op.LT)
+        if_below, if_above = (Op.GT, Op.GTE) if op in (Op.GT, Op.GTE) else (Op.LTE, Op.LT)
+        op = if_below if near < value else if_above
     holds: Bool = _COMPARE[op](number, sa.cast(near, sa.Double))
     return holds
 
@@ -236,7 +233,9 @@ def compile_sql(node: Node | None, ways: JsonSql) -> Bool:
 
 
 def _condition(condition: Condition, ways: JsonSql) -> Bool:
-    field, op, value = condition.field, condition.op, condition.value
+    field = condition.field
+    op = condition.op
+    value = condition.value
     if op in _NEGATED:
         return sa.not_(_condition(Condition(field, _NEGATED[op], value), ways))
     if op is Op.EXISTS and value is False:

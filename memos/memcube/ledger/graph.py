@@ -1,4 +1,4 @@
-"""The graph of items, read from the ledger: what was said next to an item in its session, and what is linked to it."""
+"""The graph of items, read from the ledger: neighbours in the session, and linked items."""
 
 from __future__ import annotations
 

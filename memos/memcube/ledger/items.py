@@ -1,4 +1,4 @@
-"""Items, their versions and their sources as rows: reading them back, writing a first and every next version."""
+"""Rows of items, versions and sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memos.core.clock import to_micros
 from memos.core.filters import Node
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import filter_sql as json_sql
+from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import MOST, PreparedSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
@@ -290,7 +290,7 @@ def matching(
     newest: bool = False,
 ) -> list[Item]:
     """Return the items that pass a filter as they are now, oldest or `newest` first."""
-    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, json_sql.of(connection)))
+    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
     return [to_item(row) for row in connection.execute(query.limit(limit).offset(offset))]
@@ -299,7 +299,7 @@ def matching(
 def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
     """Return how many items pass a filter as they are now."""
     query = _SELECT.with_only_columns(sa.func.count())
-    query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, json_sql.of(connection)))
+    query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     return connection.execute(query).scalar_one()
 
 
@@ -313,7 +313,7 @@ def matching_ids(
 ) -> list[str]:
     """Return ids, in no order, of items that pass a filter as they are now, or as they stood at a moment."""
     query = _SELECT.with_only_columns(versions.c.item_id)
-    query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, json_sql.of(connection))).limit(
+    query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, filter_sql.of(connection))).limit(
         limit
     )
     return list(connection.scalars(query))
@@ -330,7 +330,7 @@ def passing(
     """Return those of the given ids whose items pass a filter as they are now, or as they stood at a moment."""
     found: set[str] = set()
     query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
-    condition = compile_sql(node, json_sql.of(connection))
+    condition = compile_sql(node, filter_sql.of(connection))
     for batch in in_batches(ids):
         found.update(connection.scalars(query.where(versions.c.item_id.in_(batch), condition)))
     return found

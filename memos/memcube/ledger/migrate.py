@@ -1,4 +1,4 @@
-"""Runs the Alembic migrations on an open transaction; refuses a database from a newer program."""
+"""Run the Alembic migrations in an open transaction; refuse a database of a newer program."""
 
 from __future__ import annotations
 

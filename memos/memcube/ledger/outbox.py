@@ -1,4 +1,4 @@
-"""The outbox as rows: 'item X changed, index T has to follow', kept until T's flush is durable."""
+"""Rows of the outbox, "item X changed, index T has to follow", kept until T's flush is durable."""
 
 from __future__ import annotations
 
@@ -176,13 +176,13 @@ def failed(connection: sa.Connection, row: OutboxRow, error: str, park_after: in
     )
 
 
-def unpark(connection: sa.Connection, target: Target) -> None:
+def retry_dead_letters(connection: sa.Connection, target: Target) -> None:
     parked_here = (outbox.c.target == target, outbox.c.parked == sa.true())
     connection.execute(sa.update(outbox).where(*parked_here).values(parked=False, attempts=0))
 
 
 @dataclass(frozen=True, slots=True)
-class ParkedRow:
+class DeadLetter:
     """A change an index refused too often, with its last error."""
 
     target: str
@@ -191,9 +191,9 @@ class ParkedRow:
     error: str
 
 
-def parked(connection: sa.Connection) -> list[ParkedRow]:
+def dead_letters(connection: sa.Connection) -> list[DeadLetter]:
     query = sa.select(outbox).where(outbox.c.parked == sa.true()).order_by(outbox.c.id)
-    return [ParkedRow(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
+    return [DeadLetter(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
 
 
 def count(connection: sa.Connection, target: Target) -> int:

@@ -1,4 +1,4 @@
-"""What only PostgreSQL needs of the ledger: how it is connected to, checked and held, and what its errors mean.
+"""PostgreSQL: connections, checks, locks, and the meaning of its errors.
 
 Source: https://www.postgresql.org/docs/current/errcodes-appendix.html (SQLSTATE classes),
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS.
@@ -35,7 +35,9 @@ _CONNECT_TIMEOUT_S = 5
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
 # Keys of advisory locks: "memo", then a number.
-_MIGRATING, _HOLDING, _FOLLOWING = 0x6D656D6F01, 0x6D656D6F02, 0x6D656D6F03
+_MIGRATING = 0x6D656D6F01
+_HOLDING = 0x6D656D6F02
+_FOLLOWING = 0x6D656D6F03
 _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is wrong", "42501": "a right is missing"}
 
 

@@ -1,6 +1,6 @@
-"""Selects that every search runs, compiled once and given to the driver itself.
+"""Selects of every search, compiled once and passed to the driver directly.
 
-Half of a short query's time is SQLAlchemy's work around it (docs/log.md); what it would do to the rows is done here.
+Half the time of a short query is SQLAlchemy's (docs/log.md); its row processing is done here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an overview counts: each number from an index or a few rows, none by reading what memories say."""
+"""Counts for overviews, pending items, trust and speakers; each from an index or a few rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from memos.memcube.ledger.schema import (
 )
 from memos.memcube.ledger.schema import items as items_table
 from memos.memcube.ledger.tasks import RUNNING, to_task
-
-# Items that await review as rows: which they are, with their sources and why they wait; changes nothing.
 
 WHY = "pending"
 """The key of an item's info under which a reader says in short why it waits."""
@@ -59,9 +57,6 @@ def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
         query = sa.select(versions.c.id, versions.c.reason).where(versions.c.id.in_(batch))
         reasons.update((row.id, row.reason) for row in connection.execute(query))
     return reasons
-
-
-# Asks the ledger how far what stands in it may be trusted.
 
 
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:
@@ -104,18 +99,18 @@ def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSu
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredCounts:
     """The numbers of messages and of all items in a cube; each message is an item."""
 
     messages: int = 0
     items: int = 0
 
 
-def stored(connection: sa.Connection, named: Sequence[str]) -> dict[str, Stored]:
+def stored(connection: sa.Connection, named: Sequence[str]) -> dict[str, StoredCounts]:
     """Return what each of these cubes holds; takes as long as it is much."""
     said = _by_cube(connection, sa.select(messages.c.cube_id, sa.func.count()), messages.c.cube_id, named)
     kept = _by_cube(connection, sa.select(items_table.c.cube_id, sa.func.count()), items_table.c.cube_id, named)
-    return {cube: Stored(said.get(cube, 0), kept.get(cube, 0)) for cube in named}
+    return {cube: StoredCounts(said.get(cube, 0), kept.get(cube, 0)) for cube in named}
 
 
 def short_pages(connection: sa.Connection, named: Sequence[str]) -> dict[str, int]:
@@ -170,7 +165,7 @@ def _of(named: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class InstallationCounts:
     """Totals over all cubes; the query scans them all."""
 
     cubes: int
@@ -181,12 +176,12 @@ class Whole:
     outbox: dict[tuple[str, bool], int]
 
 
-def whole(connection: sa.Connection) -> Whole:
+def installation_counts(connection: sa.Connection) -> InstallationCounts:
     """Count all cubes at once: segments by state, rows of the outbox by index and whether they are parked."""
     pages = sa.func.sum(conversations.c.next_page - conversations.c.first_short + 1)
     by_state = sa.select(segments.c.state, sa.func.count()).group_by(segments.c.state)
     left = sa.select(outbox.c.target, outbox.c.parked, sa.func.count()).group_by(outbox.c.target, outbox.c.parked)
-    return Whole(
+    return InstallationCounts(
         connection.scalar(sa.select(sa.func.count()).select_from(cubes)) or 0,
         connection.scalar(sa.select(sa.func.count()).select_from(messages)) or 0,
         connection.scalar(sa.select(sa.func.count()).select_from(items_table)) or 0,
@@ -195,8 +190,6 @@ def whole(connection: sa.Connection) -> Whole:
         {(target, bool(parked)): number for target, parked, number in connection.execute(left)},
     )
 
-
-# Who speaks in cubes, as far as they are few; read from an index, a probe for each name.
 
 MOST = 8
 """Names beyond which somebody's name tells much: one of two says a bit, one of a hundred nearly seven."""

@@ -1,7 +1,7 @@
-"""Whose turn it is: one queue a cube, so that a busy cube never makes the others wait.
+"""Fair queues: one per cube, so that a busy cube never makes the others wait.
 
-Start-time fair queuing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996) with one tag a cube: the
-cube with the lowest turn is served next and its turn moves on by cost / weight. Knows of tasks only when they are due.
+Start-time fair queuing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996) with one tag a cube:
+the cube with the lowest turn is served next, and its turn advances by cost / weight.
 """
 
 from __future__ import annotations
@@ -121,9 +121,6 @@ def _entry(connection: sa.Connection, weight: float) -> float:
     return (lowest or 0.0) + 1.0 / weight
 
 
-# Who fires a periodic job: one process in a period, whoever comes first.
-
-
 def due(connection: sa.Connection, name: str, now: datetime, every: timedelta) -> bool:
     """Return True if nobody has fired the job within the period."""
     until: datetime | None = connection.scalar(sa.select(leases.c.until).where(leases.c.name == name))
@@ -147,9 +144,6 @@ def _over(connection: sa.Connection, until: datetime, now: datetime, every: time
     # back, or the period made shorter.
     ahead = timedelta(0) if connection.dialect.name == "sqlite" else 2 * MOST_SKEW
     return until <= now or until > now + every + ahead
-
-
-# What background work spent, by cube, UTC day and purpose: language model calls and tokens, and seconds.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Messages that are to be read finely, as rows: which are wanted, which come next, what was read and by what.
+"""Rows of fact extraction: which messages are to be read, which come next, what was read by which reader.
 
-Knows nothing of readers. Every function takes an open write transaction unless it only reads.
+Functions take an open write transaction unless they only read.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read_task(conversation: str | None, not_before: datetime | None = None) -> N
     return NewTask(READ, {"conversation": conversation}, key=conversation or "", not_before=not_before)
 
 
-def go_on(connection: sa.Connection, cube: str, conversation: str | None, task: str, now: datetime) -> None:
+def enqueue_next(connection: sa.Connection, cube: str, conversation: str | None, task: str, now: datetime) -> None:
     """Enqueue the next window's task while messages are wanted, unless another task is reading them."""
     left = connection.scalar(_wanted(cube, conversation).limit(1)) is not None
     if left and not is_read_elsewhere(connection, cube, conversation, task):
@@ -109,7 +109,7 @@ def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | 
     return connection.scalar(running.limit(1)) is not None
 
 
-def stretch(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> MessageRange:
+def next_range(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> MessageRange:
     """Return the oldest wanted messages, at most so many, with up to `around` before and all between them."""
     wanted: list[str] = list(connection.scalars(_wanted(cube, conversation).limit(most)))
     ids = wanted

@@ -1,7 +1,4 @@
-"""Rules of retention as rows, and which items a rule is about at a moment.
-
-Knows what an action may touch, not how it is done (`memos.scheduler.jobs.retention`).
-"""
+"""Rows of retention rules, and the items a rule matches at a moment."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import sqlalchemy as sa
 from memos.core.filters import Condition, Op
 from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 from memos.errors import NotFound
-from memos.memcube.ledger import filter_sql as json_sql
+from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.schema import items, links, retention_rules, versions
 
@@ -34,7 +31,7 @@ _STRENGTH = list(RetentionAction)
 REMEDY = "List what there is with `memos retention list`."
 
 
-class Place(NamedTuple):
+class ScanPosition(NamedTuple):
     """The position of an item in the order in which rules scan a cube."""
 
     created_at: datetime
@@ -85,13 +82,15 @@ def cubes_with_rules(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(cube).distinct().order_by(cube)))
 
 
-def due(connection: sa.Connection, rule: RetentionRule, at: datetime, after: Place | None, limit: int) -> list[Place]:
+def due(
+    connection: sa.Connection, rule: RetentionRule, at: datetime, after: ScanPosition | None, limit: int
+) -> list[ScanPosition]:
     """Return the oldest items behind a place that a rule has something to do about at a moment."""
     query = _matching(connection, rule, at).order_by(items.c.created_at, items.c.id).limit(limit)
     if after is not None:
         last = (sa.literal(after.created_at, items.c.created_at.type), sa.literal(after.id))
         query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(*last))
-    return [Place(row.created_at, row.id) for row in connection.execute(query)]
+    return [ScanPosition(row.created_at, row.id) for row in connection.execute(query)]
 
 
 def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:
@@ -117,7 +116,7 @@ def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> s
     if rule.types:
         query = query.where(versions.c.type.in_(rule.types))
     if rule.tags:
-        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), json_sql.of(connection)))
+        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), filter_sql.of(connection)))
     return query.where(_holds_no_pinned_one())
 
 

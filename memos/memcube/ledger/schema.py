@@ -1,6 +1,6 @@
 """The ledger's tables, portable between SQLite and PostgreSQL; the migrations create exactly these.
 
-Memory text stands in `versions` (what an item says), `messages` (what was said) and `files` (as they came).
+Memory text is in `versions` (what an item says), `messages` (what was said) and `files` (originals).
 """
 
 from __future__ import annotations

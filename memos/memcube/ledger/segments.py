@@ -1,7 +1,4 @@
-"""Pages and segments as rows: what overflows the short tier, where it goes, and which segments are hot.
-
-Knows numbers and places; which segment a page belongs to and how hot something is, is said by the scheduler.
-"""
+"""Rows of pages and segments: what leaves the short tier, where it goes, which segments are hot."""
 
 from __future__ import annotations
 
@@ -226,7 +223,7 @@ def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> 
         connection.execute(now.values(tier=tier))
 
 
-def move_on(connection: sa.Connection, cube: str, found: Overflow) -> None:
+def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) -> None:
     """Set where the short tier begins after pages left it."""
     if found.conversation is None:
         connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(lone_until=found.until))
@@ -361,9 +358,6 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
     }
 
 
-# What happens to their members
-
-
 @dataclass(frozen=True, slots=True)
 class Held:
     """A page of the mid tier and where it is."""
@@ -398,7 +392,7 @@ def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict
     return found
 
 
-def leave(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
+def remove_pages(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
     """Remove pages with erased messages from their segments; return the segments to rebuild.
 
     Nothing of the erased text remains: keywords are counted anew, a model's summary and the vector are dropped.
@@ -432,7 +426,9 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
     present = {message.id for message in messages}
     segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
     segment.spans = [span for span in segment.spans if span[0] in present]
-    segment.told, segment.told_pages, segment.vector = None, 0, None
+    segment.told = None
+    segment.told_pages = 0
+    segment.vector = None
     save(connection, [segment], [segment.id])
     return True
 

@@ -1,7 +1,6 @@
-"""Background tasks as rows: enqueued with their cause, leased cube by cube in fair turns, ended once.
+"""Rows of background tasks: enqueued with their cause, leased cube by cube in fair turns, ended once.
 
-Knows what a task's states mean and nothing of what a task does. Every function takes an open write transaction unless
-it only reads; locks are taken in one order: cube, queue, waiting tasks.
+Functions take an open write transaction unless they only read; lock order: cube, queue, waiting tasks.
 """
 
 from __future__ import annotations
@@ -274,7 +273,7 @@ def get(connection: sa.Connection, task_id: str) -> Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TaskQuery:
     """A task query: states and kinds, all when empty; `after` continues behind a task's id."""
 
     states: tuple[TaskState, ...] = ()
@@ -288,7 +287,7 @@ def unknown(task: str) -> NotFound:
     return NotFound("task", task, "See what there is with `memos tasks list`; tasks that ended are kept a week.")
 
 
-def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: Wanted) -> list[Task]:
+def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQuery) -> list[Task]:
     """Return tasks of these cubes, of all without, newest first."""
     query = _of(cubes, sa.select(tasks)).order_by(tasks.c.id.desc()).limit(wanted.limit)
     if wanted.states:

@@ -1,6 +1,6 @@
-"""What a cube's heat says must move: hot segments with unread pages, cold ones, those beyond the capacity.
+"""Queries for tier moves: hot segments with unread pages, cold ones, those beyond the capacity.
 
-Every question about heat is a range of `ix_segments_hot` (cube, state, unread, level), so it costs what it returns.
+Every query about heat is a range of `ix_segments_hot` (cube, state, unread, level), so it costs what it returns.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import sqlalchemy as sa
 
 from memos.core.types import FOUND, Item
 from memos.memcube.ledger import items, reading, tasks
-from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.schema import conversations, cubes, pages, segments, warmth
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.segments import ARCHIVED, OPEN, Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-
-# Pages of one conversation as rows: the newest of the short tier, some by their numbers, how many there are.
 
 
 def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: Collection[int]) -> dict[int, Page]:
@@ -47,7 +45,9 @@ def newest(connection: sa.Connection, cube: str, conversation: str, most: int) -
     return tuple(found[number] for number in sorted(found))
 
 
-ANALYSE, SWEEP, SUMMARISE = "analyse", "sweep", "summarise"
+ANALYSE = "analyse"
+SWEEP = "sweep"
+SUMMARISE = "summarise"
 """Kinds of tasks: unread pages of hot segments are read; a cube's segments go where their heat says; a model rewrites
 a segment's summary."""
 
@@ -81,7 +81,7 @@ def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int, l
     if least > 1:
         query = query.where(_unread_pages(segments.c.id) >= least)
     query = query.order_by(segments.c.level.desc()).limit(limit)
-    return [tiers.to_segment(row) for row in connection.execute(query)]
+    return [segment_rows.to_segment(row) for row in connection.execute(query)]
 
 
 def _unread_pages(segment: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
@@ -100,7 +100,7 @@ def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[Seg
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         query = sa.select(segments).where(*_range(cube, state, unread=True)).order_by(segments.c.level.desc())
-        found += [tiers.to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
+        found += [segment_rows.to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
         if len(found) >= limit:
             break
     return found
@@ -115,7 +115,7 @@ def cold(connection: sa.Connection, cube: str, level: float, before: datetime, l
         .order_by(segments.c.level)
         .limit(limit)
     )
-    return [tiers.to_segment(row) for row in connection.execute(query)]
+    return [segment_rows.to_segment(row) for row in connection.execute(query)]
 
 
 def cold_unread(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[str]:
@@ -135,7 +135,7 @@ def revived(connection: sa.Connection, cube: str, level: float, limit: int) -> l
     for unread in (True, False):
         query = sa.select(segments).where(*_range(cube, ARCHIVED, unread=unread), segments.c.level >= level)
         rows = connection.execute(query.order_by(segments.c.level.desc()).limit(limit))
-        found += [tiers.to_segment(row) for row in rows]
+        found += [segment_rows.to_segment(row) for row in rows]
     return found[:limit]
 
 
@@ -191,7 +191,7 @@ def _in_order(state: Item) -> tuple[int, str]:
 def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Page]) -> None:
     """Return True if these pages were read; the segment is unread while another of its pages is."""
     members = {message.id for page in read for message in page.messages}
-    done = [held.id for held in tiers.pages_of(connection, members)]
+    done = [held.id for held in segment_rows.pages_of(connection, members)]
     for batch in items.in_batches(done):
         connection.execute(sa.update(pages).where(pages.c.id.in_(batch)).values(read=True))
     segment.unread = has_unread(connection, segment.id)
@@ -207,7 +207,7 @@ def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], no
     """Mark the pages of these messages unread, what was read finely wanted: what was made of them is gone."""
     ids = list(item_ids)
     reading.want_again(connection, cube, ids, now)
-    held = tiers.pages_of(connection, ids)
+    held = segment_rows.pages_of(connection, ids)
     for batch in items.in_batches(page.id for page in held):
         connection.execute(sa.update(pages).where(pages.c.id.in_(batch)).values(read=False))
     for batch in items.in_batches({page.segment for page in held}):
@@ -223,7 +223,7 @@ def set_state(connection: sa.Connection, moved: Iterable[SegmentRow], state: str
         segment.state, segment.updated_at = state, now
         here = sa.update(segments).where(segments.c.id == segment.id)
         connection.execute(here.values(state=state, updated_at=now))
-        said = [message.id for message in tiers.members(connection, segment.id)]
+        said = [message.id for message in segment_rows.members(connection, segment.id)]
         for batch in items.in_batches(said):
             is_cold = sa.update(item_rows).where(item_rows.c.id.in_(batch))
             connection.execute(is_cold.values(cold=state == ARCHIVED))

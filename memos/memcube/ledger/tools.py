@@ -1,4 +1,4 @@
-"""Messages that call tools or answer calls, as rows: those around some messages, and some by their items."""
+"""Rows of tool messages: those around given messages, and those of given items."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.items import in_batches
 from memos.memcube.ledger.tasks import NewTask
-
-# The background task about calls of tools: what several of them show together, and what an erasure left of them.
 
 TOOLS = "tools"
 

@@ -26,13 +26,13 @@ from memos.memcube.ledger import cubes as ledger_cubes
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.tasks import Wanted
+from memos.memcube.ledger.tasks import TaskQuery
 from memos.memcube.parametric.selection import Why
 from memos.memcube.parametric.training import KEPT
 
 FOLDER = "adapters"
 _BY = "scheduler"
-_WAITING = Wanted((TaskState.WAITING,), (adapter_rows.LEARN,))
+_WAITING = TaskQuery((TaskState.WAITING,), (adapter_rows.LEARN,))
 
 
 @dataclass(frozen=True, slots=True)

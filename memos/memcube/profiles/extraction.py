@@ -1,6 +1,6 @@
-"""Traits from a language model: what it is told, the shape of its answer, and which of what it says is believed. Pure.
+"""Traits from a language model: its instructions, the schema of its answer, and which traits are accepted.
 
-An answer can only add traits, each on the strength of quotes that stand in the messages; it cannot empty a profile.
+An answer can only add traits, each supported by quotes from the messages; it cannot empty a profile.
 """
 
 from __future__ import annotations

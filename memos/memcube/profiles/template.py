@@ -1,6 +1,6 @@
-"""Templates: which dimensions a profile has, in groups, and by what each is found; read from TOML, JSON or a mapping.
+"""Profile templates: dimensions in groups, and how each is found; read from TOML, JSON or a mapping.
 
-A template comes from an operator and is checked as any other input. Knows no messages and no ledger.
+A template comes from an operator and is checked as any other input.
 """
 
 from __future__ import annotations
@@ -207,8 +207,6 @@ def _parsed(raw: object) -> Mapping[str, Any]:
         raise InvalidInput("template", "must be an object with a name and groups")
     return value
 
-
-# What may be the value of a trait: texts that say something, and not errors, refusals or blanks. Pure.
 
 _NOTHING = frozenset(
     """

@@ -1,6 +1,6 @@
-"""Finds traits without a model: in statements, in preferences, and interests by the words somebody uses. Pure.
+"""Find traits without a model: in statements, preferences, and interests by the words somebody uses.
 
-A trait is a fact of type profile, whose key names subject and dimension; who may replace whom is said here too.
+A trait is a fact of type profile whose key names subject and dimension; `may_replace` decides who overrides whom.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from memos.core.text.instructions import reads_like_instruction
 from memos.core.text.statements import key_of
 from memos.core.types import Fact, Item, ItemType, Role, Span, Status, Trust
 from memos.memcube.profiles.template import Dimension, Template, value_for
-
-# Says of each clause of a text whether its speaker likes what it names, dislikes it or has left it. Pure.
 
 
 class Sentiment(StrEnum):

@@ -1,4 +1,4 @@
-"""Makes profiles out of trait items, compares two of them, and writes one for a prompt. Pure."""
+"""Store traits, build profiles from them, compare two profiles, and render one for a prompt."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from memos.core.types import Fact, Item, ItemType, LinkKind, Span, Status, Trust
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes as templates
-from memos.memcube.ledger import items
+from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.profiles.template import Template, standard, stored_template
 from memos.memcube.profiles.traits import STATIC, Sentiment, dimension_of, event_time, is_static, sureness, trait_key
-
-# The nouns of a profile as frozen values: traits with their evidence, what they were, what changed. No behaviour.
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +231,7 @@ def _source(trait: Trait) -> str:
 
 
 def template_of(connection: sa.Connection, cube: str) -> Template:
-    own = templates.get_template(connection, cube)
+    own = cubes.get_template(connection, cube)
     return standard() if own is None else stored_template(own)
 
 

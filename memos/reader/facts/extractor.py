@@ -1,7 +1,6 @@
-"""Reads messages into long-term facts: by pattern, or with one call of a model when there is one.
+"""Extract long-term facts from messages: by pattern, or with one model call.
 
-A model that cannot write facts down is asked what it can answer: which sentences say what lasts (`choosing`).
-The one function through which hot segments become facts; it stores nothing and knows no segments.
+A model that fails at writing facts down is asked which sentences state lasting facts instead.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, create_model
 
 from memos.core.ports import ChatMessage
-from memos.core.text.sentences import asserted, is_question, is_supposed, sentences, without_pasted_text
+from memos.core.text.sentences import asserted, is_hypothetical, is_question, sentences, without_pasted_text
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
-from memos.errors import UnfitAnswer
+from memos.errors import InvalidAnswer
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.extraction import TraitsAnswer, traits_of
 from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.traits import find_traits
-from memos.reader.facts import llm as fact_asking
-from memos.reader.facts import patterns as fact_patterns
+from memos.reader.facts import llm, patterns
 from memos.reader.facts.grounding import said_at, trust_of
-from memos.reader.facts.llm import answer_about, grounded, question, shown_tokens
+from memos.reader.facts.llm import answer_about, ground, question, shown_tokens
 from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
 
 log = logging.getLogger(__name__)
@@ -83,7 +81,7 @@ class Chosen(NamedTuple):
     output: str
 
 
-class Open(NamedTuple):
+class OpenSentence(NamedTuple):
     """A user's sentence in which no pattern found anything."""
 
     item: Item
@@ -95,7 +93,7 @@ class Open(NamedTuple):
         return self.item.memory[self.start : self.end]
 
 
-class Examined:
+class ModelExamination:
     """Remembers, by model name, which models pass the examination of sentence choice. Thread-safe."""
 
     def __init__(self) -> None:
@@ -138,21 +136,23 @@ def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
     kinds: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         part = texts[first : first + _AT_ONCE]
-        answer = asker.ask(choice_question(part), _answer(len(part)), meter=meter)
+        answer = asker.complete_json(choice_question(part), _answer(len(part)), meter=meter)
         kinds += answer.model_dump(by_alias=True).values()
     return Chosen(tuple(kinds), json.dumps(dict(zip(texts, kinds, strict=True)), ensure_ascii=False))
 
 
-def still_open(messages: Sequence[Item], found: Sequence[Fact]) -> list[Open]:
+def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list[OpenSentence]:
     """Return the sentences that users state in their own words and in which nothing was found yet."""
     taken = [span for fact in found for span in fact.spans]
-    return [
-        one
-        for item in messages
-        if item.role is Role.USER and trust_of([item]) is not Trust.UNTRUSTED
-        for one in _stated(item)
-        if not any(span.item == item.id and span.start < one.end and one.start < span.end for span in taken)
-    ]
+    undecided = []
+    for item in messages:
+        if item.role is not Role.USER or trust_of([item]) is Trust.UNTRUSTED:
+            continue
+        spans = [span for span in taken if span.item == item.id]
+        for one in _stated(item):
+            if not any(span.start < one.end and one.start < span.end for span in spans):
+                undecided.append(one)
+    return undecided
 
 
 def facts_by_choice(
@@ -160,7 +160,7 @@ def facts_by_choice(
 ) -> tuple[list[Fact], str | None]:
     """Return facts found by patterns plus the sentences a model chose, with its answer as JSON."""
     found = facts_by_pattern(messages, zone)
-    left = still_open(messages, found)
+    left = undecided_sentences(messages, found)
     if not left:
         return found, None
     chosen = choose(asker, [one.text for one in left], meter)
@@ -168,7 +168,7 @@ def facts_by_choice(
     return [*found, *kept], chosen.output
 
 
-def _stated(item: Item) -> list[Open]:
+def _stated(item: Item) -> list[OpenSentence]:
     whole = item.memory[:SCAN_CHARS]
     own = without_pasted_text(whole)
     said = []
@@ -176,13 +176,13 @@ def _stated(item: Item) -> list[Open]:
         text = own[start:end]
         least = _LEAST_CHARS[not text.isascii()]
         whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
-        states = not is_question(text) and not is_supposed(text) and not text.endswith((":", "："))
+        states = not is_question(text) and not is_hypothetical(text) and not text.endswith((":", "："))
         if whole_own and states and asserted(text, len(text), len(text)):
-            said.append(Open(item, start, end))
+            said.append(OpenSentence(item, start, end))
     return said
 
 
-def _fact(one: Open, type_: ItemType) -> Fact:
+def _fact(one: OpenSentence, type_: ItemType) -> Fact:
     at = said_at(one.item)
     return Fact(
         type=type_,
@@ -227,7 +227,7 @@ class Extraction:
     """
 
     facts: tuple[Fact, ...]
-    reader: str = fact_patterns.READER
+    reader: str = patterns.READER
     summary: str | None = None
     model: str | None = None
     output: str | None = None
@@ -239,7 +239,7 @@ class FactReader:
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
-        self._examined = Examined()
+        self._examined = ModelExamination()
         self._lock = threading.Lock()
         self._unfit: dict[str, int] = {}
         self._reads: Counter[str] = Counter()
@@ -268,7 +268,7 @@ class FactReader:
         if self._may_write(asker.model):
             try:
                 found = _written(asker, shown, before, meter)
-            except UnfitAnswer:
+            except InvalidAnswer:
                 # Of a window with several messages the next attempt shows fewer; a good model answers then.
                 if self._told_unfit(asker.model) < _UNFIT and len(shown.messages) > 1:
                     raise
@@ -277,7 +277,7 @@ class FactReader:
                 return found
         try:
             return self._chosen(asker, shown, meter)
-        except UnfitAnswer:
+        except InvalidAnswer:
             # It can do neither now: next time it begins anew, as a server does that was given another model.
             self._told_fit(asker.model)
             raise
@@ -328,18 +328,18 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
 
 
 def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
-    messages, context, template = shown.messages, shown.context, shown.template
+    messages = shown.messages
+    context = shown.context
+    template = shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))
     ids = {message.id for message in context}
-    answer = asker.ask(question(shown.everything, shown.zone, before, template, ids), wanted, meter=meter)
-    facts, summary, rejected = grounded(answer, messages, shown.zone, context)
+    answer = asker.complete_json(question(shown.everything, shown.zone, before, template, ids), wanted, meter=meter)
+    facts, summary, rejected = ground(answer, messages, shown.zone, context)
     if template is not None:
         believed = traits_of(TraitsAnswer(traits=answer.traits), messages, template)
         facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
     kept = _ordered(_corrected(facts, messages))
-    return Extraction(
-        kept, fact_asking.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected
-    )
+    return Extraction(kept, llm.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected)
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:

@@ -1,6 +1,6 @@
-"""Whether messages bear out what a model wrote about them: its quotes, numbers, addresses, names and dates. Pure.
+"""Check a model's facts against the messages: quotes, numbers, addresses, names and dates.
 
-What has no quote, or a number or address of its own, is refused; a name or a date that is nowhere is a doubt.
+A fact without a quote, or with a number or address of its own, is rejected; an unknown name or date is a doubt.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from zoneinfo import ZoneInfo
 from memos.core.text.matching import addresses, entities, find_passage, folded, numbers, shared_words, stems
 from memos.core.text.times import time_expressions
 from memos.core.types import Item, Role, Span, Trust
-
-# What facts take over from the messages they were read in: when it was said, and how far it may be trusted. Pure.
 
 
 def said_at(item: Item) -> datetime:
@@ -64,8 +62,8 @@ class Shown:
     def only_pages_say(self) -> set[str]:
         """Return the beginnings of the words that untrusted messages have and no other."""
         pages = [each for each in self.everything if trust_of([each]) is Trust.UNTRUSTED]
-        others = [f"{each.speaker} {head(each)}" for each in self.everything if each not in pages]
-        return set[str]().union(*(stems(head(each)) for each in pages)).difference(*map(stems, others))
+        others = [f"{each.speaker} {subject_head(each)}" for each in self.everything if each not in pages]
+        return set[str]().union(*(stems(subject_head(each)) for each in pages)).difference(*map(stems, others))
 
     @cached_property
     def everything(self) -> list[Item]:
@@ -73,16 +71,18 @@ class Shown:
 
     @cached_property
     def words(self) -> str:
-        return folded("\n".join(f"{each.speaker}\n{head(each)}" for each in self.everything))
+        return folded("\n".join(f"{each.speaker}\n{subject_head(each)}" for each in self.everything))
 
     @cached_property
     def numbers(self) -> set[str]:
-        return {number for each in self.everything for number in numbers(head(each), words=True)}
+        return {number for each in self.everything for number in numbers(subject_head(each), words=True)}
 
     @cached_property
     def times(self) -> list[tuple[datetime, datetime]]:
         """Return the times that are named, from when until when."""
-        found = [time for each in self.everything for time in time_expressions(head(each), said_at(each), self.zone)]
+        found = [
+            time for each in self.everything for time in time_expressions(subject_head(each), said_at(each), self.zone)
+        ]
         return [(time.valid_from, time.valid_to) for time in found]
 
     def numbered(self, number: int) -> Item | None:
@@ -90,13 +90,13 @@ class Shown:
         return self.messages[number - 1] if 1 <= number <= len(self.messages) else None
 
 
-def head(item: Item) -> str:
+def subject_head(item: Item) -> str:
     return item.memory[:SHOWN_CHARS]
 
 
 def quoted(quote: str, item: Item) -> Span | None:
     """Return the passage of a message that is quoted; a single word of a longer message proves nothing."""
-    text = head(item)
+    text = subject_head(item)
     place = find_passage(quote, text)
     if place is None or (len(folded(quote)) < _QUOTE_SIGNS and folded(quote) != folded(text)):
         return None
@@ -113,7 +113,9 @@ def subject_of(name: str, item: Item, shown: Shown) -> str | None:
             return speaker
     if plain.casefold() in (Role.USER, Role.ASSISTANT):
         speakers = list(dict.fromkeys(each.speaker for each in shown.everything if each.role == plain.casefold()))
-        return item.speaker if item.speaker in speakers else speakers[0] if len(speakers) == 1 else None
+        if item.speaker in speakers:
+            return item.speaker
+        return speakers[0] if len(speakers) == 1 else None
     if plain[0].islower() or not plain[0].isalpha():
         return None
     return plain if is_named(plain, shown.everything) else None
@@ -122,15 +124,15 @@ def subject_of(name: str, item: Item, shown: Shown) -> str | None:
 def is_named(name: str, items: Sequence[Item]) -> bool:
     """Return True if a name stands in one of the messages, as a word of its own, or speaks there."""
     named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)" if name[:1].isascii() else re.escape(name))
-    return any(named.search(head(each)) or each.speaker.casefold() == name.casefold() for each in items)
+    return any(named.search(subject_head(each)) or each.speaker.casefold() == name.casefold() for each in items)
 
 
-def borne_out(text: str, item: Item, zone: ZoneInfo) -> bool:
+def is_supported(text: str, item: Item, zone: ZoneInfo) -> bool:
     """Return whether a message, or its date, has every number and address of a text."""
-    if not addresses(text) <= addresses(head(item)):
+    if not addresses(text) <= addresses(subject_head(item)):
         return False
-    wanted = numbers(text) - numbers(head(item), words=True) - numbers(item.speaker)
-    return not wanted or wanted <= _days(head(item), said_at(item), zone)
+    wanted = numbers(text) - numbers(subject_head(item), words=True) - numbers(item.speaker)
+    return not wanted or wanted <= _days(subject_head(item), said_at(item), zone)
 
 
 def unknown_name(text: str, shown: Shown) -> bool:
@@ -155,7 +157,7 @@ def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
     own = local(said_at(item), shown.zone)
     if day is None or (own is not None and own.date() == day.date()):
         return True
-    if str(day.day) in numbers(head(item), words=True):
+    if str(day.day) in numbers(subject_head(item), words=True):
         return True
     if str(day.year) in shown.numbers:
         return True

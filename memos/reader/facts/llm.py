@@ -1,7 +1,7 @@
-"""Asks a model for the facts in messages and keeps of its answer only what the messages bear out.
+"""Ask a model for the facts in messages and keep what the messages support.
 
-A quote that is not in its message, a number or address it does not have, an unknown type or subject: refused, counted.
-A name or a date that no message has: kept for review.
+Rejected and counted: a quote that is not in its message, an invented number or address, an unknown type or subject.
+Kept for review: a name or date that no message has.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from memos.reader.facts.grounding import (
     NO_SUCH_NAME,
     SHOWN_CHARS,
     Shown,
-    borne_out,
-    head,
     is_dated,
     is_named,
+    is_supported,
     local,
     quoted,
     said_at,
+    subject_head,
     subject_of,
     trust_in,
     unknown_name,
@@ -114,7 +114,7 @@ def _word(raw: Any) -> Any:
     return raw if isinstance(raw, str) else ""
 
 
-class Found(BaseModel):
+class FactsAnswer(BaseModel):
     """A model's whole answer."""
 
     facts: list[FoundFact]
@@ -126,7 +126,7 @@ class Found(BaseModel):
     traits: SaidTraits = Field(default_factory=list)
 
 
-def answer_about(tokens: int) -> type[Found]:
+def answer_about(tokens: int) -> type[FactsAnswer]:
     """Return the shape of an answer about messages of so many tokens: its schema says how many entries are enough.
 
     A small model else repeats itself until its answer is cut off.
@@ -138,16 +138,18 @@ def answer_about(tokens: int) -> type[Found]:
 
 
 @lru_cache
-def _bounded(room: int) -> type[Found]:
+def _bounded(room: int) -> type[FactsAnswer]:
     def bound(schema: dict[str, Any]) -> None:
         for name, field in schema["properties"].items():
             if field.get("type") == "array":
                 field["maxItems"] = room if name == "facts" else room // 2
 
-    return type(Found.__name__, (Found,), {"__module__": __name__, "model_config": ConfigDict(json_schema_extra=bound)})
+    return type(
+        FactsAnswer.__name__,
+        (FactsAnswer,),
+        {"__module__": __name__, "model_config": ConfigDict(json_schema_extra=bound)},
+    )
 
-
-# What a model's answer has besides facts: relations, lessons about tools, names, a topic; checked as facts. Pure.
 
 _PART_CHARS = 80
 _LESSON_CHARS = 500
@@ -192,7 +194,9 @@ def lessons(found: Sequence[FoundLesson], shown: Shown, reader: str) -> Iterator
     """Yield each lesson as a skill, None when the messages show no call of that tool, or not what the lesson says."""
     callers = tools_called(shown.everything)
     for each in found:
-        item, caller, text = shown.numbered(each.message), callers.get(each.tool.strip()), " ".join(each.text.split())
+        item = shown.numbered(each.message)
+        caller = callers.get(each.tool.strip())
+        text = " ".join(each.text.split())
         if item is None or caller is None or not 0 < len(text) <= _LESSON_CHARS:
             yield None
             continue
@@ -203,7 +207,7 @@ def lessons(found: Sequence[FoundLesson], shown: Shown, reader: str) -> Iterator
 
 def _quoted_fact(type_: ItemType, text: str, quote: str, item: Item, shown: Shown, reader: str) -> Fact | None:
     span = quoted(quote, item)
-    if span is None or not borne_out(text, item, shown.zone):
+    if span is None or not is_supported(text, item, shown.zone):
         return None
     return Fact(
         type=type_,
@@ -289,7 +293,7 @@ def shown_tokens(item: Item) -> int:
     return estimate_tokens(_line(1, item, ZoneInfo("UTC")))
 
 
-class Grounded(NamedTuple):
+class GroundedFacts(NamedTuple):
     """The entries of an answer that the messages support, and the number rejected."""
 
     facts: list[Fact]
@@ -297,7 +301,9 @@ class Grounded(NamedTuple):
     rejected: int
 
 
-def grounded(answer: Found, messages: Sequence[Item], zone: ZoneInfo, context: Sequence[Item] = ()) -> Grounded:
+def ground(
+    answer: FactsAnswer, messages: Sequence[Item], zone: ZoneInfo, context: Sequence[Item] = ()
+) -> GroundedFacts:
     """Return what the messages bear out; the context only tells whom and what they mean."""
     shown = Shown(messages, zone, context)
     read = [_fact(found, shown) for found in answer.facts[:_MOST_FACTS]]
@@ -307,7 +313,7 @@ def grounded(answer: Found, messages: Sequence[Item], zone: ZoneInfo, context: S
     if topic is not None:
         facts = [replace(fact, info={**fact.info, TOPIC: topic}) for fact in facts]
     told = len(answer.facts) + len(answer.relations) + len(answer.lessons)
-    return Grounded(facts, _summary(answer.summary, shown), told - len(facts))
+    return GroundedFacts(facts, _summary(answer.summary, shown), told - len(facts))
 
 
 def _of_traits(template: Template) -> str:
@@ -324,7 +330,7 @@ def _line(number: int | None, item: Item, zone: ZoneInfo) -> str:
     at = local(said_at(item), zone)
     day = "" if at is None else f"{at.date().isoformat()} {_WEEKDAYS[at.weekday()]} {at.hour:02}:{at.minute:02}"
     place: dict[str, object] = {"context": True} if number is None else {"message": number}
-    told = {**place, "at": day, "speaker": item.speaker, "role": item.role, "text": head(item)}
+    told = {**place, "at": day, "speaker": item.speaker, "role": item.role, "text": subject_head(item)}
     return _escaped(told if len(item.memory) <= SHOWN_CHARS else {**told, "cut": True})
 
 
@@ -343,7 +349,7 @@ def _fact(found: FoundFact, shown: Shown) -> Fact | None:
     text = " ".join(found.text.split())
     span = quoted(found.quote, item)
     subject = subject_of(found.subject, item, shown)
-    if span is None or subject is None or not 0 < len(text) <= _TEXT_CHARS or not borne_out(text, item, shown.zone):
+    if span is None or subject is None or not 0 < len(text) <= _TEXT_CHARS or not is_supported(text, item, shown.zone):
         return None
     valid = _validity(found, item, shown.zone)
     about = _about(found, text, item, shown)
@@ -392,9 +398,9 @@ def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str |
         if thing is None or value.casefold() not in ("yes", "no"):
             return None, None
         return f"likes:{thing}", value.casefold()
-    if len(value) > _VALUE_CHARS or not borne_out(value, item, shown.zone):
+    if len(value) > _VALUE_CHARS or not is_supported(value, item, shown.zone):
         return None
-    known = folded(text) + "\n" + folded(head(item))
+    known = folded(text) + "\n" + folded(subject_head(item))
     return (attribute, value) if folded(value) and folded(value) in known else None
 
 
@@ -432,22 +438,20 @@ def _summary(written: str, shown: Shown) -> str | None:
     return text or None
 
 
-# Which messages are read together: wanted ones up to so many tokens, with those around as context. Pure.
-
 WINDOW_TOKENS = 1_500
 CONTEXT_TOKENS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ReadingBudget:
     """Most tokens of a window, and of the messages before it or between two of its own."""
 
     window: int = WINDOW_TOKENS
     context: int = CONTEXT_TOKENS
 
-    def shrunk(self, times: int) -> Room:
+    def shrunk(self, times: int) -> ReadingBudget:
         """Return the room halved so many times: what a model could not answer may have been too much for it."""
-        return Room(max(1, self.window >> times), max(1, self.context >> times))
+        return ReadingBudget(max(1, self.window >> times), max(1, self.context >> times))
 
 
 class Window(NamedTuple):
@@ -458,7 +462,7 @@ class Window(NamedTuple):
     passed: frozenset[str]
 
 
-def window(messages: tuple[Item, ...], wanted: Set[str], room: Room) -> Window:
+def window(messages: tuple[Item, ...], wanted: Set[str], room: ReadingBudget) -> Window:
     """Return the first window of some messages in order: at least one that is wanted, if any says something.
 
     What is not wanted between two that are is context; more of it than there is room for ends the window.
@@ -468,7 +472,10 @@ def window(messages: tuple[Item, ...], wanted: Set[str], room: Room) -> Window:
     first = next((place for place, message in enumerate(live) if message.id in wanted), None)
     if first is None:
         return Window((), frozenset(), passed)
-    chosen, used, between, skipped = _before(live[:first], room), 0, list[Item](), 0
+    chosen = _before(live[:first], room)
+    used = 0
+    between = list[Item]()
+    skipped = 0
     for place, message in enumerate(live[first:]):
         cost = shown_tokens(message)
         if message.id not in wanted:
@@ -485,7 +492,7 @@ def window(messages: tuple[Item, ...], wanted: Set[str], room: Room) -> Window:
     return Window(tuple(chosen), frozenset(message.id for message in chosen if message.id not in wanted), passed)
 
 
-def _before(messages: list[Item], room: Room) -> list[Item]:
+def _before(messages: list[Item], room: ReadingBudget) -> list[Item]:
     kept: list[Item] = []
     left = room.context
     for message in reversed(messages):

@@ -1,6 +1,6 @@
-"""Finds facts in messages without a model: what users state, like and order, what assistants say of themselves.
+"""Find facts without a model: what users state, like and order, what assistants say of themselves.
 
-Conservative: a fact is a sentence as it was written, so what is found wrongly can be seen to be wrong.
+Conservative: a fact is a sentence as it was written, so a wrong one can be recognised.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
     told = []
     for liked in likings(text)[:_MOST_STATED]:
         if asserted(text, liked.start, liked.end) and not _WISH.search(text[liked.start : liked.end]):
-            about = None if liked.thing is None else (f"likes:{liked.thing}", "yes" if liked.likes else "no")
+            answer = "yes" if liked.likes else "no"
+            about = None if liked.thing is None else (f"likes:{liked.thing}", answer)
             found = _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",))
             told.append((liked.start, found))
     firm = firm_preference(text)

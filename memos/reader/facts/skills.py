@@ -1,6 +1,6 @@
-"""Finds what several pages did alike: the same tools, with success, for the same goal; and words it as a skill. Pure.
+"""Find what several pages did alike, the same tools with success for the same goal, and word it as a skill.
 
-Two goals are the same when they share most words besides what was called with, or point the same way.
+Two goals are the same if they share most words beside the arguments, or their vectors are close.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from memos.core.text.tool_calls import LOOKED_CHARS, Run, cut, decoded
 from memos.core.text.tool_calls import call_succeeded as outcome_of
 from memos.core.types import Fact, Item, ItemType, Json, Role, Span
 from memos.reader.facts.grounding import said_at, trust_of
-
-# Finds tool calls that worked after the same tool had failed: what to do differently the next time.
 
 _SHOWN_CHARS = 180
 _OUTCOME_CHARS = 200

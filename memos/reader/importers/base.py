@@ -1,4 +1,4 @@
-"""Reads the dates that exports write: ISO 8601, epoch numbers, RFC 2822 and the English forms. Pure, no locale."""
+"""What chat export formats share: records, dates, role and conversation names, content."""
 
 from __future__ import annotations
 
@@ -104,8 +104,6 @@ def _at(day: datetime, clock: re.Match[str]) -> datetime:
     offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
     return moment.replace(tzinfo=timezone(-offset if zone[0] == "-" else offset))
 
-
-# One message of an export with its place, and what the formats share: role names, conversation names, content.
 
 _ROLES = {
     "human": Role.USER,

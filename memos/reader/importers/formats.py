@@ -93,7 +93,9 @@ def _branch(mapping: Mapping[str, Json], current: Json) -> tuple[list[str], str 
 def _chatgpt_record(raw: Json, node: str, conversation: str, place: str, time: Json) -> ExportRecord:
     if not isinstance(raw, Mapping):
         return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    author, metadata, content = _mapping(raw, "author"), _mapping(raw, "metadata"), raw.get("content")
+    author = _mapping(raw, "author")
+    metadata = _mapping(raw, "metadata")
+    content = raw.get("content")
     if not isinstance(content, Mapping | None):
         return ExportRecord(place, conversation, {}, f"has content that is {type(content).__name__}, not an object")
     kind = content.get("content_type") if content is not None else None
@@ -437,9 +439,6 @@ def _longmemeval_turn(raw: Json, conversation: str, place: str, number: int, dat
         return ExportRecord(place, conversation, {}, "has no content")
     message = message_of(raw.get("role"), content=raw["content"], message_id=f"turn-{number}", chat_time=date)
     return ExportRecord(place, conversation, message)
-
-
-# Checks an export's records the way `add` will, gives each an id, and notes wrong order; stores nothing.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Reads the JSON folders of MemoryOS: pages of a user oldest first, knowledge and profiles; knows no cubes.
+"""Read the JSON folders of MemoryOS: pages of a user oldest first, knowledge and profiles.
 
-Embeddings, heat, summaries and chain notes are not read: they are made again from the pages.
+Embeddings, heat, summaries and chain notes are not read; they are rebuilt from the pages.
 Source: https://github.com/BAI-LAB/MemoryOS (memoryos-pypi), the `save` methods of its memories.
 """
 
@@ -22,12 +22,14 @@ from memos.reader.importers.base import ExportRecord, read_date
 from memos.reader.importers.stream import Entry, read_entries, read_members
 
 FORMAT = "memoryos"
-SHORT, MID, LONG = "short_term.json", "mid_term.json", "long_term_user.json"
+SHORT = "short_term.json"
+MID = "mid_term.json"
+LONG = "long_term_user.json"
 OF_ASSISTANT = "long_term_assistant.json"
 SPEAKER = "imported knowledge"
-USER_KNOWLEDGE, ASSISTANT_KNOWLEDGE, PROFILE = (
-    f"{FORMAT}:user_knowledge", f"{FORMAT}:assistant_knowledge", f"{FORMAT}:profile",
-)  # fmt: skip
+USER_KNOWLEDGE = f"{FORMAT}:user_knowledge"
+ASSISTANT_KNOWLEDGE = f"{FORMAT}:assistant_knowledge"
+PROFILE = f"{FORMAT}:profile"
 
 _SESSIONS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"sessions"\s*:\s*(?=\{)')
 _LISTS = {"user_profiles", "knowledge_base", "assistant_knowledge"}

@@ -1,7 +1,6 @@
-"""Reads a JSON or JSONL file entry by entry; holds one entry at a time and knows nothing of what is in it.
+"""Read a JSON or JSONL file entry by entry, holding one entry at a time.
 
-A list is cut at its commas by bracket depth, and each piece is decoded by itself. So a bad entry is one bad entry:
-what stands behind it is read as well.
+A list is cut at its commas by bracket depth and each piece is decoded by itself, so one bad entry spoils no other.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import BinaryIO
 from memos.core.text.validation import decode
 from memos.core.types import Json
 from memos.errors import InvalidInput
-
-# Cuts the top-level list of a JSON stream at its commas, by bracket depth alone; decodes nothing.
 
 BLOCK = 262_144
 """Bytes read at once."""
@@ -93,7 +90,10 @@ def pieces(window: Window) -> Iterator[tuple[bytearray | None, int]]:
     """
     depth, quoted = 1, False
     while True:
-        window.skip(_TO_QUOTE if quoted else _TO_COMMA_OR_BRACKET if depth == 1 else _TO_BRACKET)
+        if quoted:
+            window.skip(_TO_QUOTE)
+        else:
+            window.skip(_TO_COMMA_OR_BRACKET if depth == 1 else _TO_BRACKET)
         mark = window.take()
         if quoted:
             quoted = mark != b'"'

@@ -1,7 +1,6 @@
-"""Puts facts of a cube in order that reading left apart: several current values of a key, and near doubles.
+"""Consolidate facts that reading left apart (several current values of a key, near duplicates), and reflect on them.
 
-That happens when the index was behind, when somebody approved, changed or rolled back an item, or wrote one by hand.
-Repeating it changes nothing.
+Needed when the index was behind, or after an approval, a change or a rollback. Idempotent.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
-from memos.scheduler import consolidation as consolidate
-from memos.scheduler.consolidation import STATIC, Near, comparable, same
+from memos.scheduler import consolidation
+from memos.scheduler.consolidation import STATIC, SimilarItem, comparable, same
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import NearOf, meter_of, question, shortened
 from memos.scheduler.task import TaskRun
@@ -54,7 +53,7 @@ class ConsolidateJob:
             near = self.near(cube, [_as_fact(item) for item in fresh])
         except BackendUnavailable:
             near = [[] for _ in fresh]
-        run.go_on(0.5)
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             for key in _crowded(connection, cube):
@@ -64,7 +63,7 @@ class ConsolidateJob:
         self.settled()
 
 
-def task() -> NewTask:
+def consolidate_task() -> NewTask:
     return NewTask(CONSOLIDATE, {}, key="")
 
 
@@ -119,7 +118,7 @@ def _value(item: Item) -> str:
     return normalized_value(item.value)
 
 
-def _join(change: Change, item: Item, close: Sequence[Near]) -> None:
+def _join(change: Change, item: Item, close: Sequence[SimilarItem]) -> None:
     states = items.current(change.connection, [change.cube], [item.id, *(one.item for one in close)])
     mine = states.get(item.id)
     if mine is None or mine.version != item.version:
@@ -151,8 +150,6 @@ def _as_fact(item: Item) -> Fact:
     fact = Fact(item.type, item.memory, whole, item.speaker, "stored", said, confidence=item.confidence)
     return replace(fact, valid_from=item.valid_from, valid_to=item.valid_to)
 
-
-# Has a model say what several facts of a cube show together; off unless asked for, and every insight has sources.
 
 REFLECT = "reflect"
 PROMPT = "reflection-1"
@@ -196,7 +193,7 @@ class ReflectJob:
             f"{shortened(fact.memory, _SHOWN_CHARS)}"
             for number, fact in enumerate(shown, start=1)
         ]
-        answer = asker.ask(question(PROMPT, lines), Insights, meter=meter_of(run, "chat"))
+        answer = asker.complete_json(question(PROMPT, lines), Insights, meter=meter_of(run, "chat"))
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             now = items.current(connection, [cube], [fact.id for fact in shown])
@@ -206,12 +203,12 @@ class ReflectJob:
                     shown[number - 1] for number in sorted(set(insight.statements)) if 1 <= number <= len(shown)
                 ]
                 if len(evidence) >= _LEAST_EVIDENCE and all(fact.id in same for fact in evidence):
-                    consolidate.settle(change, [_fact(insight.text, evidence)])
+                    consolidation.consolidate(change, [_fact(insight.text, evidence)])
         self.settled()
 
 
 def active(connection: sa.Connection, clock: Clock) -> list[str]:
-    """Return the cubes that something was added to since the last reflection."""
+    """Return the cubes with additions since the last reflection."""
     since = clock.now() - REFLECT_EVERY
     query = sa.select(t.cubes.c.id).where(
         sa.exists(sa.select(t.items.c.id).where(t.items.c.cube_id == t.cubes.c.id, t.items.c.created_at >= since))
@@ -220,7 +217,7 @@ def active(connection: sa.Connection, clock: Clock) -> list[str]:
 
 
 def reflect_task() -> NewTask:
-    """Return the reflect_task that reflects on a cube; nobody waits for it."""
+    """Return the task that reflects on a cube."""
     return NewTask(REFLECT, {}, key="")
 
 

@@ -1,6 +1,7 @@
-"""Has a model that sees describe one image of a message; what it says becomes an untrusted item made of the message.
+"""Describe images with a vision model, and read stored documents into passages.
 
-Without such a model the task is parked; when the model fails, the image stays as it is, with the reason.
+A description is an untrusted item made of its message. Without a vision model the task is parked; if the model fails,
+the image stays as it is, with the reason.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.types import Fact, FileState, Item, ItemType, Json, Span, Status, StoredFile, Task, Trust
 from memos.errors import InvalidInput, NotFound
 from memos.llm.client import LLMClient
-from memos.memcube import changes, documents, facts
-from memos.memcube import images as pictures
+from memos.memcube import changes, documents, facts, images
 from memos.memcube.documents import Part
 from memos.memcube.ledger import files, items
 from memos.reader.documents import Document, Passage, Split, read
@@ -47,7 +47,7 @@ class Seen(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribeJob:
-    """An image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
+    """Describes one image a task; `settled` is called afterwards, `masking` returns the masking of a cube."""
 
     asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
@@ -57,7 +57,7 @@ class DescribeJob:
     def run(self, run: TaskRun) -> None:
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:
-            file = pictures.find(connection, cube, str(run.task.payload["file"]))
+            file = images.find(connection, cube, str(run.task.payload["file"]))
             message = None if file is None else _message(connection, file)
             if file is None or message is None or _is_described(connection, file):
                 return
@@ -67,7 +67,7 @@ class DescribeJob:
         run.check_budget()
         [system, user] = question(PROMPT, _lines(file, message))
         asked = [system, replace(user, images=(Image(file.media_type, data),))]
-        seen = asker.ask(asked, Seen, meter=meter_of(run, "vision"))
+        seen = asker.complete_json(asked, Seen, meter=meter_of(run, "vision"))
         self._keep(run, file, message, _masked(seen, self.masking(cube)), asker.model)
         self.settled()
 
@@ -75,27 +75,27 @@ class DescribeJob:
     def _keep(run: TaskRun, file: StoredFile, message: Item, seen: Seen, model: str) -> None:
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
-            still = pictures.find(connection, change.cube, file.id)
+            still = images.find(connection, change.cube, file.id)
             now = None if still is None else _message(connection, still)
             if still is None or now is None or _is_described(connection, still):
                 return
             answer = facts.keep_record(change, PROMPT, model, seen.model_dump_json(), [message.id])
-            pictures.described(change, still, _fact(still, now, seen, answer))
+            images.described(change, still, _fact(still, now, seen, answer))
 
     def failed(self, connection: sa.Connection, task: Task, error: str) -> None:
-        """Write down on the image that nobody could describe it."""
-        file = pictures.find(connection, task.cube, str(task.payload["file"]))
+        """Record on the image that it could not be described."""
+        file = images.find(connection, task.cube, str(task.payload["file"]))
         if file is not None:
-            pictures.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
+            images.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
 
 
 def _masked(seen: Seen, masking: Masking) -> Seen:
-    """Return what a model saw without what must not be stored, such as a key in a screenshot."""
+    """Mask what a model saw, such as a key in a screenshot."""
     return seen.model_copy(update=masking.fields(seen.model_dump()))
 
 
 def _message(connection: sa.Connection, file: StoredFile) -> Item | None:
-    """Return the message an image came with, None when it is gone or deleted."""
+    """Return the message of an image, None if it is gone or deleted."""
     found = items.current(connection, [file.cube], [file.item] if file.item else [])
     return next((state for state in found.values() if state.status is not Status.DELETED), None)
 
@@ -124,23 +124,21 @@ def _fact(file: StoredFile, message: Item, seen: Seen, answer: str) -> Fact:
         said_at=message.said_at or message.created_at,
         confidence=_CONFIDENCE,
         valid_from=message.valid_from,
-        tags=(pictures.IMAGE_TAG,),
+        tags=(images.IMAGE_TAG,),
         trust=Trust.UNTRUSTED,
         extraction=answer,
         info={"file": file.id},
     )
 
 
-# Reads a stored document: converted and cut outside any transaction, kept whole in the one that ends the task.
-
 _SHARE_CONVERTED = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFileJob:
-    """`split` is the embedder's, `masking` makes what masks a cube's texts.
+    """Reads stored documents; `split` is the embedder's, `masking` returns the masking of a cube.
 
-    `settled` is called when passages were stored, so that the indexes show them soon.
+    `settled` is called after passages were stored, so that they are indexed soon.
     """
 
     reader: DocumentReader
@@ -149,7 +147,7 @@ class ReadFileJob:
     masking: Callable[[str], Masking]
 
     def run(self, run: TaskRun) -> None:
-        """Read the file that the task names; one that cannot be read says why, and its task is done."""
+        """Read the task's file; an unreadable one records why, and the task is done."""
         with run.ledger.read() as connection:
             try:
                 file = files.require(connection, [run.task.cube], str(run.task.payload["file"]))
@@ -166,7 +164,7 @@ class ReadFileJob:
                 documents.give_up(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
             return
         parts = [_part(document, passage) for passage in document.passages]
-        run.go_on(0.9)
+        run.check_cancelled(0.9)
         with run.finishing() as connection:
             change = changes.begin(connection, file.cube, file.actor, run.clock)
             told = _told(document)
@@ -179,18 +177,18 @@ class ReadFileJob:
         self.settled()
 
     def _read(self, run: TaskRun, file: StoredFile, data: bytes, masking: Masking) -> Document:
-        pages = _masked_text(self.reader.pages(file.name, data, run.go_on), masking)
-        run.go_on(_SHARE_CONVERTED)
+        pages = _masked_text(self.reader.pages(file.name, data, run.check_cancelled), masking)
+        run.check_cancelled(_SHARE_CONVERTED)
 
         def split(text: str, tokens: int) -> list[tuple[int, int]]:
-            run.go_on()
+            run.check_cancelled()
             return self.split(text, tokens)
 
         return read(pages, split)
 
 
 def _masked_text(document: DocumentPages, masking: Masking) -> DocumentPages:
-    """Return a document with what must not be stored masked, before a place in it is counted."""
+    """Mask a document before any position in it is counted."""
     pages = [
         replace(
             page, text=masking.whole("text", page.text), path=tuple(masking.text("title", part) for part in page.path)

@@ -1,8 +1,7 @@
-"""Composes the prefix of a cube: which memories its prompts begin with, since they are hot and stable or pinned.
+"""Compose the prompt prefix of a cube from memories that are pinned, or hot and stable.
 
-What stands there keeps its place, or nothing of its KV could be used again: new ones are appended, what has cooled or
-was corrected stays until it is a quarter of the room. Then all is written anew, in the order in which the memories
-were made. Repeating it changes nothing.
+Entries keep their place, otherwise their KV could not be reused: new ones are appended, cooled or corrected ones stay
+until they are a quarter of the room. Then the prefix is rewritten in the order of creation. Idempotent.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ import sqlalchemy as sa
 
 from memos.core.settings import Settings
 from memos.core.types import Item, ItemType, Json, Status
-from memos.memcube import changes
-from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube import prompt_prefix as prefix_text
+from memos.memcube import changes, prompt_prefix
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.prompt_prefix import Line, PrefixRow
@@ -56,7 +53,7 @@ class PrefixRules:
 
 @dataclass(frozen=True, slots=True)
 class ComposeJob:
-    """Composes the prefix of a task's cube.
+    """Composes the prompt prefix of a cube.
 
     `forget` removes the KV of memories that are gone, and is called first.
     """
@@ -67,29 +64,29 @@ class ComposeJob:
 
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
-        """Return the job as settings want it; where no model keeps anything a prefix is empty."""
+        """Return the job for these settings; where no model keeps KV a prefix is empty."""
         rules = PrefixRules(settings.prefix_room, timedelta(days=settings.activation.stable_days))
         return cls(CubeRules(settings.heat), rules, forget)
 
     def run(self, run: TaskRun) -> None:
-        """Append what has become hot, or compose all of it anew."""
+        """Append what has become hot, or rewrite the prefix."""
         self.forget()
-        run.go_on(0.1)
+        run.check_cancelled(0.1)
         with run.finishing() as connection:
             cube = run.task.cube
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            before = prefix_rows.of(connection, cube)
+            before = prompt_prefix.of(connection, cube)
             heats = self._heats(connection, cube, change.now)
             after, fresh = self._composed(connection, cube, before, heats, change.now)
             if after == before:
                 return
             if fresh:
-                prefix_rows.replace(connection, cube, after)
+                prompt_prefix.replace(connection, cube, after)
             else:
-                prefix_rows.append(connection, cube, after[len(before) :])
+                prompt_prefix.append(connection, cube, after[len(before) :])
             changes.record(change, "compose", _body(before, after, heats, anew=fresh))
             if after:
-                tasks.enqueue(connection, cube, [prefix_rows.warm_task()], change.now)
+                tasks.enqueue(connection, cube, [prompt_prefix.warm_task()], change.now)
 
     def _heats(self, connection: sa.Connection, cube: str, now: datetime) -> dict[str, float]:
         if not self.prefix.tokens:
@@ -128,7 +125,7 @@ class ComposeJob:
         there = {row.item for row in before}
         above = self.rules.of(connection, cube).thresholds.promote_above
         chosen = self._chosen(heats, states, there, above, now)
-        lines = prefix_text.lines_of(connection, before, states, now)
+        lines = prompt_prefix.lines_of(connection, before, states, now)
         stale = sum(line.tokens for line in lines if line.correction or line.item not in chosen)
         gone = len({line.item for line in lines}) < len(before)
         new = sorted((states[id_] for id_ in chosen if id_ not in there), key=lambda item: (item.created_at, item.id))
@@ -150,12 +147,12 @@ class ComposeJob:
         above: float,
         now: datetime,
     ) -> set[str]:
-        """Return the items that have room: what is pinned, what is there and still warm, then the hottest."""
+        """Return the items that fit: pinned ones, present ones that are still warm, then the hottest."""
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()
         for id_ in ranked:
             state = states.get(id_)
-            if state is None or not prefix_text.may_stand(state):
+            if state is None or not prompt_prefix.may_stand(state):
                 continue
             hot = heats[id_] >= above and now - state.updated_at >= self.prefix.stable
             if not (hot or id_ in there or heats[id_] == _PINNED):
@@ -180,7 +177,7 @@ def _ended(
 
 
 def _line(row: PrefixRow, states: Mapping[str, Item]) -> Line:
-    return prefix_text.entry_line(row, states[row.item])
+    return prompt_prefix.entry_line(row, states[row.item])
 
 
 def _body(

@@ -1,4 +1,4 @@
-"""Reads the messages that are wanted finely, one window of a conversation a task, in the transaction that ends it."""
+"""Extract facts from messages, one window of a conversation or segment a task, in the transaction that ends it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from memos.core.types import Item, Reading
 from memos.errors import ModelError
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, reading, tasks
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import items, reading, segments, tasks, tier_moves
 from memos.memcube.ledger.segments import Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-from memos.reader.facts.llm import Room, Window, window
+from memos.reader.facts.llm import ReadingBudget, Window, window
 from memos.scheduler import learning
 from memos.scheduler.accesses import heat, is_hot, warmth_of
 from memos.scheduler.consolidation import Outcome
-from memos.scheduler.jobs.segments import ACTOR, live, said_by, summary
+from memos.scheduler.jobs.segments import ACTOR, live_items, speakers_of, summary
 from memos.scheduler.learning import ExtractedFacts, FactPipeline, ReadingInput
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import TaskRun
-
-# Reads unread pages of hot segments into long-term memory, one segment a task, in the transaction that ends it.
 
 # What one model call is shown; without a model there is no reason for few.
 _PAGES_BY_MODEL = 12
@@ -51,14 +47,14 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class AnalyseJob:
-    """Reads as `learner` does."""
+    """Extracts facts from unread pages of hot segments."""
 
     rules: CubeRules
     clock: Clock
     learner: FactPipeline
 
     def run(self, run: TaskRun) -> None:
-        """Read the hottest segment that the task asks for, and leave a task for the next one."""
+        """Read the hottest segment of the task, and queue a task for the next one."""
         found = self._read(run)
         if found is None:
             return
@@ -80,10 +76,10 @@ class AnalyseJob:
                 return None
             asks = self.learner.has_model() and not run.task.payload.get("cheaply")
             most = _PAGES_BY_MODEL if asks else _PAGES_BY_PATTERN
-            pages = tuple(moves.unread_pages(connection, segment, most))
+            pages = tuple(tier_moves.unread_pages(connection, segment, most))
             messages = _left(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
             before = summary(connection, segment)
-            behind = tuple(tiers.members(connection, segment.id)) if asks and before else ()
+            behind = tuple(segments.members(connection, segment.id)) if asks and before else ()
             shown = replace(learning.to_read(connection, cube, messages), before=before)
         learnt = self.learner.read(run, shown, asks=asks) if messages else None
         finely = asks or not self.learner.has_model()
@@ -93,53 +89,56 @@ class AnalyseJob:
         """Return the segment to read, None when there is none with an unread page."""
         cube, payload = run.task.cube, run.task.payload
         if "segment" in payload:
-            named = tiers.get_segments(connection, [str(payload["segment"])])
+            named = segments.get_segments(connection, [str(payload["segment"])])
             return next((one for one in named.values() if one.unread and one.cube == cube), None)
         if payload.get("all"):
-            return next(iter(moves.any_unread(connection, cube)), None)
+            return next(iter(tier_moves.any_unread(connection, cube)), None)
         now = self.clock.now()
         level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
-        found = moves.hot_unread(connection, cube, level, _CANDIDATES, int(payload.get("least", 1)))
+        found = tier_moves.hot_unread(connection, cube, level, _CANDIDATES, int(payload.get("least", 1)))
         hot = [segment for segment in found if is_hot(segment, rules, now)]
         return max(hot, key=lambda segment: rules.policy.heat(warmth_of(segment), now), default=None)
 
     @staticmethod
     def _is_as_read(connection: sa.Connection, found: _Reading) -> bool:
-        segment = tiers.get_segments(connection, [found.segment.id]).get(found.segment.id)
+        segment = segments.get_segments(connection, [found.segment.id]).get(found.segment.id)
         if segment is None:
             return False
-        still = moves.unread_pages(connection, segment, len(found.pages))
-        members = tiers.members(connection, segment.id) if found.behind else []
+        still = tier_moves.unread_pages(connection, segment, len(found.pages))
+        members = segments.members(connection, segment.id) if found.behind else []
         now = {message.id: message.version_id for message in members}
         same = all(now.get(message.id) == message.version_id for message in found.behind)
-        return same and said_by(still) == said_by(found.pages)
+        return same and speakers_of(still) == speakers_of(found.pages)
 
     def _keep(self, change: Change, rules: HeatRules, found: _Reading) -> None:
-        connection, learnt, outcome = change.connection, found.learnt, Outcome()
-        segment = tiers.get_segments(connection, [found.segment.id])[found.segment.id]
+        connection = change.connection
+        learnt = found.learnt
+        outcome = Outcome()
+        segment = segments.get_segments(connection, [found.segment.id])[found.segment.id]
         if learnt is not None:
             behind = () if learnt.extraction.model is None else (message.id for message in found.behind)
             outcome = learning.keep(change, learnt, [*found.shown, *behind])
         if found.finely:
             reading.mark(connection, found.shown)
-        moves.mark_read(connection, segment, found.pages)
+        tier_moves.mark_read(connection, segment, found.pages)
         heat_then = rules.policy.heat(warmth_of(segment), change.now)
         if learnt is not None and learnt.extraction.summary is not None:
             segment.told, segment.told_pages = learnt.extraction.summary, segment.pages
         if not segment.unread:
             heat(segment, rules.policy.analysed(warmth_of(segment), change.now))
         segment.updated_at = change.now
-        tiers.save(connection, [segment], [segment.id])
+        segments.save(connection, [segment], [segment.id])
         _tell(change, found, outcome, heat_then)
 
 
 def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
-    """Return the pages' messages without those that were read finely: what they say is known.
+    """Return the pages' messages that were not read finely yet.
 
-    Those that are wanted are left to their own task, unless somebody asks for these pages: no message costs two calls.
+    Messages queued for fine reading are left to their own task, unless these pages were requested: none costs two
+    calls.
     """
     done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
-    messages = [message for page in pages for message in live(page)]
+    messages = [message for page in pages for message in live_items(page)]
     states = reading.states(connection, [message.id for message in messages])
     return [message for message in messages if states.get(message.id) not in done]
 
@@ -159,18 +158,18 @@ def _tell(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -
 # Short messages are many before they are a window's worth of tokens.
 _MOST_WANTED = 100
 _MOST_AROUND = 20
-_ROOM = Room()
+_ROOM = ReadingBudget()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """Enriches what `add` stored; the messages themselves stay as they are, whatever comes of it."""
+    """Extracts facts from messages queued by `add`; the messages themselves never change."""
 
     learner: FactPipeline
-    room: Room = _ROOM
+    room: ReadingBudget = _ROOM
 
     def run(self, run: TaskRun) -> None:
-        """Read the conversation's next window, and leave a task for the one after it."""
+        """Read the conversation's next window, and queue a task for the one after it."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             if reading.is_read_elsewhere(connection, cube, conversation, run.task.id):
@@ -185,14 +184,14 @@ class ReadJob:
                 reading.mark(connection, found.passed)
             if found is not None and learnt is not None and _is_as_read(connection, cube, found):
                 _keep(change, found, learnt)
-            reading.go_on(connection, cube, conversation, run.task.id, change.now)
+            reading.enqueue_next(connection, cube, conversation, run.task.id, change.now)
         if learnt is not None:
             self.learner.settled()
 
     def _next(self, connection: sa.Connection, run: TaskRun) -> Window:
-        """Return the oldest messages that are wanted; fewer at each attempt, since too many may be why it failed."""
+        """Return the oldest queued messages, fewer at each attempt, since their number may be why it failed."""
         conversation = run.task.payload.get("conversation")
-        found = reading.stretch(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
+        found = reading.next_range(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
         return window(found.messages, found.wanted, self.room.shrunk(run.task.attempts - 1))
 
     def _learn(self, run: TaskRun, shown: ReadingInput) -> ExtractedFacts:

@@ -1,7 +1,6 @@
-"""Does what rules of retention say, and erases what was deleted long ago: a batch a transaction, safe to repeat.
+"""Apply retention rules and erase what was deleted long ago: a batch a transaction, safe to repeat.
 
-Each batch is looked up again inside its transaction, so what was pinned, changed, brought back or taken out of the
-rules meanwhile is left alone. Knows neither the rules' rows nor what a rule matches (`memos.memcube.ledger.retention`).
+Each batch is read again inside its transaction, so items pinned, changed or restored meanwhile are spared.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ import sqlalchemy as sa
 from memos.core.identities import Right
 from memos.core.types import RetentionAction, RetentionEffect, RetentionRule, Scope
 from memos.errors import NotFound
-from memos.memcube import changes
-from memos.memcube import erasure as erase
+from memos.memcube import changes, erasure
 from memos.memcube.changes import Change, Changing
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, idempotency, items, retention
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.retention import Place
+from memos.memcube.ledger.retention import ScanPosition
 from memos.scheduler.task import TaskRun
 
 ACTOR = "retention"
@@ -34,48 +32,48 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class RetentionJob:
-    """The periodic task: what was deleted over `kept_days` ago is erased, then the rules of all cubes are applied."""
+    """The periodic job: erase what was deleted over `kept_days` ago, then apply the rules of all cubes."""
 
     changing: Changing
     kept_days: float
 
     def run(self, run: TaskRun) -> None:
-        """Go through all cubes; what an attempt did not get to is left for the next."""
-        run.go_on()
+        """Process all cubes; what an attempt did not reach is left for the next."""
+        run.check_cancelled()
         self._erase_expired(run)
         at = run.clock.now()
         idempotency.forget_old(run.ledger, at)
         with run.ledger.read() as connection:
             cubes = retention.cubes_with_rules(connection)
         for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
+            run.check_cancelled(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
                 for _ in applied(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
-                    run.go_on(done / len(cubes))
+                    run.check_cancelled(done / len(cubes))
 
     def _erase_expired(self, run: TaskRun) -> None:
         before = run.clock.now() - timedelta(days=self.kept_days)
         with run.ledger.read() as connection:
-            found = erase.expired(connection, before)
+            found = erasure.expired(connection, before)
         for cube, expired in found.items():
             for batch in items.in_batches(expired):
-                run.go_on()
+                run.check_cancelled()
                 with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                     # Looked up again: a rollback may have brought one back.
-                    ids = erase.expired(change.connection, before, batch).get(cube)
+                    ids = erasure.expired(change.connection, before, batch).get(cube)
                     if ids:
-                        erase.erase(change, ids)
+                        erasure.erase(change, ids)
         with run.ledger.read() as connection:
             gone = files.expired(connection, before)
         for cube in gone:
-            run.go_on()
+            run.check_cancelled()
             with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                 if ids := files.expired(change.connection, before).get(cube):
-                    erase.erase(change, [], file_ids=ids)
+                    erasure.erase(change, [], file_ids=ids)
 
 
 def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
-    """Apply a cube's rules to what is old enough at a moment, the strongest first; yield what each batch did."""
+    """Apply a cube's rules, strongest first, to what is old enough; yield the effect of each batch."""
     with ledger.read() as connection:
         rules = retention.of_cube(connection, scope.cubes[0])
     for rule in rules:
@@ -88,18 +86,18 @@ def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> I
 
 
 def preview(connection: sa.Connection, cube: str, at: datetime) -> list[RetentionEffect]:
-    """Return what `applied` would do: an item that several rules match counts for the strongest of them."""
+    """Return what `applied` would do; an item that several rules match counts for the strongest."""
     seen: set[str] = set()
     effects = []
     for rule in retention.of_cube(connection, cube):
         found: list[str] = []
-        after: Place | None = None
+        after: ScanPosition | None = None
         while batch := retention.due(connection, rule, at, after, _BATCH):
             after = batch[-1]
             fresh = [place.id for place in batch if place.id not in seen]
             found += _sparing_pinned(connection, rule, fresh)
         seen.update(found)
-        derived = erase.derived(connection, found) - seen if rule.action is RetentionAction.ERASE else set()
+        derived = erasure.derived(connection, found) - seen if rule.action is RetentionAction.ERASE else set()
         seen |= derived
         effects.append(RetentionEffect(rule, len(found), tuple(found[:_SHOWN]), len(derived)))
     return effects
@@ -112,7 +110,7 @@ def _sparing_pinned(connection: sa.Connection, rule: RetentionRule, ids: list[st
 
 
 def _takes_pinned(connection: sa.Connection, ids: Sequence[str]) -> bool:
-    return any(retention.any_pinned(connection, batch) for batch in items.in_batches(erase.derived(connection, ids)))
+    return any(retention.any_pinned(connection, batch) for batch in items.in_batches(erasure.derived(connection, ids)))
 
 
 def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
@@ -128,8 +126,8 @@ def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
 
 
 def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list[str]]:
-    """Yield what a rule matches, once through the cube and outside the transactions that change it."""
-    after: Place | None = None
+    """Yield the matches of a rule in batches, outside the transactions that change them."""
+    after: ScanPosition | None = None
     while True:
         with ledger.read() as connection:
             batch = retention.due(connection, rule, at, after, _BATCH)
@@ -140,7 +138,7 @@ def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list
 
 
 def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[str]) -> RetentionEffect | None:
-    """Do to a batch what a rule says; None when there is no such rule any more."""
+    """Apply a rule to a batch; None if the rule is gone."""
     connection, reason = change.connection, f"retention rule {rule.id}"
     if retention.find(connection, rule.id) is None:
         return None
@@ -155,7 +153,7 @@ def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[st
             changes.delete(change, ids, reason)
             retract(change, ids)
         case RetentionAction.ERASE:
-            receipt = erase.erase(change, ids)
+            receipt = erasure.erase(change, ids)
             told["receipt"] = receipt.id
             derived = len(receipt.item_ids) - len(ids)
     changes.record(change, "retention", told)

@@ -1,4 +1,4 @@
-"""Moves the oldest pages of a conversation from the short tier into segments, in the transaction that ends the task."""
+"""Move the oldest pages of the short tier into segments; summarise, sweep and rebuild segments."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from memos.core.types import UNUSED, Item
 from memos.llm.client import LLMClient
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import items, tasks, tier_moves
+from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.segments import ARCHIVED, KEPT_KEYWORDS, OPEN, Overflow, Page, SegmentRow
 from memos.scheduler.accesses import Triggers, is_hot, warmth_of
 from memos.scheduler.heat import Access
@@ -39,7 +38,7 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """A page as it is compared: unit vector float32 (dimension,), keywords."""
+    """A page for comparison: unit vector float32 (dimension,), keywords."""
 
     vector: Vector
     keywords: frozenset[str]
@@ -47,7 +46,7 @@ class PageView:
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """A segment as it is compared: the sum of its pages' vectors, None when it has to be made again."""
+    """A segment for comparison: the sum of its pages' vectors, None if it must be rebuilt."""
 
     id: str
     vector: Vector | None
@@ -55,7 +54,7 @@ class SegmentView:
 
 
 class Candidates:
-    """The segments a page may join, compared all at once; one that opens or grows is compared as it is then."""
+    """The segments a page may join, compared at once; one that opens or grows is compared in its new state."""
 
     def __init__(self, segments: Sequence[SegmentView], dimension: int) -> None:
         self._ids: list[str] = []
@@ -68,7 +67,7 @@ class Candidates:
             self.put(segment)
 
     def put(self, segment: SegmentView) -> None:
-        """Add a segment, or compare pages with what it has become."""
+        """Add or update a segment."""
         place = self._places.setdefault(segment.id, len(self._ids))
         if place == len(self._ids):
             self._ids.append(segment.id)
@@ -84,9 +83,9 @@ class Candidates:
         self._vectors[place] = 0.0 if segment.vector is None or norm == 0 else segment.vector / norm
 
     def best(self, page: PageView, previous: str | None, least: float) -> str | None:
-        """Return the segment the page joins, None when it opens one.
+        """Return the segment the page joins, None to open one.
 
-        That of the page before it comes first: a topic goes on unless it changes.
+        The previous page's segment comes first: a topic continues unless it changes.
         """
         if not self._ids:
             return None
@@ -101,7 +100,7 @@ class Candidates:
 
 
 def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]:
-    """Return a segment's keywords with those of one more page: the most frequent, then the newest."""
+    """Return a segment's keywords including one more page: the most frequent, then the newest."""
     sums = dict.fromkeys(sorted(page), 1) | {word: count + (word in page) for word, count in keywords.items()}
     best = sorted(sums.items(), key=lambda entry: -entry[1])
     return dict(best[:KEPT_KEYWORDS])
@@ -109,7 +108,7 @@ def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A span of one message that may tell what a segment is about."""
+    """A span of one message that may summarise its segment."""
 
     item: str
     start: int
@@ -118,7 +117,7 @@ class Sentence:
 
 
 def sentences(item: str, text: str) -> list[Sentence]:
-    """Return the sentences of a message that are neither too short nor too long to stand alone."""
+    """Return a message's sentences that are neither too short nor too long to stand alone."""
     found = []
     for match in _SENTENCE.finditer(text):
         stripped = match.group().strip()
@@ -132,11 +131,11 @@ def sentences(item: str, text: str) -> list[Sentence]:
     return found
 
 
-def telling(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -> list[Sentence]:
-    """Return at most 3 sentences, in the given order, that name most of what the segment's pages share.
+def key_sentences(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -> list[Sentence]:
+    """Return at most 3 sentences, in order, that cover most keywords the segment's pages share.
 
-    Each next one is chosen for the keywords that those before it left out, the pages of a keyword being its weight:
-    greedy maximum coverage (Lin & Bilmes, "A Class of Submodular Functions for Document Summarization", ACL 2011).
+    Keywords are weighted by their pages. Greedy maximum coverage (Lin & Bilmes, "A Class of Submodular Functions for
+    Document Summarization", ACL 2011).
     """
     words = [set(text_keywords(sentence.text)) & keywords.keys() for sentence in candidates]
     left = dict(keywords)
@@ -177,7 +176,7 @@ _SCANNED_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class OverflowJob:
-    """Empties the short tier as far as it is over its capacity.
+    """Moves pages beyond the short tier's capacity into segments.
 
     `turns_of` returns the vectors of messages.
     """
@@ -187,72 +186,72 @@ class OverflowJob:
     triggers: Triggers
 
     def run(self, run: TaskRun) -> None:
-        """Move pages of the conversation that the task names, or messages without one."""
+        """Move pages of the task's conversation, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             capacity = 0 if run.task.payload.get("all") else self.rules.of(connection, cube).short_capacity
-            found = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
+            found = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
         if found is None:
             return
         # Outside the transaction: it may take a while.
-        vectors = page_vectors(self.turns_of, [live(page) for page in found.pages])
-        run.go_on(0.5)
+        vectors = page_vectors(self.turns_of, [live_items(page) for page in found.pages])
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            still = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
+            still = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
             # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
-            if still is not None and said_by(still.pages) == said_by(found.pages):
+            if still is not None and speakers_of(still.pages) == speakers_of(found.pages):
                 self._place(change, self.rules.ready(connection, cube), still, vectors)
-            self._go_on(connection, run, capacity, change.now)
+            self._requeue(connection, run, capacity, change.now)
 
     @staticmethod
-    def _go_on(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
+    def _requeue(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
-        if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
+        if segment_rows.overflow(connection, cube, conversation, capacity, 1) is not None:
             again = (
-                tiers.idle_task(str(conversation), read=bool(run.task.payload.get("read")))
+                segment_rows.idle_task(str(conversation), read=bool(run.task.payload.get("read")))
                 if run.task.payload.get("all")
-                else tiers.overflow_task(conversation, now)
+                else segment_rows.overflow_task(conversation, now)
             )
             tasks.enqueue(connection, cube, [again], now)
         elif run.task.payload.get("read"):
-            moves.enqueue(connection, cube, moves.analyse_task(everything=True), now)
+            tier_moves.enqueue(connection, cube, tier_moves.analyse_task(everything=True), now)
 
     def _place(self, change: Change, rules: HeatRules, found: Overflow, vectors: Vector) -> None:
         connection, conversation = change.connection, found.conversation
-        comparable = tiers.comparable(connection, change.cube, rules.mid_capacity)
+        comparable = segment_rows.comparable(connection, change.cube, rules.mid_capacity)
         candidates = Candidates([SegmentView(*segment) for segment in comparable], vectors.shape[1])
         segments: dict[str, SegmentRow] = {}
         known: set[str] = set()
-        previous = None if conversation is None else tiers.segment_of(connection, conversation, found.first - 1)
+        previous = None if conversation is None else segment_rows.segment_of(connection, conversation, found.first - 1)
         grown: dict[str, list[Page]] = {}
         for page, vector in zip(found.pages, vectors, strict=True):
             seen = PageView(vector, page_keywords(page))
             joined = candidates.best(seen, previous, rules.similarity)
             if joined is not None and joined not in segments:
-                segments |= tiers.get_segments(connection, [joined])
+                segments |= segment_rows.get_segments(connection, [joined])
                 known.add(joined)
             segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
             segments[segment.id] = _with(rules, segment, seen, page, change.now)
-            candidates.put(view(segments[segment.id]))
+            candidates.put(segment_view(segments[segment.id]))
             grown.setdefault(segment.id, []).append(page)
             previous = segment.id if conversation is not None else None
         for id_, pages in grown.items():
             segments[id_].spans = spans(connection, segments[id_], pages)
-        tiers.save(connection, [segments[id_] for id_ in grown], known)
+        segment_rows.save(connection, [segments[id_] for id_ in grown], known)
         placed = [(page, id_) for id_, pages in grown.items() for page in pages]
-        tiers.place_pages(connection, change.cube, conversation, placed, change.now)
-        tiers.move_on(connection, change.cube, found)
+        segment_rows.place_pages(connection, change.cube, conversation, placed, change.now)
+        segment_rows.advance_short_tier(connection, change.cube, found)
         if placed:
             heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
-            _tell(change, placed, heats)
+            _record_events(change, placed, heats)
             self.triggers.grown(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
             if len(known) < len(grown):
-                moves.enqueue(connection, change.cube, moves.sweep_task(), change.now)
+                tier_moves.enqueue(connection, change.cube, tier_moves.sweep_task(), change.now)
 
 
 def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
-    """Return the segment with one more page: a longer sum of vectors, more keywords, more heat."""
+    """Return the segment with one more page added."""
     at = page.messages[-1].said_at or now
     warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
     return replace(
@@ -269,7 +268,7 @@ def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now
     )
 
 
-def _tell(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
+def _record_events(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
     body = {
         "tier": "mid",
         "pages": {page.id: id_ for page, id_ in placed},
@@ -278,26 +277,26 @@ def _tell(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str
     changes.record(change, "move", body)
 
 
-def view(segment: SegmentRow) -> SegmentView:
+def segment_view(segment: SegmentRow) -> SegmentView:
     return SegmentView(segment.id, segment.vector, segment.keywords)
 
 
-def said_by(pages: Sequence[Page]) -> list[tuple[str, int]]:
-    """Return which versions of which messages pages hold, in order."""
+def speakers_of(pages: Sequence[Page]) -> list[tuple[str, int]]:
+    """Return message ids and versions of pages, in order."""
     return [(message.id, message.version) for page in pages for message in page.messages]
 
 
-def live(page: Page) -> list[Item]:
-    """Return a page's messages that are neither deleted nor awaiting review."""
+def live_items(page: Page) -> list[Item]:
+    """Return a page's messages that are neither deleted nor pending."""
     return [message for message in page.messages if message.status not in UNUSED]
 
 
 def page_keywords(page: Page) -> frozenset[str]:
-    return frozenset(word for message in live(page) for word in message.keywords)
+    return frozenset(word for message in live_items(page) for word in message.keywords)
 
 
 def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
-    """Return float32 (pages, dimension): the direction of each page's messages together, zero for a page of none."""
+    """Return float32 (pages, dimension): the mean direction of each page's messages, zero for an empty page."""
     vectors = turns_of([message for page in pages for message in page])
     found = np.zeros((len(pages), vectors.shape[1]), dtype=np.float32)
     place = 0
@@ -310,7 +309,7 @@ def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
 
 
 def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page]) -> list[tuple[str, int, int]]:
-    """Return the sentences that tell what the segment is about now: of those that told it before and the new ones."""
+    """Return the key sentences of a segment, chosen from its former ones and the new pages'."""
     before = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     old = [
         Sentence(item, start, end, before[item].memory[start:end])
@@ -320,14 +319,14 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
     new = [
         sentence
         for page in grown
-        for message in live(page)
+        for message in live_items(page)
         for sentence in sentences(message.id, message.memory[:_SCANNED_CHARS])
     ]
-    return [(chosen.item, chosen.start, chosen.end) for chosen in telling([*old, *new], segment.keywords)]
+    return [(chosen.item, chosen.start, chosen.end) for chosen in key_sentences([*old, *new], segment.keywords)]
 
 
 def summary(connection: sa.Connection, segment: SegmentRow) -> str:
-    """Return what a segment is about: a model's words when there are some, else its own messages'."""
+    """Return a segment's summary: the model's, else its key sentences."""
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
@@ -338,37 +337,34 @@ def summary(connection: sa.Connection, segment: SegmentRow) -> str:
     return "\n".join(told)
 
 
-# Makes a segment again from its pages: after one of them was erased or changed, or when the embedder is another.
-
-
 @dataclass(frozen=True, slots=True)
 class RemakeJob:
-    """Gives a segment the vector, keywords and sentences that its pages have now."""
+    """Rebuilds vector, keywords and sentences of a segment after an erasure, a change or a new embedder."""
 
     turns_of: TurnsOf
 
     def run(self, run: TaskRun) -> None:
-        """Make the segment that the task names again; one that is gone needs nothing."""
+        """Rebuild the task's segment, if it still exists."""
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
-            pages = _pages(tiers.members(connection, segment_id))
-        vectors = page_vectors(self.turns_of, [live(page) for page in pages])
-        run.go_on(0.5)
+            pages = _pages(segment_rows.members(connection, segment_id))
+        vectors = page_vectors(self.turns_of, [live_items(page) for page in pages])
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            segment = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
             if segment is None:
                 return
-            if said_by(_pages(tiers.members(connection, segment_id))) != said_by(pages):
-                tiers.remake(connection, cube, [segment_id], change.now)
+            if speakers_of(_pages(segment_rows.members(connection, segment_id))) != speakers_of(pages):
+                segment_rows.remake(connection, cube, [segment_id], change.now)
                 return
             words = Counter(word for page in pages for word in sorted(page_keywords(page)))
-            segment.keywords = dict(words.most_common(tiers.KEPT_KEYWORDS))
+            segment.keywords = dict(words.most_common(segment_rows.KEPT_KEYWORDS))
             segment.vector = vectors.sum(axis=0)
             segment.told, segment.spans = None, []
             segment.spans = spans(connection, segment, pages)
             segment.updated_at = change.now
-            tiers.save(connection, [segment], [segment_id])
+            segment_rows.save(connection, [segment], [segment_id])
 
 
 def _pages(messages: Sequence[Item]) -> list[Page]:
@@ -379,14 +375,12 @@ def _pages(messages: Sequence[Item]) -> list[Page]:
     return [Page(number, tuple(members)) for (_, number), members in by_page.items()]
 
 
-# Has a model rewrite a segment's summary after it grew; without one, its own sentences are the summary.
-
 PROMPT = "summary-1"
 _SHOWN_MESSAGES = 48
 _SHOWN_CHARS = 600
 
 
-class Told(BaseModel):
+class SummaryAnswer(BaseModel):
     """A model's summary of a segment."""
 
     summary: str = Field(min_length=1, max_length=1_000)
@@ -394,29 +388,28 @@ class Told(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SummariseJob:
-    """At most one call a task; one task a segment waits at a time."""
+    """Rewrites the summary of a segment after it grew, with at most one model call a task."""
 
     asker: Callable[[], LLMClient | None]
 
     def run(self, run: TaskRun) -> None:
-        """Rewrite the summary of the segment that the task names."""
         asker, segment_id = self.asker(), str(run.task.payload["segment"])
         with run.ledger.read() as connection:
-            segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
-            members = [] if segment is None else tiers.members(connection, segment_id)
+            segment = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
+            members = [] if segment is None else segment_rows.members(connection, segment_id)
         said = [message for message in members if message.status not in UNUSED]
         if asker is None or segment is None or not said or segment.told_pages >= segment.pages:
             return
         run.check_budget()
         lines = [f"summary so far: {shortened(segment.told or '', _SHOWN_CHARS)}", *map(_line, said[-_SHOWN_MESSAGES:])]
-        answer = asker.ask(question(PROMPT, lines), Told, meter=meter_of(run, "chat"))
+        answer = asker.complete_json(question(PROMPT, lines), SummaryAnswer, meter=meter_of(run, "chat"))
         with run.finishing() as connection:
             changes.begin(connection, run.task.cube, ACTOR, run.clock)
-            now = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            now = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
             # What was erased or changed meanwhile may be in the answer; its remaking asks again.
-            if now is not None and _states(tiers.members(connection, segment_id)) == _states(members):
+            if now is not None and _states(segment_rows.members(connection, segment_id)) == _states(members):
                 now.told, now.told_pages = answer.summary.strip() or None, segment.pages
-                tiers.save(connection, [now], [segment_id])
+                segment_rows.save(connection, [now], [segment_id])
 
 
 def _states(members: Sequence[Item]) -> list[str]:
@@ -428,8 +421,6 @@ def _line(message: Item) -> str:
     return f"{at:%F} {shortened(message.speaker, 80)}: {shortened(message.memory, _SHOWN_CHARS)}"
 
 
-# Sends a cube's segments where their heat says: hot ones to be read or back from the archive, cold ones into it.
-
 _MOVED_AT_ONCE = 64
 # What just opened has had no time to be looked up.
 GRACE = timedelta(days=1)
@@ -437,12 +428,12 @@ GRACE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """Compares the segments of one cube with its thresholds and its capacity."""
+    """Moves the segments of a cube by its thresholds and capacity."""
 
     rules: CubeRules
 
     def run(self, run: TaskRun) -> None:
-        """Move what has to, at most so much a task, and leave a task for the rest."""
+        """Move segments, up to a limit a task, and queue a task for the rest."""
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             self.rules.follow_share(connection, change.cube, change.now)
@@ -450,19 +441,19 @@ class SweepJob:
             back = self._bring_back(change, rules)
             down = self._archive(change, rules)
             if self._hot_unread(connection, change.cube, rules, change.now):
-                moves.enqueue(connection, change.cube, moves.analyse_task(), change.now)
+                tier_moves.enqueue(connection, change.cube, tier_moves.analyse_task(), change.now)
             if max(back, down) == _MOVED_AT_ONCE:
-                tasks.enqueue(connection, change.cube, [moves.sweep_task()], change.now)
+                tasks.enqueue(connection, change.cube, [tier_moves.sweep_task()], change.now)
 
     @staticmethod
     def _hot_unread(connection: sa.Connection, cube: str, rules: HeatRules, now: datetime) -> bool:
         level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
-        return any(is_hot(segment, rules, now) for segment in moves.hot_unread(connection, cube, level, 8))
+        return any(is_hot(segment, rules, now) for segment in tier_moves.hot_unread(connection, cube, level, 8))
 
     @staticmethod
     def _bring_back(change: Change, rules: HeatRules) -> int:
         level = rules.policy.level_of(rules.thresholds.promote_above, change.now) - rules.policy.slack
-        found = moves.revived(change.connection, change.cube, level, _MOVED_AT_ONCE)
+        found = tier_moves.revived(change.connection, change.cube, level, _MOVED_AT_ONCE)
         hot = [segment for segment in found if is_hot(segment, rules, change.now)]
         move(change, rules, hot, OPEN)
         return len(hot)
@@ -470,15 +461,15 @@ class SweepJob:
     def _archive(self, change: Change, rules: HeatRules) -> int:
         connection, cube = change.connection, change.cube
         level = rules.policy.level_of(rules.thresholds.demote_below, change.now)
-        beyond = moves.border_of(connection, cube, rules.mid_capacity)
+        beyond = tier_moves.border_of(connection, cube, rules.mid_capacity)
         if beyond is not None:
             # That one and all colder ones; "below" leaves the border itself out.
             level = max(level, _just_above(beyond))
         before = change.now - GRACE
-        found = moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
+        found = tier_moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
         move(change, rules, found, ARCHIVED)
-        for unread in moves.cold_unread(connection, cube, level, before, _MOVED_AT_ONCE):
-            moves.enqueue(connection, cube, moves.analyse_task(segment=unread, cheaply=True), change.now)
+        for unread in tier_moves.cold_unread(connection, cube, level, before, _MOVED_AT_ONCE):
+            tier_moves.enqueue(connection, cube, tier_moves.analyse_task(segment=unread, cheaply=True), change.now)
         return len(found)
 
 
@@ -487,11 +478,11 @@ def _just_above(level: float) -> float:
 
 
 def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state: str) -> None:
-    """Archive segments or bring them back, and write down at which heat."""
+    """Archive segments or bring them back, and record their heat."""
     if not segments:
         return
     heats = {segment.id: rules.policy.heat(warmth_of(segment), change.now) for segment in segments}
-    moves.set_state(change.connection, segments, state, change.now)
+    tier_moves.set_state(change.connection, segments, state, change.now)
     tier = "archive" if state == ARCHIVED else "mid"
     body = {"tier": tier, "segments": list(heats), "heat": {id_: round(heat, 4) for id_, heat in heats.items()}}
     changes.record(change, "move", body)

@@ -1,7 +1,7 @@
-"""Makes skills of what several pages did alike, after a call worked; and trajectories anew after an erasure.
+"""Learn skills from similar successful tool calls, and rebuild trajectories after an erasure.
 
-A task names messages; each of their pages is compared with the newest pages that used its first tool, at most 100
-calls and 100 pages, so a cube's size does not matter. Repeating it changes nothing.
+A task names messages; each page is compared with the newest pages that used its first tool, at most 100 calls and 100
+pages, so the cost does not grow with the cube. Idempotent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.types import UNUSED, Fact, Item, ItemType, Status
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import changes, facts
-from memos.memcube import tools as trajectories
+from memos.memcube import tools as tool_memories
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
 from memos.memcube.ledger import items
@@ -36,13 +36,13 @@ _Page = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SkillsJob:
-    """`turns_of` returns the vectors of messages; `settled` is called after something may have been stored."""
+    """Learns skills; `turns_of` returns vectors of messages, `settled` is called after a change."""
 
     turns_of: TurnsOf
     settled: Callable[[], object]
 
     def run(self, run: TaskRun) -> None:
-        """Look at the pages of the messages that the task names."""
+        """Compare the pages of the task's messages with earlier ones."""
         cube, named = run.task.cube, [str(id_) for id_ in run.task.payload.get("messages", ())]
         cosines: dict[frozenset[str], float] = {}
         with run.ledger.read() as connection:
@@ -52,20 +52,20 @@ class SkillsJob:
                 for attempt in found.values()
                 if attempt.tools
             }
-        run.go_on(0.3)
+        run.check_cancelled(0.3)
         for attempt in found.values():
             if attempt.succeeded:
                 cosines |= self._cosines(attempt, _rivals(attempt, known))
-        run.go_on(0.6)
+        run.check_cancelled(0.6)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             if run.task.payload.get("again"):
-                trajectories.refresh(change, named)
+                tool_memories.refresh(change, named)
             _learn(change, named, cosines)
         self.settled()
 
     def _cosines(self, attempt: Attempt, rivals: Sequence[Attempt]) -> dict[frozenset[str], float]:
-        """Return how near the goals of others are; nothing when there are no vectors: shared words decide then."""
+        """Return the cosines of others' goals; empty without vectors, then shared words decide."""
         if not rivals:
             return {}
         try:
@@ -105,7 +105,7 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
 
 
 def skill_in(item: Item) -> Mapping[str, Any] | None:
-    """Return what an item says as a skill made of runs; other lessons say nothing of the kind."""
+    """Return the skill an item states, None for other lessons."""
     held = item.info.get("skill")
     return held if isinstance(held, dict) else None
 
@@ -127,14 +127,14 @@ def _attempts(connection: sa.Connection, cube: str, pages: Sequence[_Page]) -> d
         goal = wanted.get(goals.get(page, ""))
         if goal is None or goal.status in UNUSED:
             continue
-        runs = trajectories.runs_of(connection, cube, pairs)
+        runs = tool_memories.runs_of(connection, cube, pairs)
         if runs:
             found[page] = Attempt(goal, tuple(sorted(runs, key=lambda run: run.place)))
     return found
 
 
 def _with_tool(connection: sa.Connection, cube: str, tool: str) -> list[Attempt]:
-    prefix = f"{trajectories.KEY}{tool}:"
+    prefix = f"{tool_memories.KEY}{tool}:"
     ids = tool_rows.with_prefix(connection, cube, prefix, ItemType.TOOL_TRAJECTORY, MOST_CALLS, live=False)
     origins = set().union(*items.origins_of(connection, ids).values())
     pages = sorted(_pages_of(connection, cube, origins))
@@ -159,9 +159,9 @@ def _both(one: Attempt, other: Attempt) -> frozenset[str]:
 
 
 def _skill_of(change: Change, attempt: Attempt, same: Sequence[Attempt]) -> Item | None:
-    """Return the skill with the same tools that an attempt, or one with the same goal, is evidence of already.
+    """Return the skill that an attempt, or one with the same goal and tools, already supports.
 
-    Also one that was deleted by hand, which does not come back.
+    Includes one deleted by hand, so that it does not come back.
     """
     for shown in (attempt, *same):
         made = tool_rows.made_of(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)

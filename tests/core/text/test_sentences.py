@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.sentences import asserted, is_question, is_supposed, sentences
+from memos.core.text.sentences import asserted, is_hypothetical, is_question, sentences
 
 
 def split(text: str) -> list[str]:
@@ -78,9 +78,9 @@ def test_sentences_cover_all_but_white_space(text: str) -> None:
     "text", ["If it rains I stay.", "I stay, unless it rains.", "假如下雨我就不去。", "Imagine I were a cat."]
 )
 def test_what_is_only_supposed(text: str) -> None:
-    assert is_supposed(text)
+    assert is_hypothetical(text)
 
 
 @pytest.mark.parametrize("text", ["It rains and I stay.", "I like the gift.", "下雨了我不去。"])
 def test_what_is_not_supposed(text: str) -> None:
-    assert not is_supposed(text)
+    assert not is_hypothetical(text)
