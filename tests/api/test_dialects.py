@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from memos.api.dialects import RequestIdentity, chat_options, envelope, typed_event
-from memos.api.families import unknown_name
+from memos.api.names import unknown_name
 from memos.api.streaming import encode_event
 from memos.api.v1.shapes import Shape, mirrors
 
