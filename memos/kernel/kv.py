@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Annotated
+from datetime import timedelta
 
 from memos.core.identities import Right
+from memos.core.kv_cache import CubePrefix, KvStats, PrefixEntry, Warmed
 from memos.core.ports import ChatRequest
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import BackendUnavailable, UnfitAnswer
@@ -22,48 +22,11 @@ from memos.kernel.models import Models
 from memos.llm.usage import Call, UsageMeter
 from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube import prompt_prefix as prefix_text
-from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, tasks
 from memos.memcube.prompt_prefix import PrefixText
 from memos.scheduler.task import Job, TaskRun
 
 _LATER = timedelta(seconds=5)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixEntry:
-    """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
-
-    mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
-    item: Annotated[str, "Id of the memory"]
-    version: Annotated[int, "Version that stands there"]
-    memory: Annotated[str, "Its text now"]
-    added_at: Annotated[datetime, "When it was put there"]
-    changed: Annotated[bool, "Whether it is no more what it was then"]
-
-
-@dataclass(frozen=True, slots=True)
-class CubePrefix:
-    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in.
-
-    `room` is how many tokens of memories it may have, 0 where no model keeps them.
-    """
-
-    cube: Annotated[str, "The cube"]
-    entries: Annotated[tuple[PrefixEntry, ...], "Its memories, in order"]
-    tokens: Annotated[int, "Estimated tokens of the text"]
-    room: Annotated[int, "Most tokens of memories it may have; 0 where no model keeps them"]
-    text: Annotated[str, "The section of the prompt; empty when there is none"]
-    blocks: Annotated[dict[str, int], "How many blocks of the cube are kept, by the fastest tier that each is in"]
-
-
-@dataclass(frozen=True, slots=True)
-class Warmed:
-    """How long a model took to make what prompts of a cube begin with its own."""
-
-    cube: Annotated[str, "The cube"]
-    tokens: Annotated[int, "Estimated tokens of what they begin with"]
-    seconds: Annotated[float, "Seconds it took"]
 
 
 @dataclass(frozen=True, slots=True)
