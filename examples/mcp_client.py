@@ -30,12 +30,12 @@ async def main(folder: str) -> None:
     async with Client(command) as client:
         tools = await client.list_tools()
         print("tools:", ", ".join(tool.name for tool in tools.tools))
-        await call(client, "add", text="My sister Noor moved to Bergen in May.", tags=["family"])
-        await call(client, "add_memory", user_input="I'm allergic to peanuts.", agent_response="I'll remember that.")
-        found = await call(client, "search", query="Where does Noor live?", top_k=1)
+        await call(client, "add_memory", text="My sister Noor moved to Bergen in May.")
+        await call(client, "add_memory", text="I'm allergic to peanuts.")
+        found = await call(client, "search_memories", query="Where does Noor live?", top_k=1)
         print("found:", found["memories"][0]["memory"])
-        recalled = await call(client, "retrieve_memory", query="What may I not eat?")
-        print("last said:", recalled["short_term_memory"][-1]["user_input"])
+        context = await call(client, "get_user_context")
+        print("profile:", context["profile"] or "nothing yet")
         status = await client.read_resource("memoryos://status")
         print("status:", status.contents[0].text)
 

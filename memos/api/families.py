@@ -5,9 +5,8 @@ Every group shows errors in an envelope of its own, so each application has its 
 
 from __future__ import annotations
 
-import difflib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, get_args
 
 from fastapi import Depends, FastAPI, Request
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
+from memos.api.names import unknown_name
 from memos.core.identities import Caller
 from memos.errors import (
     BackendTimeout,
@@ -54,34 +54,6 @@ _STATUSES: tuple[tuple[type[MemosError], int], ...] = (
 )
 
 _DOCUMENTS = "/api/v1/openapi.json, /api/openmem/v1/openapi.json"
-
-# Names that other programs use for a field; the first that a body has is suggested.
-_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
-    "agent_id": ("user",),
-    "content": ("messages", "text", "memory"),
-    "conversation_id": ("conversation",),
-    "cube": ("cubes",),
-    "cube_id": ("cube", "cubes"),
-    "cubes": ("cube",),
-    "id": ("item", "item_ids"),
-    "ids": ("item_ids",),
-    "k": ("top_k",),
-    "limit": ("top_k",),
-    "max_results": ("top_k",),
-    "mem_cube_id": ("cube", "cubes"),
-    "memory_id": ("item", "item_ids"),
-    "memory_ids": ("item_ids",),
-    "metadata": ("info",),
-    "n_results": ("top_k",),
-    "question": ("query",),
-    "run_id": ("conversation",),
-    "session_id": ("conversation",),
-    "text": ("messages", "memory", "query"),
-    "thread_id": ("conversation",),
-    "timestamp": ("chat_time", "reference_time"),
-    "user_id": ("user",),
-    "user_name": ("user",),
-}
 
 
 class RequestRefused(MemosError):
@@ -245,17 +217,6 @@ def first_problem(error: RequestValidationError, route: object = None) -> Invali
     if problem["type"] == "extra_forbidden" and source == "body" and isinstance(route, APIRoute):
         return InvalidInput(".".join(where), unknown_name("field", where[-1], _fields_at(route, where[:-1])))
     return InvalidInput(".".join(where) or "body", problem["msg"])
-
-
-def unknown_name(what: str, name: str, known: Collection[str]) -> str:
-    """Return the reason why a field or argument is refused, with the name that was probably meant."""
-    other = next((each for each in _OTHER_NAMES.get(name, ()) if each in known), None)
-    if other is not None:
-        return f"unknown {what}; here it is `{other}`"
-    close = difflib.get_close_matches(name, known, 1)
-    if close:
-        return f"unknown {what}; did you mean `{close[0]}`?"
-    return f"unknown {what}; known are {', '.join(f'`{each}`' for each in known)}" if known else f"unknown {what}"
 
 
 def _fields_at(route: APIRoute, where: list[str]) -> list[str]:

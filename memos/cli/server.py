@@ -23,21 +23,17 @@ mcp_app = typer.Typer(rich_markup_mode=None)
 @mcp_app.command()
 def mcp(
     user: Annotated[str, typer.Option(help="User or agent to act for")] = LOCAL_OWNER,
+    all_tools: Annotated[bool, typer.Option("--all-tools", help="Show every tool, not only the everyday five")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only tools that read")] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Serve memory to one program that speaks MCP, until it closes standard input."""
     try:
-        from memos.api.auth import local_caller  # noqa: PLC0415 - the extra `server`
-        from memos.api.dialects import resolve_identity  # noqa: PLC0415 - the extra `server`
-        from memos.api.local.sharing import SharedInstallation  # noqa: PLC0415
-        from memos.api.mcp import stdio  # noqa: PLC0415
+        from memos.api.mcp import stdio  # noqa: PLC0415 - the extra `server`
     except ImportError as error:
         raise InvalidInput("mcp", "needs the extra `server`: pip install '.[server]' in the clone") from error
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    with SharedInstallation(data_dir, Settings()) as reached:
-        memos = reached()
-        whose = resolve_identity(memos, local_caller(memos), None if user == LOCAL_OWNER else user)
-        stdio.run(reached, whose, reached.close)
+    stdio.run(data_dir, user, all_tools=all_tools, read_only=read_only)
 
 
 if TYPE_CHECKING:

@@ -75,10 +75,10 @@ class Grant:
 class KeyLimits:
     """Limits of one API key; None means the installation's setting applies."""
 
-    requests_per_minute: int | None = None
-    items_per_day: int | None = None
-    bytes_per_day: int | None = None
-    tokens_per_day: int | None = None
+    requests_per_minute: Annotated[int | None, "Requests a minute"] = None
+    items_per_day: Annotated[int | None, "Memories stored a UTC day"] = None
+    bytes_per_day: Annotated[int | None, "Bytes of text and files stored a UTC day"] = None
+    tokens_per_day: Annotated[int | None, "Tokens of the chat model a UTC day"] = None
 
     def over(self, defaults: KeyLimits) -> KeyLimits:
         """Return these limits, and the defaults where there are none."""
@@ -103,7 +103,7 @@ class Key:
     expires_at: Annotated[datetime | None, "When it stops opening anything"] = None
     revoked_at: Annotated[datetime | None, "When it was revoked"] = None
     last_used_at: Annotated[datetime | None, "When it was used last, to the minute"] = None
-    limits: KeyLimits = field(default_factory=KeyLimits)
+    limits: Annotated[KeyLimits, "How much it may use"] = field(default_factory=KeyLimits)
     counts_for: str | None = None
 
     @property

@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Protocol
 
 from pydantic import SecretStr
@@ -109,3 +110,62 @@ class Fill(Protocol):
     ) -> Generator[None, None, Activation]:
         """Yield after each step, and return what it took; `turn` is entered around each. Closed before, it stops."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixEntry:
+    """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+
+    mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
+    item: Annotated[str, "Id of the memory"]
+    version: Annotated[int, "Version that stands there"]
+    memory: Annotated[str, "Its text now"]
+    added_at: Annotated[datetime, "When it was put there"]
+    changed: Annotated[bool, "Whether it is no more what it was then"]
+
+
+@dataclass(frozen=True, slots=True)
+class CubePrefix:
+    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in.
+
+    `room` is how many tokens of memories it may have, 0 where no model keeps them.
+    """
+
+    cube: Annotated[str, "The cube"]
+    entries: Annotated[tuple[PrefixEntry, ...], "Its memories, in order"]
+    tokens: Annotated[int, "Estimated tokens of the text"]
+    room: Annotated[int, "Most tokens of memories it may have; 0 where no model keeps them"]
+    text: Annotated[str, "The section of the prompt; empty when there is none"]
+    blocks: Annotated[dict[str, int], "How many blocks of the cube are kept, by the fastest tier that each is in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """How long a model took to make what prompts of a cube begin with its own."""
+
+    cube: Annotated[str, "The cube"]
+    tokens: Annotated[int, "Estimated tokens of what they begin with"]
+    seconds: Annotated[float, "Seconds it took"]
+
+
+@dataclass(frozen=True, slots=True)
+class TierFill:
+    """How full a tier is, and what came of it since the store was opened."""
+
+    tier: Annotated[str, "`device`, `host` or `disk`"]
+    blocks: Annotated[int, "Blocks in it"]
+    size_bytes: Annotated[int, "Bytes of these"]
+    budget_bytes: Annotated[int, "Bytes it may have"]
+    hits: Annotated[int, "How often a block was found there"]
+    evictions: Annotated[int, "How many blocks left it to make room"]
+    bytes_per_s: Annotated[float | None, "How quickly it is read; null before it was"]
+
+
+@dataclass(frozen=True, slots=True)
+class KvStats:
+    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
+
+    tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
+    dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0
+    damaged: Annotated[int, "Damaged files that were met"] = 0
+    forgotten: Annotated[int, "Blocks removed because what they were made of may not be kept"] = 0

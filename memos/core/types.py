@@ -592,26 +592,26 @@ class Task:
     attempt failed.
     """
 
-    id: str
-    kind: str
-    cube: str
+    id: Annotated[str, "Its id"]
+    kind: Annotated[str, "What it does, such as `read` or `file`"]
+    cube: Annotated[str, "Cube it is about; empty: the whole installation"]
     scope: Mapping[str, Json]
     payload: Mapping[str, Json]
     priority: int
-    state: TaskState
-    attempts: int
+    state: Annotated[TaskState, "`waiting`, `running`, `done`, `failed`, `dead` or `cancelled`"]
+    attempts: Annotated[int, "Attempts so far"]
     key: str | None
-    not_before: datetime
-    created_at: datetime
+    not_before: Annotated[datetime, "When it may begin"]
+    created_at: Annotated[datetime, "When it was made"]
     lease_owner: str | None = None
     lease_until: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    progress: float = 0.0
-    note: str | None = None
-    error: str | None = None
-    tokens: int = 0
-    seconds: float = 0.0
+    started_at: Annotated[datetime | None, "When the last attempt began"] = None
+    finished_at: Annotated[datetime | None, "When it ended"] = None
+    progress: Annotated[float, "0 to 1"] = 0.0
+    note: Annotated[str | None, "Why it waits"] = None
+    error: Annotated[str | None, "How the last attempt failed"] = None
+    tokens: Annotated[int, "Tokens of language models it took"] = 0
+    seconds: Annotated[float, "Seconds all attempts took"] = 0.0
 
     @property
     def ended(self) -> bool:

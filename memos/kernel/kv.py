@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Annotated
+from datetime import timedelta
 
 from memos.core.identities import Right
+from memos.core.kv_cache import CubePrefix, KvStats, PrefixEntry, Warmed
 from memos.core.ports import ChatRequest
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import BackendUnavailable, InvalidAnswer
@@ -21,48 +21,11 @@ from memos.kernel.local_models import LocalModels
 from memos.kernel.models import Models
 from memos.llm.usage import Call, UsageMeter
 from memos.memcube import prompt_prefix
-from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, tasks
 from memos.memcube.prompt_prefix import PrefixText
 from memos.scheduler.task import Job, TaskRun
 
 _LATER = timedelta(seconds=5)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixEntry:
-    """A memory of a prefix; `changed` if it changed since the prefix was composed."""
-
-    mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
-    item: Annotated[str, "Id of the memory"]
-    version: Annotated[int, "Version that stands there"]
-    memory: Annotated[str, "Its text now"]
-    added_at: Annotated[datetime, "When it was put there"]
-    changed: Annotated[bool, "Whether it is no more what it was then"]
-
-
-@dataclass(frozen=True, slots=True)
-class CubePrefix:
-    """The prompt prefix of a cube; `blocks` counts its KV blocks by the fastest tier they are in.
-
-    `room` is its limit in tokens, 0 where no model keeps KV.
-    """
-
-    cube: Annotated[str, "The cube"]
-    entries: Annotated[tuple[PrefixEntry, ...], "Its memories, in order"]
-    tokens: Annotated[int, "Estimated tokens of the text"]
-    room: Annotated[int, "Most tokens of memories it may have; 0 where no model keeps them"]
-    text: Annotated[str, "The section of the prompt; empty when there is none"]
-    blocks: Annotated[dict[str, int], "How many blocks of the cube are kept, by the fastest tier that each is in"]
-
-
-@dataclass(frozen=True, slots=True)
-class Warmed:
-    """The time a model took to prefill a cube's prefix."""
-
-    cube: Annotated[str, "The cube"]
-    tokens: Annotated[int, "Estimated tokens of what they begin with"]
-    seconds: Annotated[float, "Seconds it took"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memos.core.clock import Clock
-from memos.core.kv_cache import Fill, KvShape
+from memos.core.kv_cache import Fill, KvShape, KvStats
 from memos.core.lora import Lending
 from memos.core.ports import ChatModel
 from memos.core.settings import ActivationSettings, ChatSettings
@@ -20,7 +20,7 @@ from memos.errors import BackendUnavailable, NotFound
 from memos.kernel.adapters.serving import AdapterResolver
 from memos.memcube.activation.blocks import COMPACT, Array, Block, Tier, fingerprint_of
 from memos.memcube.activation.prefill import PrefillEngine
-from memos.memcube.activation.store import BlockStore, Device, KvStats
+from memos.memcube.activation.store import BlockStore, Device
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger

@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from memos.api.dialects import RequestIdentity, chat_options, envelope, typed_event
-from memos.api.families import unknown_name
+from memos.api.names import unknown_name
 from memos.api.streaming import encode_event
-from memos.api.v1.shapes import Shape, mirrors
+from memos.api.values import Value, model_of
 
 
 class Body(BaseModel):
@@ -78,28 +78,26 @@ class Whole:
     first: Annotated[Part | None, "Its first part"] = None
 
 
-@mirrors(Part)
-class PartShape(Shape):
-    """A part, told."""
-
-
-@mirrors(Whole)
-class WholeShape(Shape):
+class Told(Whole, Value):
     """A whole, told."""
 
     extra: int = 1
 
 
-def test_a_shape_has_the_described_fields_of_its_value_and_then_its_own() -> None:
-    shape = WholeShape.model_validate(Whole(Colour.RED, (Part("a"),), "s", Part("b")))
-    assert shape.model_dump(mode="json") == {
+def test_a_model_of_a_value_has_its_described_fields_and_then_its_own() -> None:
+    assert model_of(Whole) is Told
+    told = Told.model_validate(Whole(Colour.RED, (Part("a"),), "s", Part("b")))
+    assert told.model_dump(mode="json") == {
         "colour": "red",
         "parts": [{"name": "a"}],
         "first": {"name": "b"},
         "extra": 1,
     }
-    schema = WholeShape.model_json_schema()
+    assert (
+        Told.model_validate_json('{"colour": "a new one", "parts": [], "of_a_newer_server": 1}').colour == "a new one"
+    )
+    schema = Told.model_json_schema(mode="serialization")
     assert schema["description"] == "A whole, told."
-    assert schema["required"] == ["colour", "parts", "first"]
+    assert set(schema["required"]) == {"colour", "parts", "first", "extra"}
     assert schema["properties"]["colour"] == {"description": "Its colour", "title": "Colour", "type": "string"}
-    assert schema["$defs"]["PartShape"]["properties"]["name"]["description"] == "Its name"
+    assert schema["$defs"]["Part"]["properties"]["name"]["description"] == "Its name"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,8 +27,9 @@ from memos.api.serving import first_key
 from memos.core.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
 
-TOOLS = {
-    "add", "search", "get", "update", "delete", "feedback", "list_cubes", "share_cube", "task_status", "add_memory",
+EVERYDAY = {"search_memories", "add_memory", "correct_memory", "forget_memory", "get_user_context"}
+TOOLS = EVERYDAY | {
+    "add", "search", "get", "update", "delete", "feedback", "list_cubes", "share_cube", "task_status", "add_exchange",
     "retrieve_memory", "get_user_profile",
 }  # fmt: skip
 
@@ -40,11 +42,11 @@ class Http(NamedTuple):
     keys: dict[str, str]
 
     @asynccontextmanager
-    async def client(self, user: str, mode: str = "auto") -> AsyncIterator[Client]:
+    async def client(self, user: str, mode: str = "auto", query: str = "") -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {self.keys[user]}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+            Client(streamable_http_client(self.url + query, http_client=http), mode=mode) as client,
         ):
             yield client
 
@@ -83,12 +85,38 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
     return text
 
 
+async def try_everyday_tools(client: Client, user: str) -> None:
+    """Call the five tools that every client sees, and use the prompts."""
+    [item] = (await told(client, "add_memory", text="My sister Noor lives in Bergen."))["ids"]
+    [found] = (await told(client, "search_memories", query="Where does Noor live?", top_k=1))["memories"]
+    assert (found["id"], found["memory"]) == (item, "My sister Noor lives in Bergen.")
+    assert json.loads((await client.read_resource(f"memory://{item}")).contents[0].text)["memory"] == found["memory"]
+    corrected = await told(client, "correct_memory", text="no, Noor lives in Oslo", ids=[item])
+    assert corrected["related"] == [item]
+    assert (await told(client, "get_user_context"))["user"] == user
+    ids = [item, corrected["id"]]
+    assert await told(client, "forget_memory", ids=ids) == {"deleted": ids}
+    assert "deleted" in await refused(client, "get", id=item)
+    prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
+    assert prompts == {"remember", "recall", "what-do-you-know-about-me"}
+    [asked] = (await client.get_prompt("recall", {"about": "Noor"})).messages
+    assert "Noor" in asked.content.text
+    assert "search_memories" in asked.content.text
+    [asked] = (await client.get_prompt("remember", {})).messages
+    assert "add_memory" in asked.content.text
+    assert [each.uri_template for each in (await client.list_resource_templates()).resource_templates] == [
+        "memory://{id}"
+    ]
+
+
 async def try_every_tool(client: Client, user: str) -> None:
-    """Call each tool of a client whose user has nothing stored yet, and read the resources."""
+    """Call each tool of a client that sees all, and whose user has nothing stored yet, and read the resources."""
     listed = (await client.list_tools()).tools
     assert {tool.name for tool in listed} == TOOLS
     assert all(tool.description and tool.output_schema for tool in listed)
-    assert {tool.name for tool in listed if tool.annotations and tool.annotations.destructive_hint} == {"delete"}
+    destructive = {tool.name for tool in listed if tool.annotations and tool.annotations.destructive_hint}
+    assert destructive == {"delete", "forget_memory"}
+    await try_everyday_tools(client, user)
     added = await told(client, "add", text="The otter lives in Oslo", tags=["zoo"], fine=True)
     [item] = added["ids"]
     assert (await told(client, "task_status", task=added["task"]))["cube"] == added["cube"]
@@ -102,7 +130,7 @@ async def try_every_tool(client: Client, user: str) -> None:
     assert added["cube"] in {cube["id"] for cube in (await told(client, "list_cubes"))["cubes"]}
     for number in range(2):
         stored = await told(
-            client, "add_memory", user_input=f"I like swans {number}", agent_response="Noted",
+            client, "add_exchange", user_input=f"I like swans {number}", agent_response="Noted",
             timestamp="2026-01-02T03:04:05+00:00", meta_data={"number": number},
         )  # fmt: skip
         assert (stored["status"], len(stored["ids"])) == ("success", 2)
@@ -135,7 +163,7 @@ def test_a_client_over_http_uses_every_tool(http: Http, mode: str) -> None:
         http.keys[user] = http.memos.keys.create(user, "test").secret
 
     async def talk() -> None:
-        async with http.client(user, mode) as client:
+        async with http.client(user, mode, "?tools=all") as client:
             await try_every_tool(client, user)
             assert (await told(client, "share_cube", identity="ben"))["cube"] == user
         http.memos.sharing.revoke(user, "ben")
@@ -158,14 +186,47 @@ def test_wrong_arguments_are_errors_in_a_sentence(http: Http) -> None:
                 ("get", {"id": "none"}, "No such item"), ("task_status", {"task": "none"}, "No such task"),
                 ("share_cube", {"identity": "nobody"}, "nobody"), ("no_such_tool", {}, "no_such_tool"),
                 ("retrieve_memory", {"query": "x", "max_results": 0}, "max_results"),
-                ("add_memory", {"user_input": " ", "agent_response": "x"}, "user_input"),
-                ("add_memory", {"user_input": "x", "agent_response": "y", "timestamp": "soon"}, "chat_time"),
+                ("add_exchange", {"user_input": " ", "agent_response": "x"}, "user_input"),
+                ("add_exchange", {"user_input": "x", "agent_response": "y", "timestamp": "soon"}, "chat_time"),
+                ("add_memory", {}, "text"), ("forget_memory", {"ids": []}, "item"), ("search_memories", {}, "query"),
+                ("search_memories", {"query": "x", "limit": 3}, "unknown argument; here it is `top_k`"),
             ):  # fmt: skip
                 assert named in await refused(client, tool, **arguments), (tool, arguments)
             with pytest.raises(MCPError):
                 await client.read_resource("memoryos://nothing")
+            with pytest.raises(MCPError, match="No such item"):
+                await client.read_resource("memory://none")
 
     anyio.run(talk)
+
+
+def test_a_client_sees_five_tools_and_the_others_and_former_names_answer(http: Http) -> None:
+    async def talk() -> None:
+        async with http.client("ana") as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == EVERYDAY
+            added = await told(client, "add", text="Rye bread is in the oven")
+            assert (await told(client, "get", id=added["ids"][0]))["memory"] == "Rye bread is in the oven"
+            stored = await told(client, "add_memory", user_input="I bake rye bread", agent_response="Noted")
+            assert stored["status"] == "success"
+
+    anyio.run(talk)
+
+
+def test_a_connection_that_may_only_read_is_shown_only_what_reads(http: Http, tmp_path: Path) -> None:
+    async def look(client: Client) -> None:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"search_memories", "get_user_context"}
+        assert "remember" not in {prompt.name for prompt in (await client.list_prompts()).prompts}
+        for tool, arguments in (("add_memory", {"text": "x"}), ("add", {"text": "x"}), ("forget_memory", {"ids": []})):
+            assert "may not write" in await refused(client, tool, **arguments)
+        await told(client, "search_memories", query="otter")
+
+    async def both() -> None:
+        async with http.client("looker") as client:
+            await look(client)
+        async with on_stdio(tmp_path / "home", "--read-only") as client:
+            await look(client)
+
+    anyio.run(both)
 
 
 def test_two_tenants_see_nothing_of_each_other_also_at_once(http: Http) -> None:
@@ -238,7 +299,7 @@ def test_clients_on_stdio_share_a_folder_and_outlive_each_other(tmp_path: Path) 
 
     async def talk() -> None:
         async with on_stdio(home, "--user", "dora") as second:
-            async with on_stdio(home) as first:
+            async with on_stdio(home, "--all-tools") as first:
                 await try_every_tool(first, "owner")
                 assert (await told(second, "list_cubes"))["home"] == "dora"
                 added = await told(second, "add", text="A heron fishes")
@@ -304,7 +365,8 @@ def test_it_ends_in_order_when_it_is_told_to(tmp_path: Path) -> None:
         process.stdin.write(json.dumps(HELLO) + "\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
-        assert endpoint.find(tmp_path) is not None
+        while endpoint.find(tmp_path) is None:  # opened once the first message is answered
+            time.sleep(0.05)
         process.terminate()
         assert process.wait(timeout=60) == 0
     assert endpoint.find(tmp_path) is None

@@ -182,7 +182,7 @@ def test_a_host_can_start_what_the_readme_tells_it_to(block: str, tmp_path: Path
 
     async def run() -> None:
         async with Client(started) as client:
-            assert "search" in {tool.name for tool in (await client.list_tools()).tools}
+            assert "search_memories" in {tool.name for tool in (await client.list_tools()).tools}
 
     anyio.run(run)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from memos.api.client import values
+from memos.api import values
 from memos.api.client.calls import Call, ClientUsageError, Download, Reply, as_model
 from memos.api.client.openmem import existing
 from memos.api.client.v1_requests import as_list, changing, getting, making, nothing, path_of, queried

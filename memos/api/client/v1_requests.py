@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from memos.api.client import values
+from memos.api import values
 from memos.api.client.calls import (
     Call,
     Model,

@@ -5,20 +5,45 @@ So any process of an installation can answer any request, and none can borrow an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from memos.api.dialects import resolve_identity
 from memos.api.families import create_group
-from memos.api.mcp.acting import by_request_key
+from memos.api.mcp.context import ContextResolver, ToolContext
 from memos.api.mcp.server import create
 from memos.api.mounting import MCP
 from memos.api.v1.common import error_response
+from memos.core.identities import Caller, Right
+from memos.kernel.access.guard import acting_as
 from memos.kernel.memos import MemOS
+
+
+def _by_request_key(memos: MemOS) -> ContextResolver:
+    """Let each message act for the identity of its own key."""
+
+    @contextmanager
+    def resolve(request: Request | None) -> Iterator[ToolContext]:
+        caller = None if request is None else getattr(request.state, "caller", None)
+        if request is None or not isinstance(caller, Caller):  # nothing gets here past the keys
+            raise MCPError(INTERNAL_ERROR, "The message has no key.")
+        # Each time: the session may have begun with another key.
+        with acting_as(caller):
+            yield ToolContext(
+                lambda: (memos, resolve_identity(memos, caller)),
+                all_tools=request.query_params.get("tools") == "all",
+                read_only=Right.WRITE not in caller.key.rights,
+            )
+
+    return resolve
 
 
 class _Endpoint:
@@ -31,7 +56,7 @@ class _Endpoint:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Take requests for the duration of the block."""
-        server = create(by_request_key(self._memos))
+        server = create(_by_request_key(self._memos))
         server.streamable_http_app(
             stateless_http=True,
             json_response=True,

@@ -2,34 +2,110 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
+from starlette.requests import Request
 
-from memos.api.dialects import RequestIdentity
-from memos.api.mcp.acting import always_as
+from memos.api.mcp.context import ToolContext
 from memos.api.mcp.server import create
-from memos.kernel.memos import MemOS
+from memos.core.types import LOCAL_OWNER
+from memos.errors import MemosError
+
+if TYPE_CHECKING:
+    from memos.api.dialects import RequestIdentity
+    from memos.api.local.sharing import SharedInstallation
+    from memos.kernel.memos import MemOS
+
+log = logging.getLogger("memos.api")
 
 
-def run(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], None]) -> None:
-    """Answer messages for one user until standard input ends; a signal calls `close` and ends the process."""
-    anyio.run(_answer, memos, whose, close)
+def run(data_dir: Path | None, user: str = LOCAL_OWNER, *, all_tools: bool = False, read_only: bool = False) -> None:
+    """Answer messages for one user until standard input ends or a signal comes.
+
+    Args:
+        data_dir: Folder of the installation, None for that of the settings.
+        user: User or agent to act for.
+        all_tools: Show more than the everyday tools.
+        read_only: Offer only what reads.
+    """
+    installation = _Installation(data_dir, user)
+    answered = anyio.Event()
+
+    @contextmanager
+    def resolve(_: Request | None) -> Iterator[ToolContext]:
+        yield ToolContext(installation.reach, all_tools=all_tools, read_only=read_only)
+        answered.set()
+
+    async def answer() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_on_signal, installation)
+            tasks.start_soon(_open_after, answered, installation)
+            await create(resolve).run_stdio_async()
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(answer)
+    finally:
+        installation.close()
 
 
-async def _answer(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], None]) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_when_told, close)
-        await create(always_as(memos, whose)).run_stdio_async()
-        tasks.cancel_scope.cancel()
+class _Installation:
+    """The installation of a folder and the identity of its one user, loaded when first needed.
+
+    Hosts give up on a server that loads a database before it answers the first message.
+    """
+
+    def __init__(self, data_dir: Path | None, user: str) -> None:
+        self._data_dir, self._user = data_dir, user
+        self._lock = threading.Lock()
+        self._shared: SharedInstallation | None = None
+        self._identity: RequestIdentity | None = None
+
+    def reach(self) -> tuple[MemOS, RequestIdentity]:
+        """Return both. Raises: MemosError."""
+        with self._lock:
+            if self._shared is None:
+                from memos.api.local.sharing import SharedInstallation  # noqa: PLC0415 - loads the kernel
+                from memos.core.settings import Settings  # noqa: PLC0415
+
+                self._shared = SharedInstallation(self._data_dir, Settings())
+            memos = self._shared()
+            if self._identity is None:
+                from memos.api.auth import local_caller  # noqa: PLC0415
+                from memos.api.dialects import resolve_identity  # noqa: PLC0415
+
+                name = None if self._user == LOCAL_OWNER else self._user
+                self._identity = resolve_identity(memos, local_caller(memos), name)
+            return memos, self._identity
+
+    def close(self) -> None:
+        """Close what was opened."""
+        with self._lock:
+            if self._shared is not None:
+                self._shared.close()
 
 
-async def _end_when_told(close: Callable[[], None]) -> None:
+async def _open_after(answered: anyio.Event, installation: _Installation) -> None:
+    """Open the installation once the first message is answered; a tool that is called tells what failed."""
+    await answered.wait()
+    try:
+        await to_thread.run_sync(installation.reach)
+    except MemosError as error:
+        log.warning("%s", error)
+
+
+async def _end_on_signal(installation: _Installation) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
-            await to_thread.run_sync(close)
+            await to_thread.run_sync(installation.close)
             # The thread that waits for a line of input would keep the process until there is one.
             os._exit(0)

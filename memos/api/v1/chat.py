@@ -13,10 +13,9 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
 from memos.api.streaming import CurrentRunner, encode_event
 from memos.api.v1.common import ERRORS, Body, Moment
-from memos.api.v1.shapes import Shape, mirrors
-from memos.core.kv_cache import Activation
+from memos.api.values import Value
 from memos.errors import MemosError
-from memos.kernel.chat.results import ChatOptions, ChatResult, Reference
+from memos.kernel.chat.results import ChatOptions, ChatResult
 
 router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
 
@@ -51,28 +50,14 @@ class ChatBody(Body):
     stream: bool = Field(False, description="Answer with events: `text` pieces, then `end` with the result, or `error`")
 
 
-@mirrors(Reference)
-class ReferenceShape(Shape):
-    """A memory the model was shown."""
-
-
-@mirrors(Activation)
-class ActivationShape(Shape):
-    """What a model did for the prompt until the first token of its answer."""
-
-
-@mirrors(ChatResult)
-class ChatShape(Shape):
+class Chat(ChatResult, Value):
     """An answer made with memory."""
-
-    activation: ActivationShape | None = Field(None, description="What was kept of the prompt, where that is known")
-    adapter: str | None = Field(None, description="Id of the adapter that the model answered with")
 
 
 _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}
 
 
-@router.post("", response_model=ChatShape, responses={200: _EVENTS})
+@router.post("", response_model=Chat, responses={200: _EVENTS})
 async def chat(
     body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
 ) -> Any:
@@ -84,7 +69,7 @@ async def chat(
 
     if not body.stream:
         result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options()))
-        return ChatShape.model_validate(result)
+        return Chat.model_validate(result)
     pieces = await runner.start(lambda: memos.chat.stream(body.query, **options()))
     return chat_response(pieces, _events)
 
@@ -92,7 +77,7 @@ async def chat(
 def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
     match piece:
         case ChatResult():
-            yield encode_event(ChatShape.model_validate(piece).model_dump(mode="json"), event="end")
+            yield encode_event(Chat.model_validate(piece).model_dump(mode="json"), event="end")
         case MemosError():
             yield encode_event(error_view(piece), event="error")
         case text:

@@ -20,7 +20,8 @@ from memos.api.v1.common import (
     RequestTarget,
     creation,
 )
-from memos.api.v1.shapes_cubes import RevokedShape, ValueRoute
+from memos.api.v1.shapes import ValueRoute
+from memos.api.values import Revoked
 from memos.core.identities import Grant
 from memos.core.types import Cube, EraseReceipt, VerifyReport
 from memos.kernel.statistics import Overview
@@ -119,9 +120,9 @@ def share(cube: CubeId, identity: IdentityId, body: GrantBody, memos: CurrentMem
 
 
 @router.delete("/cubes/{cube:path}/grants/{identity:path}")
-def unshare(cube: CubeId, identity: IdentityId, memos: CurrentMemos, acting: CurrentIdentity) -> RevokedShape:
+def unshare(cube: CubeId, identity: IdentityId, memos: CurrentMemos, acting: CurrentIdentity) -> Revoked:
     """Take a role back."""
-    return RevokedShape(revoked=memos.sharing.revoke(cube, identity, actor=acting.actor))
+    return Revoked(revoked=memos.sharing.revoke(cube, identity, actor=acting.actor))
 
 
 @router.get("/cubes/{cube:path}")

@@ -31,8 +31,7 @@ from memos.api.v1.common import (
     creation,
     target_of,
 )
-from memos.api.v1.shapes import TextShape
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import Text, ValueRoute
 from memos.core.types import EraseReceipt, FileState, Item, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.cubes import KnowledgeBase
@@ -117,9 +116,9 @@ def document_content(file: FileId, memos: CurrentMemos, acting: CurrentIdentity,
 
 
 @router.get("/documents/{file}/markdown", name="markdown")
-def document_markdown(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> TextShape:
+def document_markdown(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Text:
     """Return a file as it was read."""
-    return TextShape(text=memos.documents.markdown(file, cube=cube, actor=acting.actor))
+    return Text(text=memos.documents.markdown(file, cube=cube, actor=acting.actor))
 
 
 @router.delete("/documents/{file}", name="delete")

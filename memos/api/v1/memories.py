@@ -25,10 +25,8 @@ from memos.api.v1.common import (
     read_filter,
     target_of,
 )
-from memos.api.v1.shapes import (
-    ItemIdsShape,
-)
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import ValueRoute
+from memos.api.values import ItemIds
 from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Source, StoredFile, Version
 
 evidence_router = APIRouter(route_class=ValueRoute, tags=["memories"], responses=ERRORS)
@@ -185,10 +183,10 @@ def list_memories(
 
 
 @router.post("/delete", name="delete_several")
-def delete_memories(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemIdsShape:
+def delete_memories(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemIds:
     """Take memories out of sight; a rollback brings each back."""
     actor = actor_of(memos, caller, body)
-    return ItemIdsShape(item_ids=list(memos.delete(body.item_ids, cube=body.cube, actor=actor, reason=body.reason)))
+    return ItemIds(item_ids=(memos.delete(body.item_ids, cube=body.cube, actor=actor, reason=body.reason)))
 
 
 @router.get("/{item}", name="get")
@@ -214,9 +212,9 @@ def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: C
 @router.delete("/{item}", name="delete")
 def delete_memory(
     item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None, reason: Reason = "deleted"
-) -> ItemIdsShape:
+) -> ItemIds:
     """Take a memory out of sight; a rollback brings it back."""
-    return ItemIdsShape(item_ids=list(memos.delete([item], cube=cube, actor=acting.actor, reason=reason)))
+    return ItemIds(item_ids=(memos.delete([item], cube=cube, actor=acting.actor, reason=reason)))
 
 
 @router.get("/{item}/history", name="history")

@@ -10,25 +10,13 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
+from memos.api import values
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner
 from memos.api.v1.common import ERRORS, AdapterId, CubeBody, CurrentIdentity, CurrentTarget, target_of
-from memos.api.v1.shapes_cubes import (
-    AdapterDiffShape,
-    AdapterShape,
-    ComposingShape,
-    ConsentShape,
-    DamagedShape,
-    DroppedShape,
-    LearnableShape,
-    LearnAgainShape,
-    LearningShape,
-    UnlearnedShape,
-    ValueRoute,
-)
+from memos.api.v1.shapes import ValueRoute
+from memos.core.kv_cache import CubePrefix, KvStats, Warmed
 from memos.kernel.adapters.service import open_export
-from memos.kernel.kv import CubePrefix, Warmed
-from memos.memcube.activation.store import KvStats
 
 router = APIRouter(route_class=ValueRoute, prefix="/adapters", tags=["adapters"], responses=ERRORS)
 activation_router = APIRouter(route_class=ValueRoute, prefix="/activation", tags=["activation"], responses=ERRORS)
@@ -44,82 +32,82 @@ class MemoriesBody(CubeBody):
 
 
 @router.get("", name="list_")
-def list_adapters(memos: CurrentMemos, target: CurrentTarget) -> list[AdapterShape]:
+def list_adapters(memos: CurrentMemos, target: CurrentTarget) -> list[values.Adapter]:
     """Return a cube's adapters, the newest first."""
-    return [AdapterShape.model_validate(each) for each in memos.adapters.list(target.cube, actor=target.actor)]
+    return [values.Adapter.model_validate(each) for each in memos.adapters.list(target.cube, actor=target.actor)]
 
 
 @router.get("/preview", name="preview")
-def preview_learning(memos: CurrentMemos, target: CurrentTarget) -> LearnableShape:
+def preview_learning(memos: CurrentMemos, target: CurrentTarget) -> values.Learnable:
     """Return what a cube's next adapter would know, and why other memories are left out."""
-    return LearnableShape.model_validate(memos.adapters.preview(target.cube, actor=target.actor))
+    return values.Learnable.model_validate(memos.adapters.preview(target.cube, actor=target.actor))
 
 
 @router.post("/allow", name="allow")
-def allow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> ConsentShape:
+def allow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Consent:
     """Allow that memories of a cube are learned, which they are not otherwise; its owner does."""
     target = target_of(memos, caller, body, new=False)
     memos.adapters.allow(target.cube, actor=target.actor)
-    return ConsentShape(cube=target.cube, allowed=True, removed=0)
+    return values.Consent(cube=target.cube, allowed=True, removed=0)
 
 
 @router.post("/disallow", name="disallow")
-def disallow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> ConsentShape:
+def disallow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Consent:
     """Take that back, and remove what was learned."""
     target = target_of(memos, caller, body, new=False)
-    return ConsentShape(
+    return values.Consent(
         cube=target.cube, allowed=False, removed=memos.adapters.disallow(target.cube, actor=target.actor)
     )
 
 
 @router.post("/train", status_code=202, name="train")
-def train_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> LearningShape:
+def train_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Learning:
     """Have an adapter trained and examined in the background; it answers if it passes."""
     target = target_of(memos, caller, body, new=False)
-    return LearningShape(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
+    return values.Learning(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
 
 
 @router.post(
     "/retrain",
     status_code=202,
-    responses={200: {"model": LearningShape, "description": "No training is due: this adapter answers"}},
+    responses={200: {"model": values.Learning, "description": "No training is due: this adapter answers"}},
     name="retrain",
 )
-def retrain_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, response: Response) -> LearningShape:
+def retrain_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, response: Response) -> values.Learning:
     """Have one trained again where a memory is gone, changed or to be added; else say which one answers."""
     target = target_of(memos, caller, body, new=False)
     if (answering := memos.adapters.up_to_date(target.cube, actor=target.actor)) is not None:
         response.status_code = 200
-        return LearningShape(task=None, adapter=AdapterShape.model_validate(answering))
-    return LearningShape(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
+        return values.Learning(task=None, adapter=values.Adapter.model_validate(answering))
+    return values.Learning(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
 
 
 @router.post("/rollback", name="rollback")
-def rollback_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> AdapterShape:
+def rollback_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Adapter:
     """Let the adapter answer that did before."""
     target = target_of(memos, caller, body, new=False)
-    return AdapterShape.model_validate(memos.adapters.rollback(target.cube, actor=target.actor))
+    return values.Adapter.model_validate(memos.adapters.rollback(target.cube, actor=target.actor))
 
 
 @router.post("/forget", name="forget")
-def forget_learned(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCaller) -> UnlearnedShape:
+def forget_learned(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Unlearned:
     """Remove what was learned of memories, for good; they themselves stay and are looked up."""
     target = target_of(memos, caller, body, new=False)
-    return UnlearnedShape.model_validate(memos.adapters.forget(body.item_ids, target.cube, actor=target.actor))
+    return values.Unlearned.model_validate(memos.adapters.forget(body.item_ids, target.cube, actor=target.actor))
 
 
 @router.post("/learn-again")
-def learn_again(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCaller) -> LearnAgainShape:
+def learn_again(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCaller) -> values.LearnAgain:
     """Let memories be learned again that were forgotten so."""
     target = target_of(memos, caller, body, new=False)
     count = memos.adapters.learn_again(body.item_ids, target.cube, actor=target.actor)
-    return LearnAgainShape(cube=target.cube, items=count)
+    return values.LearnAgain(cube=target.cube, items=count)
 
 
 @router.get("/{adapter}", name="get")
-def get_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> AdapterShape:
+def get_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> values.Adapter:
     """Return one adapter with what its examination found."""
-    return AdapterShape.model_validate(memos.adapters.get(adapter, actor=acting.actor))
+    return values.Adapter.model_validate(memos.adapters.get(adapter, actor=acting.actor))
 
 
 @router.get("/{adapter}/diff", name="diff")
@@ -128,9 +116,9 @@ def diff_adapters(
     memos: CurrentMemos,
     acting: CurrentIdentity,
     other: Annotated[str | None, Query(description="Id of another of the cube; default: the one before it")] = None,
-) -> AdapterDiffShape:
+) -> values.AdapterDiff:
     """Return which memories an adapter saw and another one did not, or at another version."""
-    return AdapterDiffShape.model_validate(memos.adapters.diff(adapter, other, actor=acting.actor))
+    return values.AdapterDiff.model_validate(memos.adapters.diff(adapter, other, actor=acting.actor))
 
 
 @router.get(
@@ -154,9 +142,9 @@ def export_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdent
 
 
 @router.post("/{adapter}/activate", name="activate")
-def activate_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> AdapterShape:
+def activate_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> values.Adapter:
     """Let an adapter that passed its examination answer, instead of the one that does."""
-    return AdapterShape.model_validate(memos.adapters.activate(adapter, actor=acting.actor))
+    return values.Adapter.model_validate(memos.adapters.activate(adapter, actor=acting.actor))
 
 
 @router.delete("/{adapter}", status_code=204, name="remove")
@@ -178,10 +166,10 @@ def show_prefix(memos: CurrentMemos, target: CurrentTarget) -> CubePrefix:
 
 
 @activation_router.post("/compose", status_code=202, name="compose")
-def compose_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> ComposingShape:
+def compose_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Composing:
     """Have what prompts of a cube begin with composed in the background, by what is hot and pinned now."""
     target = target_of(memos, caller, body, new=False)
-    return ComposingShape(cube=target.cube, task=memos.kv.compose(target.cube, actor=target.actor))
+    return values.Composing(cube=target.cube, task=memos.kv.compose(target.cube, actor=target.actor))
 
 
 @activation_router.post("/warm", name="warm")
@@ -196,10 +184,10 @@ async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller
 
 
 @activation_router.post("/drop", name="drop")
-def drop_kv(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> DroppedShape:
+def drop_kv(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Dropped:
     """Remove what is kept of a cube's prompts; it is computed again when it is needed."""
     target = target_of(memos, caller, body, new=False)
-    return DroppedShape(cube=target.cube, blocks=memos.kv.drop(target.cube, actor=target.actor))
+    return values.Dropped(cube=target.cube, blocks=memos.kv.drop(target.cube, actor=target.actor))
 
 
 @activation_router.get("/stats", name="stats")
@@ -209,6 +197,6 @@ def kv_stats(memos: CurrentMemos, acting: CurrentIdentity) -> KvStats:
 
 
 @activation_router.post("/verify", name="verify")
-def verify_kv(memos: CurrentMemos, acting: CurrentIdentity) -> DamagedShape:
+def verify_kv(memos: CurrentMemos, acting: CurrentIdentity) -> values.Damaged:
     """Read every block on the disk and remove the damaged ones; for admins."""
-    return DamagedShape(damaged=list(memos.kv.verify(actor=acting.actor)))
+    return values.Damaged(damaged=memos.kv.verify(actor=acting.actor))

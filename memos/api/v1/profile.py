@@ -10,11 +10,7 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, moment, target_of
-from memos.api.v1.shapes import (
-    TemplateShape,
-    TextShape,
-)
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import Template, Text, ValueRoute
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 
 router = APIRouter(route_class=ValueRoute, prefix="/profile", tags=["profile"], responses=ERRORS)
@@ -90,9 +86,9 @@ def text(
     target: CurrentTarget,
     subject: Subject = None,
     max_tokens: Annotated[int, Query(description="Most tokens")] = 500,
-) -> TextShape:
+) -> Text:
     """Return a profile as text for a prompt."""
-    return TextShape(text=memos.profiles.render(target.cube, subject, max_tokens, actor=target.actor))
+    return Text(text=memos.profiles.render(target.cube, subject, max_tokens, actor=target.actor))
 
 
 @router.post("/rollback")
@@ -118,19 +114,19 @@ def remove_static(
 
 
 @router.get("/template")
-def template(memos: CurrentMemos, target: CurrentTarget) -> TemplateShape:
+def template(memos: CurrentMemos, target: CurrentTarget) -> Template:
     """Return the template of a cube."""
-    return TemplateShape.model_validate(memos.profiles.template(target.cube, actor=target.actor))
+    return Template.model_validate(memos.profiles.template(target.cube, actor=target.actor))
 
 
 @router.put("/template")
-def use_template(body: TemplateBody, memos: CurrentMemos, caller: CurrentCaller) -> TemplateShape:
+def use_template(body: TemplateBody, memos: CurrentMemos, caller: CurrentCaller) -> Template:
     """Give a cube a template of its own."""
     target = target_of(memos, caller, body)
-    return TemplateShape.model_validate(memos.profiles.use_template(target.cube, body.template, actor=target.actor))
+    return Template.model_validate(memos.profiles.use_template(target.cube, body.template, actor=target.actor))
 
 
 @router.delete("/template")
-def standard_template(memos: CurrentMemos, target: CurrentTarget) -> TemplateShape:
+def standard_template(memos: CurrentMemos, target: CurrentTarget) -> Template:
     """Let a cube have the standard template again."""
-    return TemplateShape.model_validate(memos.profiles.use_template(target.cube, None, actor=target.actor))
+    return Template.model_validate(memos.profiles.use_template(target.cube, None, actor=target.actor))

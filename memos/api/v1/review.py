@@ -23,7 +23,7 @@ from memos.api.v1.common import (
     creation,
     target_of,
 )
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import ValueRoute
 from memos.core.types import Item, PendingItem, RetentionEffect, RetentionRule
 from memos.errors import NotFound
 

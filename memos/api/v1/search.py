@@ -10,7 +10,7 @@ from pydantic import Field
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, Body, CubeBody, CurrentTarget, IdempotencyKey, Moment, creation, target_of
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import ValueRoute
 from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
 from memos.kernel.tiers import WorkingMemory
 

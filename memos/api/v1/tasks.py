@@ -8,10 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 
+from memos.api import values
 from memos.api.families import CurrentMemos
 from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
 from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout
-from memos.api.v1.shapes_cubes import EventShape, TaskShape, ValueRoute
+from memos.api.v1.shapes import ValueRoute
 from memos.core.types import Event, Task
 from memos.errors import InvalidInput
 
@@ -87,7 +88,7 @@ async def stream_task(
     async def told() -> AsyncIterator[ServerEvent | None]:
         seen = None
         async for found in poll_for(request, state, timeout_s):
-            shown = TaskShape.model_validate(found).model_dump(mode="json")
+            shown = values.Task.model_validate(found).model_dump(mode="json")
             yield ServerEvent("task", shown) if shown != seen else None
             seen = shown
             if found.ended:
@@ -152,7 +153,7 @@ async def stream_events(
 
 
 def _told(event: Event) -> ServerEvent:
-    return ServerEvent(event.kind, EventShape.model_validate(event).model_dump(mode="json"), str(event.seq))
+    return ServerEvent(event.kind, values.Event.model_validate(event).model_dump(mode="json"), str(event.seq))
 
 
 def _number(text: str) -> int:

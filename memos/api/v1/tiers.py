@@ -10,8 +10,8 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, Limit, target_of
-from memos.api.v1.shapes import Shape
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import ValueRoute
+from memos.api.values import Value
 from memos.core.types import Segment
 
 router = APIRouter(route_class=ValueRoute, tags=["tiers"], responses=ERRORS)
@@ -37,7 +37,7 @@ class ReadFinelyBody(CubeBody):
     conversation: str | None = Field(None, description="Conversation; default: all of the cube")
 
 
-class TaskIdsShape(Shape):
+class TaskIds(Value):
     """Tasks that were begun."""
 
     tasks: list[str] = Field(description="Ids of the first task of each conversation")
@@ -90,7 +90,7 @@ def reflect(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
 
 
 @router.post("/read-finely", status_code=202)
-def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIdsShape:
+def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIds:
     """Have messages that were added roughly read into facts in the background."""
     target = target_of(memos, caller, body, new=False)
-    return TaskIdsShape(tasks=list(memos.memories.read_finely(body.conversation, cube=target.cube, actor=target.actor)))
+    return TaskIds(tasks=list(memos.memories.read_finely(body.conversation, cube=target.cube, actor=target.actor)))

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, IdempotencyKey, Limit, creation, target_of
-from memos.api.v1.shapes import ItemIdsShape
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import ValueRoute
+from memos.api.values import ItemIds
 from memos.core.types import Item
 from memos.kernel.tools import ToolUse
 
@@ -41,7 +41,7 @@ def list_(memos: CurrentMemos, target: CurrentTarget) -> Sequence[ToolUse]:
 @router.post("", status_code=201)
 def define(
     body: DefineBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> ItemIdsShape:
+) -> ItemIds:
     """Store definitions of tools."""
     target = target_of(memos, caller, body)
 
@@ -55,7 +55,7 @@ def define(
         ids=lambda ids: ids,
         again=again,
     )
-    return ItemIdsShape(item_ids=list(made))
+    return ItemIds(item_ids=made)
 
 
 @router.get("/{name:path}/calls")

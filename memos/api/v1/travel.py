@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from typing import IO, Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import ERRORS, CubeId
-from memos.api.v1.shapes import Shape, mirrors
-from memos.api.v1.shapes_cubes import ValueRoute
+from memos.api.v1.shapes import ValueRoute
+from memos.api.values import Dump, Loaded
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS
 from memos.kernel.transfer import open_dump, scratch_file, write_scratch
-from memos.memcube.dump.load import Loaded
 
 router = APIRouter(route_class=ValueRoute, prefix="/cubes", tags=["cubes"], responses=ERRORS)
 
@@ -41,29 +38,6 @@ Passphrase = Annotated[
     str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
 ]
 User = Annotated[str | None, Query(description="User or agent to act for; default: whom the key belongs to")]
-
-
-class DumpShape(Shape):
-    """What a dump is of."""
-
-    cube: str = Field(description="Cube it was made of")
-    description: str = Field(description="What the cube is for")
-    created_at: datetime = Field(description="The moment it shows")
-    program: str = Field(description="Version of hippocube that wrote it")
-    embedder: str = Field(description="Embedder of its vectors")
-    fits: bool = Field(description="Whether that is the embedder here")
-    vectors: int = Field(description="How many pairs of vectors it has")
-    sealed: bool = Field(description="Whether it is sealed with a passphrase")
-    bytes: int = Field(description="Size of the file")
-    counts: dict[str, int] = Field(description="Rows by table")
-    left_out: list[str] = Field(description="Parts that this version does not load")
-    kv_blocks: int = Field(description="How many blocks of activation memory it has")
-    adapters: int = Field(description="How many adapters it has")
-
-
-@mirrors(Loaded)
-class LoadedShape(Shape):
-    """What a load did."""
 
 
 @router.get(
@@ -117,7 +91,7 @@ async def load(
 
         def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
-            return memos.transfer.load(
+            done = memos.transfer.load(
                 file,
                 cube=cube,
                 merge=merge,
@@ -126,21 +100,20 @@ async def load(
                 passphrase=_decoded(passphrase),
                 actor=actor,
             )
+            return Loaded.model_validate(done)
 
         return await to_thread.run_sync(loaded)
 
 
 @router.post("/inspect", openapi_extra=_FILE)
-async def inspect(
-    request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None
-) -> DumpShape:
+async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None) -> Dump:
     """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
     with scratch_file(memos.transfer) as file:
         await _take(request, memos, file)
 
-        def inspected() -> DumpShape:
+        def inspected() -> Dump:
             found = memos.transfer.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
-            return DumpShape.model_validate(found)
+            return Dump.model_validate(found)
 
         return await to_thread.run_sync(inspected)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from memos.api import values
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
@@ -20,15 +21,7 @@ from memos.api.v1.common import (
     RequestTarget,
     creation,
 )
-from memos.api.v1.shapes_cubes import (
-    IdentityShape,
-    KeyShape,
-    LimitsShape,
-    MembersShape,
-    MeShape,
-    NewKeyShape,
-    ValueRoute,
-)
+from memos.api.v1.shapes import ValueRoute
 from memos.core.identities import Identity, Key, NewKey
 
 router = APIRouter(route_class=ValueRoute, tags=["users"], responses=ERRORS)
@@ -56,10 +49,10 @@ class EnableBody(BaseModel):
 
 
 @router.get("/me", name="me")
-def get_me(caller: CurrentCaller) -> MeShape:
+def get_me(caller: CurrentCaller) -> values.Me:
     """Return whom the key of this request stands for."""
-    identity = IdentityShape.model_validate(caller.identity)
-    return MeShape(identity=identity, rights=[str(right) for right in caller.key.rights])
+    identity = values.Identity.model_validate(caller.identity)
+    return values.Me(identity=identity, rights=caller.key.rights)
 
 
 @router.post("/users", status_code=201, name="create")
@@ -103,9 +96,9 @@ def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, cal
 
 
 @router.get("/groups/{group:path}/members", name="members")
-def list_members(group: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> MembersShape:
+def list_members(group: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> values.Members:
     """Return a group's members by id."""
-    return MembersShape(group=group, members=list(memos.users.members(group, actor=caller.identity.id)))
+    return values.Members(group=group, members=memos.users.members(group, actor=caller.identity.id))
 
 
 @router.put("/groups/{group:path}/members/{member:path}", status_code=204, name="join")
@@ -120,6 +113,12 @@ def leave_group(group: IdentityId, member: IdentityId, memos: CurrentMemos, call
     memos.users.leave(group, member, actor=caller.identity.id)
 
 
+class LimitsBody(values.KeyLimits):
+    """How much a key may use; what is null is as the installation's settings say."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 KeyId = Annotated[str, Path(description="Id of a key")]
 
 
@@ -132,13 +131,13 @@ class CreateKeyBody(Body):
         default=["read", "write", "own"], description="What calls with it may do at the most: `read`, `write`, `own`"
     )
     expires_at: AwareDatetime | None = Field(None, description="When it stops opening anything, with its offset")
-    limits: LimitsShape | None = Field(None, description="How much it may use; only admins set this")
+    limits: LimitsBody | None = Field(None, description="How much it may use; only admins set this")
 
 
 @keys_router.post("", status_code=201, name="create")
 def create_key(
     body: CreateKeyBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> NewKeyShape:
+) -> values.NewKey:
     """Make a key; its secret is shown this once."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
     identity = actor if body.identity is None else body.identity
@@ -152,7 +151,7 @@ def create_key(
         ids=lambda new: [new.key.id],
         again=lambda ids: NewKey(memos.keys.get(ids[0], actor=actor), ""),
     )
-    return NewKeyShape(key=KeyShape.model_validate(made.key), secret=made.secret or None)
+    return values.NewKey(key=values.Key.model_validate(made.key), secret=made.secret or None)
 
 
 @keys_router.get("", name="list_")
@@ -168,7 +167,7 @@ def list_keys(
 class LimitKeyBody(Body):
     """What a key may use from now on."""
 
-    limits: LimitsShape = Field(description="Its limits, in place of those it has; `{}` takes them away")
+    limits: LimitsBody = Field(description="Its limits, in place of those it has; `{}` takes them away")
 
 
 @keys_router.put("/{key}/limits", name="limit")

@@ -61,8 +61,8 @@ class ChatResult:
     completion_tokens: Annotated[int, "Tokens of the answer"]
     tokens_estimated: Annotated[bool, "True when the endpoint did not count them"]
     timings_ms: Annotated[Mapping[str, float], "Time of each stage in milliseconds"]
-    activation: Activation | None = None
-    adapter: str | None = None
+    activation: Annotated[Activation | None, "What was kept of the prompt, where that is known"] = None
+    adapter: Annotated[str | None, "Id of the adapter that the model answered with"] = None
 
     @property
     def cited_ids(self) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
 from memos.core.clock import Clock
+from memos.core.kv_cache import KvStats, TierFill
 from memos.errors import BackendUnavailable, IntegrityError
 from memos.memcube.activation import blocks
 from memos.memcube.activation import tiers as policy
@@ -212,29 +213,6 @@ class Device(Protocol):
 
 Alive = Callable[[str, Collection[str]], bool]
 """Says whether a cube is there and all these items of it may still be held."""
-
-
-@dataclass(frozen=True, slots=True)
-class TierFill:
-    """The size of a tier, and its counters since the store was opened."""
-
-    tier: Annotated[str, "`device`, `host` or `disk`"]
-    blocks: Annotated[int, "Blocks in it"]
-    size_bytes: Annotated[int, "Bytes of these"]
-    budget_bytes: Annotated[int, "Bytes it may have"]
-    hits: Annotated[int, "How often a block was found there"]
-    evictions: Annotated[int, "How many blocks left it to make room"]
-    bytes_per_s: Annotated[float | None, "How quickly it is read; null before it was"]
-
-
-@dataclass(frozen=True, slots=True)
-class KvStats:
-    """Statistics of the KV cache; `dropped_writes` never reached the disk: too slow, full or failed."""
-
-    tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
-    dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0
-    damaged: Annotated[int, "Damaged files that were met"] = 0
-    forgotten: Annotated[int, "Blocks removed because what they were made of may not be kept"] = 0
 
 
 class BlockStore:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memos.api.values import Loaded
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -25,7 +26,8 @@ ADDED = {"code": 0, "message": "ok", "data": {"success": True, "task_id": "t1", 
 FOUND = {"code": 0, "message": "ok", "data": {"memory_detail_list": [{"id": "m1", "memory_value": "tea"}], "more": 1}}
 DONE = {"code": 0, "message": "ok", "data": {"success": True}}
 TASK = {
-    "id": "t1", "kind": "read", "cube": "c", "state": "running", "ended": False, "created_at": "2026-11-22T00:00:00Z"
+    "id": "t1", "kind": "read", "cube": "c", "state": "running", "ended": False, "created_at": "2026-11-22T00:00:00Z",
+    "attempts": 1, "not_before": "2026-11-22T00:00:00Z",
 }  # fmt: skip
 HELLO = [{"role": "user", "content": "hello"}]
 QUICK = {"pause_s": 0.001}
@@ -45,7 +47,7 @@ def test_an_add_is_repeated_with_the_same_key_and_request_id(flaky: Flaky, opene
 
 
 def test_two_adds_have_two_keys_and_a_given_one_is_kept(flaky: Flaky, opened: Open) -> None:
-    receipt = {"cube": "c", "conversation": None, "item_ids": ["m1"]}
+    receipt = {"cube": "c", "conversation": None, "item_ids": ["m1"], "duplicates": [], "indexed": True}
     flaky.plays(*[answer(200, ADDED)] * 2, *[answer(201, receipt)] * 2)
     client = opened(flaky.url)
     for _ in range(2):
@@ -243,7 +245,9 @@ def test_a_dump_appears_whole_or_not_at_all(flaky: Flaky, opened: Open, tmp_path
 def test_a_file_is_sent_in_pieces_and_only_once(flaky: Flaky, opened: Open, tmp_path: Path) -> None:
     source = tmp_path / "team.memcube"
     source.write_bytes(bytes(range(256)) * 1_000)
-    flaky.plays(answer(201, {"cube": "two", "merged": False, "trusted": True, "items": 3}))
+    counts = {name: 0 for name, field in Loaded.model_fields.items() if field.annotation is int}
+    left = {"differing": [], "left_out": [], "kv_left_out": None, "adapters_left_out": None}
+    flaky.plays(answer(201, {**counts, **left, "cube": "two", "merged": False, "trusted": True, "items": 3}))
     client = opened(flaky.url, **QUICK)
     assert client.cubes.load(source, cube="two", trust=True).items == 3
     (sent,) = flaky.requests

@@ -1,0 +1,79 @@
+"""What a tool works on: the installation and the identity of its message, and which tools the client may see.
+
+Imports no kernel, so that a server on standard input and output answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from starlette.requests import Request
+
+if TYPE_CHECKING:
+    from memos.api.dialects import RequestIdentity
+    from memos.kernel.memos import MemOS
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """The context of one message.
+
+    Attributes:
+        reach: Returns the installation and the identity the message acts for; called when a tool first needs them.
+        all_tools: Show more than the everyday tools.
+        read_only: Show and run only tools that read.
+    """
+
+    reach: Callable[[], tuple[MemOS, RequestIdentity]]
+    all_tools: bool = False
+    read_only: bool = False
+
+    @cached_property
+    def _reached(self) -> tuple[MemOS, RequestIdentity]:
+        return self.reach()
+
+    @property
+    def memos(self) -> MemOS:
+        """The installation."""
+        return self._reached[0]
+
+    @property
+    def actor(self) -> str:
+        """The user or agent who calls."""
+        return self._reached[1].actor
+
+    @property
+    def home(self) -> str:
+        """The cube that is used when none is named."""
+        return self._reached[1].home
+
+
+_CONTEXT: ContextVar[ToolContext] = ContextVar("memos_mcp_context")
+
+ContextResolver = Callable[[Request | None], AbstractContextManager[ToolContext]]
+"""Enters the context of a message, and limits calls in the block to the rights of its key."""
+
+
+def current_context() -> ToolContext:
+    """Return the context of the current message."""
+    return _CONTEXT.get()
+
+
+def context_middleware(resolver: ContextResolver) -> ServerMiddleware[Any]:
+    """Return the middleware that sets the context of each message."""
+
+    async def around(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        with resolver(ctx.request) as context:
+            token = _CONTEXT.set(context)
+            try:
+                return await call_next(ctx)
+            finally:
+                _CONTEXT.reset(token)
+
+    return around

@@ -1,0 +1,45 @@
+"""Names that other programs use for our fields and arguments, to suggest the right one. Imports no framework."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+
+# Names that other programs use for a field; the first that a body has is suggested.
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "agent_id": ("user",),
+    "content": ("messages", "text", "memory"),
+    "conversation_id": ("conversation",),
+    "cube": ("cubes",),
+    "cube_id": ("cube", "cubes"),
+    "cubes": ("cube",),
+    "id": ("item", "item_ids"),
+    "ids": ("item_ids",),
+    "k": ("top_k",),
+    "limit": ("top_k",),
+    "max_results": ("top_k",),
+    "mem_cube_id": ("cube", "cubes"),
+    "memory_id": ("item", "item_ids"),
+    "memory_ids": ("item_ids",),
+    "metadata": ("info",),
+    "n_results": ("top_k",),
+    "question": ("query",),
+    "run_id": ("conversation",),
+    "session_id": ("conversation",),
+    "text": ("messages", "memory", "query"),
+    "thread_id": ("conversation",),
+    "timestamp": ("chat_time", "reference_time"),
+    "user_id": ("user",),
+    "user_name": ("user",),
+}
+
+
+def unknown_name(what: str, name: str, known: Collection[str]) -> str:
+    """Return the reason why a field or argument is refused, with the name that was probably meant."""
+    other = next((each for each in _OTHER_NAMES.get(name, ()) if each in known), None)
+    if other is not None:
+        return f"unknown {what}; here it is `{other}`"
+    close = difflib.get_close_matches(name, known, 1)
+    if close:
+        return f"unknown {what}; did you mean `{close[0]}`?"
+    return f"unknown {what}; known are {', '.join(f'`{each}`' for each in known)}" if known else f"unknown {what}"

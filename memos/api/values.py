@@ -1,0 +1,377 @@
+"""What `/api/v1` answers, as frozen models: the server's response models, and what the clients return.
+
+A value of `memos.core` is declared there; its model here has the fields that are described there, under their names.
+Imports no kernel and no framework of the server, so that clients stay light. Fields that a newer server adds are
+ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from memos.core import identities, kv_cache, types
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+_MODELS: dict[type, type[Value]] = {}
+
+
+class _OfDataclass(ModelMetaclass):
+    """Makes `class Item(types.Item, Value)` a model with the described fields of the dataclass `types.Item`.
+
+    So type checkers see the fields where they are declared; at run time the dataclass is no base.
+    """
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        sources = [base for base in bases if is_dataclass(base)]
+        plain = tuple(base for base in bases if base not in sources)
+        own = super().__new__(mcs, name, plain, namespace, **options)
+        return _model(sources[0], own) if sources else own
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Leave defaults out of a schema: an answer has every field."""
+    for field in schema.get("properties", {}).values():
+        field.pop("default", None)
+
+
+class Value(BaseModel, metaclass=_OfDataclass):
+    """Part of an answer, made from JSON or from a value with the same fields."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        from_attributes=True,
+        json_schema_serialization_defaults_required=True,
+        json_schema_extra=_without_defaults,
+    )
+
+
+def model_of(source: type) -> type[Value]:
+    """Return the model of a dataclass, made from its described fields if none is declared.
+
+    A field is described by the text in its annotation, as in `id: Annotated[str, "Id of the memory"]`. One without a
+    description is internal, and no part of the answer.
+    """
+    return _MODELS.get(source) or _model(source, type(source.__name__, (Value,), {"__doc__": source.__doc__}))
+
+
+def _model(source: type, own: type[Value]) -> type[Value]:
+    """Return a model with the described fields of a dataclass beside those it declares itself."""
+    hints = get_type_hints(source, include_extras=True)
+    described: dict[str, Any] = {}
+    for field in dataclasses.fields(source):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated and field.name not in own.model_fields:
+            described[field.name] = (wire_type(hint), Field(**_default(field), description=get_args(hint)[1]))
+    made: type[Value] = create_model(
+        own.__name__, __base__=own, __doc__=own.__doc__, __module__=own.__module__, **described
+    )
+    _MODELS[source] = made
+    return made
+
+
+def _default(field: dataclasses.Field[Any]) -> dict[str, Any]:
+    if field.default_factory is not dataclasses.MISSING:
+        return {"default_factory": field.default_factory}
+    return {} if field.default is dataclasses.MISSING else {"default": field.default}
+
+
+def wire_type(hint: Any) -> Any:
+    """Return the type that an answer has for a field: models for dataclasses, texts for enumerations."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return wire_type(parts[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(wire_type(part) for part in parts)]  # noqa: UP007 - of types known at run time
+    if origin in (list, tuple, Sequence):
+        return tuple[wire_type(parts[0]), ...]  # type: ignore[misc] # of a type known at run time
+    if origin is Mapping:
+        return dict[wire_type(parts[0]), wire_type(parts[1])]  # type: ignore[misc] # of types known at run time
+    if is_dataclass(hint):
+        return model_of(hint)  # type: ignore[arg-type] # a class
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return str
+    return hint
+
+
+# Memories
+
+
+class AddReceipt(types.AddReceipt, Value):
+    """What an add stored."""
+
+
+class Item(types.Item, Value):
+    """One memory at one version."""
+
+
+class Version(types.Version, Value):
+    """One entry of a memory's history."""
+
+
+class SearchResult(types.SearchResult, Value):
+    """The hits of a search, best first; iterating yields them."""
+
+    def __iter__(self) -> Iterator[types.Hit]:  # type: ignore[override]  # hits, as in Python, and not fields
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, place: int) -> types.Hit:
+        return self.hits[place]
+
+
+class FeedbackReceipt(types.FeedbackReceipt, Value):
+    """What a correction became."""
+
+
+class EraseReceipt(types.EraseReceipt, Value):
+    """What was erased, and from where."""
+
+
+class ItemIds(Value):
+    """Memories that were stored or taken away."""
+
+    item_ids: tuple[str, ...] = Field(description="Their ids")
+
+
+# Cubes, users and keys
+
+
+class Cube(types.Cube, Value):
+    """One cube: the unit of sharing and erasure."""
+
+
+class Grant(identities.Grant, Value):
+    """A role on a cube that was given to somebody."""
+
+
+class Revoked(Value):
+    """Whether there was something to take back."""
+
+    revoked: bool = Field(description="False when there was none")
+
+
+class Identity(identities.Identity, Value):
+    """A user, agent or group."""
+
+
+class Members(Value):
+    """The members of a group."""
+
+    group: str = Field(description="Its id")
+    members: tuple[str, ...] = Field(description="Ids of its members")
+
+
+class Me(Value):
+    """Whom a key stands for."""
+
+    identity: Identity = Field(description="Whose the key is")
+    rights: tuple[str, ...] = Field(description="What calls with it may do at the most")
+
+
+class KeyLimits(identities.KeyLimits, Value):
+    """How much a key may use; what is null is as the installation's settings say."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+
+class Key(identities.Key, Value):
+    """A key, without its secret."""
+
+
+class NewKey(Value):
+    """A key that was just made."""
+
+    key: Key = Field(description="The key")
+    secret: str | None = Field(
+        repr=False,
+        description="What to send as `Authorization: Bearer …`; shown this once, null when the request is repeated",
+    )
+
+
+# Background work
+
+
+class Task(types.Task, Value):
+    """One piece of background work as it stands."""
+
+    ended: bool = Field(description="Whether no worker will touch it again")
+
+
+class Event(types.Event, Value):
+    """One entry of a cube's chain of events."""
+
+
+# Dumps
+
+
+class Dump(Value):
+    """What a dump is of."""
+
+    cube: str = Field(description="Cube it was made of")
+    description: str = Field(description="What the cube is for")
+    created_at: datetime = Field(description="The moment it shows")
+    program: str = Field(description="Version of hippocube that wrote it")
+    embedder: str = Field(description="Embedder of its vectors")
+    fits: bool = Field(description="Whether that is the embedder here")
+    vectors: int = Field(description="How many pairs of vectors it has")
+    sealed: bool = Field(description="Whether it is sealed with a passphrase")
+    bytes: int = Field(description="Size of the file")
+    counts: dict[str, int] = Field(description="Rows by table")
+    left_out: tuple[str, ...] = Field(description="Parts that this version does not load")
+    kv_blocks: int = Field(description="How many blocks of activation memory it has")
+    adapters: int = Field(description="How many adapters it has")
+
+
+class Loaded(Value):
+    """What a load did."""
+
+    cube: str = Field(description="Cube it was loaded as, or into")
+    merged: bool = Field(description="Whether the cube was there before")
+    trusted: bool = Field(description="Whether what it says is trusted")
+    items: int = Field(description="Memories that are new")
+    versions: int = Field(description="Their versions")
+    messages: int = Field(description="Messages that are new")
+    files: int = Field(description="Documents and pictures that are new")
+    skipped: int = Field(description="Memories that were here at the same version")
+    differing: tuple[str, ...] = Field(description="Memories that are here at another version and stayed as they are")
+    erased: int = Field(description="Memories that were erased here and stay so")
+    unsourced: int = Field(description="Memories left out: untrusted, and said to come from messages here")
+    left_out: tuple[str, ...] = Field(description="Parts that this version does not load")
+    kv_blocks: int = Field(description="Blocks of activation memory that were taken in")
+    kv_left_out: str | None = Field(description="Why none were of those in the file")
+    adapters: int = Field(description="Adapters that passed their examination here, and may be made active")
+    adapters_left_out: str | None = Field(description="Why the others of the file did not, or were not taken")
+
+
+# Models in the server: adapters and activation memory
+
+
+class Adapter(Value):
+    """What was learned of a cube, as an adapter of a model in the server."""
+
+    id: str = Field(description="Its id")
+    cube: str = Field(description="Cube it is of")
+    shard: str = Field(description="Topic of the cube that it is of; empty for the only or first one")
+    number: int = Field(description="Counts the shard's adapters from 1")
+    state: str = Field(description="`training`, `refused`, `ready`, `active` or `retired`")
+    stale: bool = Field(description="Whether a memory that it saw is different now: then it answers nothing")
+    model: str = Field(description="Model it was trained for; the last part of its name for whom the cube is not")
+    facts: int = Field(description="Memories it saw")
+    reason: str | None = Field(description="Why it was refused")
+    measures: dict[str, Any] | None = Field(description="What its examination found")
+    size_bytes: int | None = Field(description="Bytes of its files")
+    created_at: datetime = Field(description="When its training began")
+    finished_at: datetime | None = Field(description="When its training ended")
+
+
+class Learnable(Value):
+    """What a cube's next adapter would know."""
+
+    cube: str = Field(description="The cube")
+    allowed: bool = Field(description="Whether its owner allows that its memories are learned")
+    memories: tuple[str, ...] = Field(description="Texts of the memories that would be learned")
+    left_out: dict[str, int] = Field(description="How many memories are not learned, by reason")
+
+
+class Consent(Value):
+    """Whether a cube's memories may be learned."""
+
+    cube: str = Field(description="The cube")
+    allowed: bool = Field(description="Whether they may")
+    removed: int = Field(description="How many adapters were removed")
+
+
+class Learning(Value):
+    """What becomes of a wish to have a cube learned."""
+
+    task: str | None = Field(description="Task that trains; null where none is due")
+    adapter: Adapter | None = Field(description="Adapter that answers and knows all there is to learn")
+
+
+class SeenMemory(Value):
+    """A memory as an adapter saw it."""
+
+    item: str = Field(description="Id of the memory")
+    version: int = Field(description="Version that it saw")
+    memory: str | None = Field(description="Its text then; null when it was erased")
+
+
+class SeenChange(Value):
+    """A memory that two adapters saw at different versions."""
+
+    before: SeenMemory = Field(description="As the other one saw it")
+    after: SeenMemory = Field(description="As this one did")
+
+
+class AdapterDiff(Value):
+    """How what two adapters of a cube saw differs."""
+
+    cube: str = Field(description="The cube")
+    adapter: str = Field(description="Id of the adapter")
+    other: str | None = Field(description="Id of the one it is compared with; null when there is none before it")
+    added: tuple[SeenMemory, ...] = Field(description="What the other did not see")
+    removed: tuple[SeenMemory, ...] = Field(description="What only the other saw")
+    changed: tuple[SeenChange, ...] = Field(description="What both saw, at different versions")
+
+
+class Unlearned(Value):
+    """Memories that are learned no more."""
+
+    cube: str = Field(description="Cube they are in")
+    items: tuple[str, ...] = Field(description="Ids of the memories")
+    adapters: tuple[str, ...] = Field(description="Ids of adapters that saw one, and were removed")
+    files: int = Field(description="How many files were removed")
+    size_bytes: int = Field(description="Bytes of these files")
+
+
+class LearnAgain(Value):
+    """Memories that may be learned again."""
+
+    cube: str = Field(description="Cube they are in")
+    items: int = Field(description="How many were kept from being learned")
+
+
+class Composing(Value):
+    """The task that composes what prompts begin with."""
+
+    cube: str = Field(description="The cube")
+    task: str = Field(description="Id of the task")
+
+
+class Dropped(Value):
+    """What was removed."""
+
+    cube: str = Field(description="The cube")
+    blocks: int = Field(description="How many blocks")
+
+
+class Damaged(Value):
+    """Which blocks on the disk were damaged, and are removed."""
+
+    damaged: tuple[str, ...] = Field(description="Their keys")
+
+
+class CubePrefix(kv_cache.CubePrefix, Value):
+    """What prompts of a cube begin with."""
+
+
+class Warmed(kv_cache.Warmed, Value):
+    """How long a model took to make what prompts begin with its own."""
+
+
+class KvStats(kv_cache.KvStats, Value):
+    """What is kept of all cubes, and what came of it."""
