@@ -1,4 +1,4 @@
-"""`memos adapters diff`, `forget`, `learn-again`, `export` and `retrain`, as a person and as a program use them."""
+"""`memos model adapter` without a model: compared, forgotten, exported; for people and for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """What runs a command of `memos adapters` on a folder, and returns what it says."""
+    """What runs a command of `memos model adapter` on a folder, and returns what it says."""
     opening = MemOS.open
 
     def with_words(path: Path | None = None, *, settings: Settings | None = None) -> MemOS:
@@ -34,9 +34,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.setattr(MemOS, "open", with_words)
 
     def run_(*words: str) -> str:
-        done = CliRunner().invoke(app, ["adapters", *words, "--data-dir", str(tmp_path / "home")])
-        if isinstance(done.exception, MemosError):
-            raise done.exception
+        done = CliRunner().invoke(app, ["model", "adapter", *words, "--data-dir", str(tmp_path / "home")])
+        if done.exit_code and isinstance(done.exception.__context__, MemosError):
+            raise done.exception.__context__
         assert done.exit_code == 0, done.output
         return done.output
 
@@ -82,7 +82,7 @@ def test_memories_are_forgotten_and_learned_again(
     assert list((tmp_path / "home" / FOLDER).iterdir()) == []
     assert told(run, "learn-again", *ids) == {"cube": "default", "items": 2}
     assert "0 memories" in run("learn-again", ids[0])
-    assert run("ls").strip() == "0 adapters"
+    assert run("list").strip() == "0 adapters"
     with pytest.raises(NotFound):
         run("forget", second)
 
@@ -90,18 +90,18 @@ def test_memories_are_forgotten_and_learned_again(
 def test_a_shard_is_told(run: Run, learned: tuple[list[str], list[str]], tmp_path: Path) -> None:
     with MemOS.open(tmp_path / "home") as memos:
         id_ = active(memos.ledger, learned[0], shard="[b]7")  # a dump may bring any name
-    assert "[b]7" in run("ls")
-    newest = told(run, "ls")[0]
+    assert "[b]7" in run("list")
+    newest = told(run, "list")[0]
     assert (newest["id"], newest["shard"], newest["number"]) == (id_, "[b]7", 1)
 
 
 def test_a_training_that_was_ended_says_how_it_goes_on(
     run: Run, learned: tuple[list[str], list[str]], tmp_path: Path
 ) -> None:
-    assert "goes on" not in run("ls")
+    assert "goes on" not in run("list")
     with MemOS.open(tmp_path / "home") as memos:
         begun(memos.ledger, learned[0])
-    assert "goes on with: memos adapters train --cube default" in " ".join(run("ls").split())
+    assert "goes on with: memos model adapter train --cube default" in " ".join(run("list").split())
 
 
 def test_what_takes_minutes_says_how_far_it_is_in_a_file_too(capsys: pytest.CaptureFixture[str]) -> None:
