@@ -413,10 +413,10 @@ class Commands(TyperGroup):
                 words = FORMER.get(former)
                 if words is not None and len(self.path) < count:
                     return self._moved(ctx, former, words, args[count - len(self.path) :])
-            close = get_close_matches(args[0], [*self.list_commands(ctx), *(FORMER if not self.path else ())])
+            close = get_close_matches(args[0], [*self.list_commands(ctx), *(FORMER if not self.path else ())], 1)
             if close and not ctx.resilient_parsing:
-                names = ", ".join(f"`memos {' '.join((*self.path, word))}`" for word in close)
-                ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
+                meant = " ".join((*self.path, FORMER.get(close[0], close[0]) if not self.path else close[0]))
+                ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {meant}`?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
