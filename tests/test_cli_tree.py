@@ -1,4 +1,4 @@
-"""The tree of commands: each has help and an example's place, is imported only when it runs, and former words answer."""
+"""The tree of commands: each has help, is imported only to run it or to explain it, and former words answer."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def test_completion_knows_the_words_and_loads_nothing_heavy(line: str, expected:
     assert "cubes" not in done.stdout.split()
 
 
-def test_completion_can_be_installed() -> None:
-    told = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # so that the shell is named, not looked for
-    done = RUNNER.invoke(app, ["--show-completion", "bash"], prog_name="memos", env=told)
+def test_completion_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")  # the shell is named, not looked for
+    done = RUNNER.invoke(app, ["--show-completion", "bash"], prog_name="memos")
     assert "_MEMOS_COMPLETE=complete_bash" in done.stdout
 
 
