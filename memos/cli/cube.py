@@ -235,12 +235,7 @@ def share(
 
 
 @command
-def unshare(
-    memos: MemOS,
-    cube: CubeId,
-    identity: Grantee,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def unshare(memos: MemOS, cube: CubeId, identity: Grantee, actor: Actor = LOCAL_OWNER) -> Output:
     taken = memos.sharing.revoke(cube, identity, actor=actor)
     told = f"{identity} has no role on {cube} any more" if taken else f"{identity} was given no role on {cube}"
     return Output({"cube": cube, "identity": identity, "revoked": taken}, told)
@@ -264,11 +259,7 @@ _LOSING = (RetentionAction.DELETE, RetentionAction.ERASE)
 
 
 @command
-def list_rules(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def list_rules(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.retention.list(cube=cube, actor=actor)
     return Output(found, map(_rule, found), "no rules")
 
@@ -300,9 +291,7 @@ def add_rule(
 
 @command
 def remove_rule(
-    memos: MemOS,
-    rule: Annotated[str, typer.Argument(help="Rule id")],
-    actor: Actor = LOCAL_OWNER,
+    memos: MemOS, rule: Annotated[str, typer.Argument(help="Rule id")], actor: Actor = LOCAL_OWNER
 ) -> Output:
     removed = memos.retention.remove(rule, actor=actor)
     return Output(removed, f"removed rule {removed.id}")

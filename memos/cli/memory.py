@@ -56,13 +56,7 @@ def add(
     content = decode("standard input", sys.stdin.buffer.read()) if text == "-" else text
     message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
     receipt = memos.add(
-        [message],
-        cube=cube,
-        actor=actor,
-        conversation=conversation,
-        tags=tag or [],
-        idempotency_key=key,
-        mode=mode,
+        [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key, mode=mode
     )
     return Output(receipt, " ".join(receipt.item_ids), masked=receipt.masked)
 

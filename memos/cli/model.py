@@ -25,11 +25,7 @@ Items = Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of memo
 
 
 @command
-def list_kv(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def list_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.kv.show(cube, actor=actor)
     lines = []
     for entry in found.entries:
@@ -63,11 +59,7 @@ def show_tiers(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
-def warm_kv(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def warm_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.kv.warm(cube, actor=actor)
     return Output(found, f"warmed {found.cube}: about {found.tokens} tokens in {found.seconds:.2f} s")
 
@@ -96,11 +88,7 @@ def pin_kv(
 
 
 @command
-def drop_kv(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def drop_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     count = memos.kv.drop(cube, actor=actor)
     return Output({"cube": cube, "blocks": count}, f"{count} blocks removed")
 
@@ -114,31 +102,19 @@ def verify_kv(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
-def allow(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def allow(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     memos.adapters.allow(cube, actor=actor)
     return Output({"cube": cube, "allowed": True}, f"memories of {cube} may be learned")
 
 
 @command
-def disallow(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def disallow(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     count = memos.adapters.disallow(cube, actor=actor)
     return Output({"cube": cube, "removed": count}, f"{count} adapters removed; nothing more is learned")
 
 
 @command
-def preview(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def preview(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.adapters.preview(cube, actor=actor)
     lines = [one_line(memory) for memory in found.memories]
     lines += [f"left out: {count}, {reason}" for reason, count in found.left_out.items()]
@@ -147,12 +123,7 @@ def preview(
 
 
 @command
-def train(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-    as_json: AsJson = False,
-) -> Output:
+def train(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
     with progress_bar("steps", as_json, lines=True) as on_progress:
         found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
     return Output(found, _lines(found))
@@ -160,10 +131,7 @@ def train(
 
 @command
 def estimate(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-    as_json: AsJson = False,
+    memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False
 ) -> Output:
     if not as_json:
         complain("one step is tried ...")
@@ -173,24 +141,14 @@ def estimate(
 
 
 @command
-def retrain(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-    as_json: AsJson = False,
-) -> Output:
+def retrain(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
     with progress_bar("steps", as_json, lines=True) as on_progress:
         found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
     return Output(found, _lines(found))
 
 
 @command
-def forget(
-    memos: MemOS,
-    items: Items,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def forget(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     done = memos.adapters.forget(items, cube, actor=actor)
     lines = [
         f"{len(done.items)} memories are learned no more",
@@ -202,22 +160,13 @@ def forget(
 
 
 @command
-def learn_again(
-    memos: MemOS,
-    items: Items,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def learn_again(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     count = memos.adapters.learn_again(items, cube, actor=actor)
     return Output({"cube": cube, "items": count}, f"{count} memories may be learned again")
 
 
 @command
-def list_adapters(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.adapters.list(cube, actor=actor)
     rows = (
         (
@@ -281,11 +230,7 @@ def activate(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
-def rollback(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def rollback(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.adapters.rollback(cube, actor=actor)
     return Output(found, _lines(found))
 

@@ -42,11 +42,7 @@ def show_profile(
 
 
 @command
-def list_subjects(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def list_subjects(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.profiles.subjects(cube, actor=actor)
     return Output(found, "\n".join(found) or "nobody")
 
@@ -121,11 +117,7 @@ def unset_trait(
 
 
 @command
-def show_template(
-    memos: MemOS,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def show_template(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.profiles.template(cube, actor=actor)
     return Output(found.model_dump(mode="json"), _template(found))
 

@@ -30,12 +30,7 @@ def list_pending(
 
 
 @command
-def approve(
-    memos: MemOS,
-    item: ItemId,
-    expected_version: ExpectedVersion = None,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def approve(memos: MemOS, item: ItemId, expected_version: ExpectedVersion = None, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.review.approve(item, actor=actor, expected_version=expected_version)
     return Output(found, f"{found.id} is active")
 

@@ -26,8 +26,7 @@ LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or erro
 
 @command(opens=False, has_json=False)
 def mcp(
-    user: Annotated[str, typer.Option(help="User or agent to act for")] = LOCAL_OWNER,
-    data_dir: DataDir = None,
+    user: Annotated[str, typer.Option(help="User or agent to act for")] = LOCAL_OWNER, data_dir: DataDir = None
 ) -> None:
     try:
         from memos.api.auth import local_caller  # noqa: PLC0415 - the extra `server`

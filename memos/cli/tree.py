@@ -394,11 +394,7 @@ class Commands(TyperGroup):
         entry = self._entry(cmd_name)
         if isinstance(entry, Group):
             group = Commands(
-                name=cmd_name,
-                help=entry.help,
-                no_args_is_help=True,
-                rich_markup_mode=None,
-                context_settings=SETTINGS,
+                name=cmd_name, help=entry.help, no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS
             )
             group.panels = {"Commands": entry.commands}
             group.path = (*self.path, cmd_name)

@@ -67,23 +67,13 @@ def disable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
-def join_group(
-    memos: MemOS,
-    group: GroupId,
-    member: Member,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def join_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
     memos.users.join(group, member, actor=actor)
     return Output({"group": group, "member": member}, f"{member} is in {group}")
 
 
 @command
-def leave_group(
-    memos: MemOS,
-    group: GroupId,
-    member: Member,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
+def leave_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
     memos.users.leave(group, member, actor=actor)
     return Output({"group": group, "member": member}, f"{member} is not in {group}")
 
@@ -135,9 +125,7 @@ def list_keys(
 
 @command
 def revoke_key(
-    memos: MemOS,
-    key: Annotated[str, typer.Argument(help="Id of the key")],
-    actor: Actor = LOCAL_OWNER,
+    memos: MemOS, key: Annotated[str, typer.Argument(help="Id of the key")], actor: Actor = LOCAL_OWNER
 ) -> Output:
     found = memos.keys.revoke(key, actor=actor)
     return Output(found, f"{found.id} is revoked")
