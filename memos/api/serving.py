@@ -1,4 +1,4 @@
-"""Runs the HTTP application, or only background tasks, until it is told to stop (`memos serve`, `memos work`)."""
+"""Runs the HTTP application, or only background tasks, until it is told to stop (`memos serve`, `memos task work`)."""
 
 from __future__ import annotations
 

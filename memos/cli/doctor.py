@@ -1,4 +1,4 @@
-"""`memos doctor`: checks what an installation needs, changes nothing, and says of each thing what to do about it."""
+"""`memos doctor`: check what an installation needs, change nothing, and say of each thing what to do about it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import httpx2
+import typer
 
 from memos.api.endpoint import find
+from memos.cli.server import Config
+from memos.cli.shared import DataDir, Output, command, settings_of, table
 from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
 from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
@@ -49,6 +53,19 @@ class Finding:
     what: str
     state: State
     told: str
+
+
+@command(opens=False)
+def doctor(
+    config: Config = None,
+    data_dir: DataDir = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is not as it should be")] = False,
+) -> Output:
+    found = examine(settings_of(data_dir, config))
+    shown = [finding for finding in found if not quiet or finding.state in (State.BAD, State.DOUBTFUL)]
+    rows = ((finding.state, finding.what, finding.told) for finding in shown)
+    code = 1 if any(finding.state is State.BAD for finding in found) else 0
+    return Output(shown, table("", "what", "", rows=rows), code=code)
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -177,7 +194,7 @@ def _on_server(index: str, reach: Callable[[], None]) -> tuple[State, str]:
 def _on_disk(home: Path, name: str) -> tuple[State, str]:
     if (home / "ledger.db").exists() and not (home / name).is_dir():
         return State.DOUBTFUL, f"{name}: the folder {home / name} is gone; the next start fills it from the ledger"
-    return State.GOOD, f"{name}: embedded; `memos verify` compares it with the ledger"
+    return State.GOOD, f"{name}: embedded; `memos data verify` compares it with the ledger"
 
 
 def _embedder(settings: Settings) -> Found:

@@ -1,21 +1,21 @@
-"""The commands about profiles: show, subjects, history, diff, rollback, set, unset, templates, use."""
+"""Commands on profiles: what is known of people, its history and evidence, and the templates."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.cli.shared import Actor, AsJson, CubeName, DataDir, opened, say, show
+from memos.cli.shared import Actor, CubeName, Output, command
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import InvalidInput
-from memos.memcube.profiles.template import Template
-from memos.memcube.profiles.views import Profile, ProfileDiff, Trait
 
-profile_app = typer.Typer(
-    help="Look at what is known of people, and steer it.", no_args_is_help=True, rich_markup_mode=None
-)
+if TYPE_CHECKING:
+    from memos.kernel.memos import MemOS
+    from memos.memcube.profiles.template import Template
+    from memos.memcube.profiles.views import Profile, ProfileDiff, Trait
 
 _STANDARD = "standard"
 
@@ -23,182 +23,145 @@ Dimension = Annotated[str, typer.Argument(help="Id of a dimension, such as life.
 Subject = Annotated[str | None, typer.Option("--subject", "-s", help="Whom it is about; needed when there are several")]
 
 
-@profile_app.command("show")
+@command
 def show_profile(
+    memos: MemOS,
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     as_of: Annotated[str | None, typer.Option(help="As it was recorded at this time")] = None,
     tokens: Annotated[int | None, typer.Option(help="Print the text for a prompt, of at most so many tokens")] = None,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show a profile with its evidence, or the text a prompt gets of it."""
+) -> Output:
     if tokens is not None and as_of is not None:
         raise InvalidInput("--as-of", "goes without --tokens; a prompt gets what is known now")
-    with opened(data_dir) as memos:
-        if tokens is not None:
-            text = memos.profiles.render(cube, subject, tokens, actor=actor)
-            show({"text": text}, as_json, lambda: say(text))
-            return
-        found = memos.profiles.get(cube, subject, as_of=as_of, actor=actor)
-    show(found, as_json, lambda: _tell(found))
+    if tokens is not None:
+        text = memos.profiles.render(cube, subject, tokens, actor=actor)
+        return Output({"text": text}, text)
+    found = memos.profiles.get(cube, subject, as_of=as_of, actor=actor)
+    return Output(found, _profile(found), "nothing is known")
 
 
-@profile_app.command("subjects")
-def list_subjects(
-    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """List whom a cube has a profile of."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.subjects(cube, actor=actor)
-    show(found, as_json, lambda: say("\n".join(found) or "nobody"))
+@command
+def list_subjects(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.profiles.subjects(cube, actor=actor)
+    return Output(found, "\n".join(found) or "nobody")
 
 
-@profile_app.command("history")
+@command
 def show_history(
+    memos: MemOS,
     dimension: Dimension,
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show everything that was written in one dimension, oldest first."""
-    with opened(data_dir) as memos:
-        entries = memos.profiles.history(cube, dimension, subject, actor=actor)
-
-    def human() -> None:
-        for entry in entries:
-            until = "" if entry.until is None else f" until {entry.until:%F}"
-            given = "  static" if entry.static else ""
-            about = f"{entry.number}  {entry.recorded_at:%F %T}  {entry.status}{given}  since {entry.since:%F}{until}"
-            say(f"{about}\n    {entry.value}  ({entry.reason}, {entry.actor})")
-        if not entries:
-            say("nothing was written")
-
-    show(entries, as_json, human)
+) -> Output:
+    entries = memos.profiles.history(cube, dimension, subject, actor=actor)
+    lines = []
+    for entry in entries:
+        until = "" if entry.until is None else f" until {entry.until:%F}"
+        given = "  static" if entry.static else ""
+        lines.append(f"{entry.number}  {entry.recorded_at:%F %T}  {entry.status}{given}  since {entry.since:%F}{until}")
+        lines.append(f"    {entry.value}  ({entry.reason}, {entry.actor})")
+    return Output(entries, lines, "nothing was written")
 
 
-@profile_app.command("diff")
+@command
 def show_diff(
+    memos: MemOS,
     since: Annotated[str, typer.Argument(help="From this time of recording, ISO 8601")],
     until: Annotated[str | None, typer.Argument(help="To this time; default now")] = None,
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what became known, changed and ended between two moments."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.diff(cube, since, until, subject=subject, actor=actor)
-    show(found, as_json, lambda: _tell_diff(found))
+) -> Output:
+    found = memos.profiles.diff(cube, since, until, subject=subject, actor=actor)
+    return Output(found, _diff(found), "nothing changed")
 
 
-@profile_app.command("rollback")
+@command
 def roll_back(
+    memos: MemOS,
     dimension: Dimension,
     version: Annotated[int, typer.Argument(help="Number of an entry of the history")],
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let a trait be again what its history says it was."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.rollback(cube, dimension, version, subject, actor=actor)
-    show(found, as_json, lambda: say(_line(found)))
+) -> Output:
+    found = memos.profiles.rollback(cube, dimension, version, subject, actor=actor)
+    return Output(found, _line(found))
 
 
-@profile_app.command("set")
+@command
 def set_trait(
+    memos: MemOS,
     dimension: Dimension,
     value: Annotated[str, typer.Argument(help="What it is")],
     subject: Annotated[str, typer.Option("--subject", "-s", help="Whom it is about")],
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give a trait by hand; what is read in messages never changes it."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.set_static(cube, dimension, value, subject, actor=actor)
-    show(found, as_json, lambda: say(_line(found)))
+) -> Output:
+    found = memos.profiles.set_static(cube, dimension, value, subject, actor=actor)
+    return Output(found, _line(found))
 
 
-@profile_app.command("unset")
+@command
 def unset_trait(
+    memos: MemOS,
     dimension: Dimension,
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Take back what was given by hand; what was read counts again."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.remove_static(cube, dimension, subject, actor=actor)
-    show(found, as_json, lambda: say(f"{dimension} is not known" if found is None else _line(found)))
+) -> Output:
+    found = memos.profiles.remove_static(cube, dimension, subject, actor=actor)
+    return Output(found, f"{dimension} is not known" if found is None else _line(found))
 
 
-@profile_app.command("templates")
-def show_template(
-    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """Show the template a cube's profiles follow, with every dimension."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.template(cube, actor=actor)
-    show(found.model_dump(mode="json"), as_json, lambda: _tell_template(found))
+@command
+def show_template(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.profiles.template(cube, actor=actor)
+    return Output(found.model_dump(mode="json"), _template(found))
 
 
-@profile_app.command("use")
+@command
 def use_template(
+    memos: MemOS,
     template: Annotated[str, typer.Argument(help=f"A .toml or .json file, or '{_STANDARD}'")],
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give a cube a template of its own, or the standard one again."""
-    with opened(data_dir) as memos:
-        found = memos.profiles.use_template(cube, None if template == _STANDARD else Path(template), actor=actor)
+) -> Output:
+    found = memos.profiles.use_template(cube, None if template == _STANDARD else Path(template), actor=actor)
     told = f"{cube} follows {found.name}, {len(found.by_id)} dimensions"
-    show({"cube": cube, "template": found.name, "dimensions": len(found.by_id)}, as_json, lambda: say(told))
+    return Output({"cube": cube, "template": found.name, "dimensions": len(found.by_id)}, told)
 
 
-def _tell(profile: Profile) -> None:
+def _profile(profile: Profile) -> Iterator[str]:
     if not profile.groups:
-        say("nothing is known")
         return
-    say(f"{profile.subject} ({profile.cube}, template {profile.template})")
+    yield f"{profile.subject} ({profile.cube}, template {profile.template})"
     for group in profile.groups:
-        say(f"{group.name}:")
+        yield f"{group.name}:"
         for trait in group.traits:
-            say(f"  {_line(trait)}")
+            yield f"  {_line(trait)}"
             for evidence in trait.evidence:
-                say(f"      {evidence.at:%F} {evidence.speaker}: {evidence.passage[:200]}")
+                yield f"      {evidence.at:%F} {evidence.speaker}: {evidence.passage[:200]}"
 
 
-def _tell_diff(diff: ProfileDiff) -> None:
+def _diff(diff: ProfileDiff) -> Iterator[str]:
     for trait in diff.added:
-        say(f"+ {_line(trait)}")
+        yield f"+ {_line(trait)}"
     for change in diff.changed:
-        say(f"~ {_line(change.after)}, was {change.before.value}")
+        yield f"~ {_line(change.after)}, was {change.before.value}"
     for trait in diff.ended:
-        say(f"- {_line(trait)}")
-    if not (diff.added or diff.changed or diff.ended):
-        say("nothing changed")
+        yield f"- {_line(trait)}"
 
 
-def _tell_template(template: Template) -> None:
-    say(f"{template.name}: {len(template.by_id)} dimensions")
+def _template(template: Template) -> Iterator[str]:
+    yield f"{template.name}: {len(template.by_id)} dimensions"
     for group in template.groups:
-        say(f"{group.name}:")
+        yield f"{group.name}:"
         for dimension in group.dimensions:
             values = f" ({', '.join(dimension.allowed)})" if dimension.allowed else ""
-            say(f"  {dimension.id}  {dimension.about}{values}")
+            yield f"  {dimension.id}  {dimension.about}{values}"
 
 
 def _line(trait: Trait) -> str:

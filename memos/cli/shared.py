@@ -1,28 +1,32 @@
-"""What the groups of commands share: options, an installation open for one command, output for people or programs."""
+"""What commands share: options, the installation they work on, their output and their errors."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, get_type_hints, overload
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from memos.api import endpoint
-from memos.api.serialization import view
-from memos.core.settings import Settings
 from memos.core.text.rendering import visible
-from memos.core.types import Masked
-from memos.errors import BackendUnavailable, InvalidInput
-from memos.kernel.memos import MemOS
+from memos.errors import BackendUnavailable, InvalidInput, MemosError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from memos.core.settings import Settings
+    from memos.core.types import Masked
+    from memos.kernel.memos import MemOS
 
 INTERRUPTED = 130
 
@@ -32,54 +36,227 @@ errors = Console(stderr=True, emoji=False)
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="Folder of the installation (default: MEMOS_HOME, else per user)")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 CubeName = Annotated[str, typer.Option("--cube", "-c", help="Cube to use")]
-Actor = Annotated[str, typer.Option("--actor", help="Who asks")]
+CubeNames = Annotated[list[str] | None, typer.Option("--cube", "-c", help="Cube to use; may be repeated")]
+Actor = Annotated[str, typer.Option("--actor", help="User or agent to act as")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or leave it to the background")]
 ReadMode = Annotated[
     str,
     typer.Option(
-        "--mode", help="rough, or fine: also read into facts, in the background; `memos tasks wait` waits for that"
+        "--mode", help="rough, or fine: also read into facts, in the background; `memos task wait` waits for that"
     ),
 ]
-ItemId = Annotated[str, typer.Argument(help="Item id")]
+ItemId = Annotated[str, typer.Argument(help="Id of a memory")]
+ExpectedVersion = Annotated[int | None, typer.Option(help="Refuse when the memory is at another version")]
+
+Human: TypeAlias = "str | Table | Iterable[str | Table]"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command found: a value for programs, lines and tables for people, and the exit code.
+
+    `human` may be a generator, which is not run where JSON is wanted; `empty` is said where it yields nothing.
+    `masked` and `notes` go to standard error, for people only.
+    """
+
+    value: Any
+    human: Human = ()
+    empty: str = ""
+    code: int = 0
+    masked: Iterable[Masked] = ()
+    notes: Iterable[str] = ()
+
+    def show(self, as_json: bool) -> None:
+        """Print it. Raises: typer.Exit if the exit code is not 0."""
+        if as_json:
+            show_json(self.value)
+        else:
+            silent = True
+            for part in _parts(self.human):
+                silent = False
+                if isinstance(part, str):
+                    say(part)
+                else:
+                    console.print(part)
+            if self.empty and silent:
+                say(self.empty)
+            say_masked(self.masked)
+            for note in self.notes:
+                complain(note)
+        if self.code:
+            raise typer.Exit(self.code)
+
+
+def _parts(human: Human) -> Iterator[str | Table]:
+    from rich.table import Table  # noqa: PLC0415
+
+    if isinstance(human, str | Table):
+        yield human
+    else:
+        yield from human
+
+
+_Function: TypeAlias = Callable[..., Output | None]
+
+
+@overload
+def command(function: _Function, /) -> Callable[..., None]: ...
+@overload
+def command(
+    *, opens: bool = True, has_json: bool = True, safe: str = "what was acknowledged is stored"
+) -> Callable[[_Function], Callable[..., None]]: ...
+def command(
+    function: _Function | None = None,
+    /,
+    *,
+    opens: bool = True,
+    has_json: bool = True,
+    safe: str = "what was acknowledged is stored",
+) -> Any:
+    """Make a command of a function that returns its output.
+
+    Args:
+        function: Its parameters are the command's; with `opens` the first one is the installation, `memos`.
+        opens: Add the option `--data-dir`, and open that installation for the call.
+        has_json: Add the option `--json`. A parameter `as_json` of the function gets it too.
+        safe: What an interrupt says of the state that it leaves.
+    """
+    if function is None:
+        return lambda given: _command(given, opens, has_json, safe)
+    return _command(function, opens, has_json, safe)
+
+
+def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Callable[..., None]:
+    hints = get_type_hints(function, localns={"MemOS": object}, include_extras=True)
+    parameters = [each.replace(annotation=hints[each.name]) for each in inspect.signature(function).parameters.values()]
+    own = {each.name for each in parameters}
+    if opens:
+        parameters = [*parameters[1:], _option("data_dir", DataDir, None)]
+    if has_json and "as_json" not in own:
+        parameters.append(_option("as_json", AsJson, False))
+
+    def run(**given: Any) -> None:
+        as_json = bool(given.get("as_json", False))
+        if "as_json" not in own:
+            given.pop("as_json", None)
+        with shown_errors(as_json):
+            if opens:
+                data_dir = given.pop("data_dir")
+                with opened(data_dir, safe) as memos:
+                    output = function(memos, **given)
+            else:
+                with interruptible(safe):
+                    output = function(**given)
+            if output is not None:
+                output.show(as_json)
+
+    run.__name__, run.__module__, run.__doc__ = function.__name__, function.__module__, function.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 @contextmanager
-def opened(data_dir: Path | None) -> Iterator[MemOS]:
+def shown_errors(as_json: bool) -> Iterator[None]:
+    """Turn an error of ours, or of the settings, into one line and an exit code."""
+    try:
+        yield
+    except MemosError as error:
+        _fail(error, as_json)
+    except ValueError as error:
+        wrong = _wrong_setting(error)
+        if wrong is None:
+            raise
+        _fail(wrong, as_json)
+
+
+def _wrong_setting(error: ValueError) -> InvalidInput | None:
+    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic_settings import SettingsError  # noqa: PLC0415
+
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
+        unknown = first["type"] == "extra_forbidden"
+        return InvalidInput(name, "is no setting (docs/settings.md)" if unknown else _reason(first["msg"]))
+    if isinstance(error, SettingsError):
+        field = re.search(r'field "(\w+)"', str(error))
+        name = f"MEMOS_{field[1].upper()}" if field else "MEMOS_*"
+        return InvalidInput(name, "is no JSON; write an object, or set each value, as in MEMOS_EMBED__THREADS=2")
+    return None
+
+
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def _fail(error: MemosError, as_json: bool) -> NoReturn:
+    if as_json:
+        from memos.api.serialization import error_view  # noqa: PLC0415
+
+        sys.stderr.write(json.dumps(error_view(error), ensure_ascii=True) + "\n")
+    else:
+        errors.print(f"Error: {error}", markup=False, highlight=False, style="red", soft_wrap=True)
+    raise typer.Exit(error.exit_code) from error
+
+
+@contextmanager
+def opened(data_dir: Path | None, safe: str = "what was acknowledged is stored") -> Iterator[MemOS]:
     """Open the installation for one command, or work through the server that has it open.
 
     An interrupt closes it in order and says what is safe. People are told of a new one, or a mistyped folder would look
     like lost memories.
     """
-    settings = Settings()
-    home = settings.home if data_dir is None else data_dir
-    is_new = settings.ledger_url is None and not (home / "ledger.db").exists()
-    with (
-        interruptible("what was acknowledged is stored"),
-        through_server(data_dir, settings) or MemOS.open(data_dir, settings=settings) as memos,
-    ):
+    settings = settings_of(data_dir)
+    is_new = settings.ledger_url is None and not (settings.home / "ledger.db").exists()
+    with interruptible(safe), through_server(settings) or _open_here(data_dir, settings) as memos:
         if is_new and errors.is_terminal:
-            errors.print(f"New installation: {visible(str(home))}", markup=False, highlight=False, soft_wrap=True)
+            complain(f"New installation: {settings.home}")
         yield memos
 
 
-def through_server(data_dir: Path | None, settings: Settings) -> MemOS | None:
+def _open_here(data_dir: Path | None, settings: Settings) -> MemOS:
+    import logging  # noqa: PLC0415
+
+    from memos.kernel.memos import MemOS  # noqa: PLC0415
+
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # that something is tried again is told if it fails at last
+    return MemOS.open(data_dir, settings=settings)
+
+
+def settings_of(data_dir: Path | None, config: Path | None = None) -> Settings:
+    """Return the settings of an installation; a file is named by `config`, or in the environment."""
+    from memos.core.settings import Settings  # noqa: PLC0415
+
+    settings = Settings() if config is None else Settings(config=config)
+    return settings if data_dir is None else settings.model_copy(update={"home": data_dir})
+
+
+def through_server(settings: Settings) -> MemOS | None:
     """Return the installation through the server that has its folder open, None when there is none."""
-    home = settings.home if data_dir is None else data_dir
-    if not (home / endpoint.FILE).exists():
+    from memos.api import endpoint  # noqa: PLC0415
+
+    if not (settings.home / endpoint.FILE).exists():
         return None
     from memos.api.local.client import served  # noqa: PLC0415 - needs the extra `server`, as who wrote that file has it
 
-    return served(home)
+    return served(settings.home)
 
 
-def check_alone(command: str, settings: Settings) -> None:
+def check_alone(words: str, settings: Settings) -> None:
     """Raise BackendUnavailable when a server has the folder open that a command needs for itself."""
-    memos = through_server(None, settings)
+    memos = through_server(settings)
     if memos is not None:
         memos.close()
         raise BackendUnavailable(
-            f"`memos {command}` needs {settings.home} for itself, and a server has it open: stop the server, "
+            f"`memos {words}` needs {settings.home} for itself, and a server has it open: stop the server, "
             "then run it again."
         )
 
@@ -90,7 +267,7 @@ def interruptible(safe: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        errors.print(f"Interrupted; {safe}, run the command again to go on.", soft_wrap=True)
+        complain(f"Interrupted; {safe}, run the command again to go on.")
         raise typer.Exit(INTERRUPTED) from interrupt
 
 
@@ -103,17 +280,27 @@ def sure(question: str, *, yes: bool) -> None:
         return
     answer = sys.stdin.readline()  # piped, as by `yes`
     if not answer:
-        raise InvalidInput("--yes", "is needed where nobody can be asked; nothing was erased")
+        raise InvalidInput("--yes", "is required, as there is no terminal to confirm on; nothing was erased")
     if answer.strip().lower() not in {"y", "yes"}:
         raise typer.Abort
 
 
-def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
-    """Print a result as JSON, or the way people read it."""
-    if as_json:
-        sys.stdout.write(json.dumps(view(value), ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2) + "\n")
-    else:
-        human()
+def json_option(name: str, text: str | None) -> Any:
+    """Return the value of an option that is JSON."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(name, f'is not JSON ({error}); write it like \'{{"tags": "work"}}\'') from error
+
+
+def show_json(value: Any, indent: int | None = 2) -> None:
+    """Print a value as JSON."""
+    from memos.api.serialization import view  # noqa: PLC0415
+
+    ascii_only = sys.stdout.encoding.lower() != "utf-8"
+    sys.stdout.write(json.dumps(view(value), ensure_ascii=ascii_only, indent=indent) + "\n")
 
 
 @contextmanager
@@ -128,14 +315,16 @@ def progress_bar(what: str, quiet: bool, *, lines: bool = False) -> Iterator[Cal
     if lines and not errors.is_terminal:
         yield _Tenths(what).tell
         return
+    from rich import progress as bars  # noqa: PLC0415
+
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+    with bars.Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -155,8 +344,7 @@ class _Tenths:
         tenth = done * 10 // max(1, total)
         if tenth > self._told:
             self._told = tenth
-            line = f"{self._what}: {done:,} of {total:,}{self._left(done)}"
-            errors.print(line, markup=False, highlight=False, soft_wrap=True)
+            complain(f"{self._what}: {done:,} of {total:,}{self._left(done)}")
 
     def _left(self, done: int) -> str:
         if not self._first < done < self._total:
@@ -170,16 +358,36 @@ def say(text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
+def complain(text: str) -> None:
+    """Print a line on standard error, as `say` does."""
+    errors.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
 def say_masked(masked: Iterable[Masked]) -> None:
     """Say on standard error what was not stored as written."""
     kinds: Counter[str] = Counter()
     for each in masked:
         kinds[each.kind] += each.count
     if kinds:
-        told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        errors.print(f"Masked, not stored: {told}", markup=False, highlight=False, soft_wrap=True)
+        complain("Masked, not stored: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+
+
+def table(*columns: str, rows: Iterable[Iterable[object]], whole: str = "") -> Table:
+    """Return a table of texts in which nothing is markup and nothing invisible; the column `whole` is never broken."""
+    from rich.table import Column, Table  # noqa: PLC0415
+
+    made = Table(*(Column(name, no_wrap=name == whole, overflow="fold") for name in columns))
+    for row in rows:
+        made.add_row(*(cell(str(each)) for each in row))
+    return made
 
 
 def cell(text: str) -> str:
     """Return text as a table shows it: no markup, nothing invisible."""
     return escape(visible(text))
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    """Return text without line breaks, cut after so many characters."""
+    line = " ".join(text.split())
+    return line if most is None or len(line) <= most else f"{line[:most]}…"

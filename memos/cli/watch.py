@@ -1,4 +1,4 @@
-"""The commands that watch an installation: its events, and its numbers as a live view."""
+"""Commands that watch an installation: its events, and its numbers as a live view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -20,14 +20,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from memos.api.serialization import view
-from memos.cli.shared import AsJson, CubeName, DataDir, console, opened, show
+from memos.cli.shared import AsJson, CubeName, DataDir, Output, command, console, opened, show_json
 from memos.core.text.rendering import visible
 from memos.core.types import DEFAULT_CUBE, Event, TaskState
 from memos.errors import InvalidInput, shown
-from memos.kernel.statistics import Overview
 
-watch_app = typer.Typer(rich_markup_mode=None)
+if TYPE_CHECKING:
+    from memos.kernel.statistics import Overview
 
 _LISTED = 100
 _BODY_CHARS = 160
@@ -36,7 +35,7 @@ _WIDTH = 110
 _ENDED = (TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED)
 
 
-@watch_app.command()
+@command(opens=False)
 def events(
     cube: CubeName = DEFAULT_CUBE,
     after: Annotated[int | None, typer.Option(help="Only events behind this number")] = None,
@@ -47,23 +46,25 @@ def events(
     ] = False,
     data_dir: DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; when following, one line an event")] = False,
-) -> None:
-    """Tell what was done to a cube: who did what when, by ids and numbers."""
+) -> Output | None:
     with _while_read() as unread, opened(data_dir) as memos:
         if not follow:
             found = memos.events.list(
                 cube, after=after or 0, kinds=kind or (), limit=_LISTED if limit is None else limit
             )
-            lines = [_told(event) for event in found] or ["no such event"]
-            show(found, as_json, lambda: _write(*lines))
-            return
+            return Output(found, map(_told, found), "no such event")
         if limit is not None and limit < 1:
             raise InvalidInput("limit", f"must be a whole number from 1, not {shown(limit)}")
         for event in islice(memos.events.follow(cube, after=after, kinds=kind or (), stop=unread), limit):
-            _write(_line(event) if as_json else _told(event))
+            if as_json:
+                show_json(event, indent=None)
+            else:
+                sys.stdout.write(f"{_told(event)}\n")  # not by rich: a line is one line however long it is
+            sys.stdout.flush()
+    return None
 
 
-@watch_app.command()
+@command(opens=False)
 def top(
     cube: Annotated[
         list[str] | None, typer.Option("--cube", "-c", help="Only this cube, with its hottest topics; may be repeated")
@@ -72,15 +73,13 @@ def top(
     every: Annotated[float, typer.Option(help="Seconds from one look to the next")] = 2.0,
     data_dir: DataDir = None,
     as_json: AsJson = False,
-) -> None:
-    """Show tiers, tasks and rates, the busiest cubes first, until interrupted."""
+) -> Output | None:
     if not 0.1 <= every <= 3600:
         raise InvalidInput("--every", f"must be a number of seconds from 0.1 to 3600, not {shown(every)}")
     with _while_read(), opened(data_dir) as memos:
         now = memos.statistics.overview(cube or None)
         if as_json or once or not console.is_terminal or console.is_dumb_terminal:
-            show(now, as_json, lambda: _write(_drawn(now)))
-            return
+            return Output(now, _drawn(now))
         with Live(frame(now), console=console, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
@@ -186,18 +185,6 @@ def _told(event: Event) -> str:
         body = f"{body[:_BODY_CHARS]}…"
     about = f"{event.seq:>6}  {event.at:%F %T}  {event.kind:9}  {event.actor}  {event.item or '-'}  {body}"
     return visible(" ".join(about.splitlines()))
-
-
-def _line(event: Event) -> str:
-    """Return an event as a line of JSON."""
-    return json.dumps(view(event), ensure_ascii=sys.stdout.encoding.lower() != "utf-8")
-
-
-def _write(*lines: str) -> None:
-    # Not by rich: a line is one line however long it is, and who reads along sees it at once.
-    for line in lines:
-        sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 @contextmanager

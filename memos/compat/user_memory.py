@@ -137,7 +137,7 @@ class UserMemory:
         self._finish(moves.ANALYSE, until)
         for task in self._tasks(moves.ANALYSE, _ENDED_BADLY):
             if task.id not in before:
-                raise BackendUnavailable(f"Some pages were not read: {task.error} (`memos tasks retry {task.id}`)")
+                raise BackendUnavailable(f"Some pages were not read: {task.error} (`memos task retry {task.id}`)")
 
     def _finish(self, kind: str, until: float) -> None:
         """Wait for the cube's tasks of a kind, also for those that they leave."""

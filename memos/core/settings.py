@@ -584,7 +584,7 @@ class Settings(BaseSettings):
         30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
     )
     cube_passphrase: SecretStr | None = Field(
-        None, description="Passphrase of sealed cube files for `memos cubes`; without it the command asks"
+        None, description="Passphrase of sealed cube files; without it `memos export --seal` and `memos cube load` ask"
     )
     mask_secrets: bool = Field(
         True, description="Mask keys, tokens and passwords of known formats in everything that comes in"

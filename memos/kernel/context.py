@@ -62,7 +62,7 @@ class Scopes:
             if embeds and known[name].fingerprint != self.fingerprint:
                 raise Conflict(
                     f"Cube {name!r} was embedded with {known[name].fingerprint.name}, this program uses "
-                    f"{self.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
+                    f"{self.fingerprint.name}: run `memos data reembed`, or set MEMOS_EMBED__MODEL back."
                 )
         first = known[names[0]]
         return Scope(actor, names, first.time_zone, first.redact_pii, right)

@@ -193,7 +193,7 @@ class KnowledgeBases:
         with self.context.ledger.read() as connection:
             cube = cube_rows.get(connection, scope.cubes[0])
             if cube.kind is not CubeKind.KNOWLEDGE:
-                raise NotFound("knowledge base", id, "It is a cube of memories; make one with `memos kb create`.")
+                raise NotFound("knowledge base", id, "It is a cube of memories; make one with `memos docs create`.")
             return _base(cube, files.counts(connection, cube.id))
 
     def list(self, *, actor: str = LOCAL_OWNER) -> Bases:

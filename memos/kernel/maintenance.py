@@ -295,7 +295,7 @@ class Maintenance:
                 if not self._verify((cube,), repair=False, strangers=False).clean:
                     wrong.append(cube)
         if wrong:
-            raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
+            raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos data verify`.")
 
     def _run_backup(self, run: TaskRun) -> None:
         run.check_cancelled()

@@ -410,7 +410,7 @@ class Memories:
         with self._context.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             if state.status is Status.DELETED:
-                raise NotFound("item", item, "It is deleted; `memos rollback` brings it back.")
+                raise NotFound("item", item, "It is deleted; `memos memory rollback` brings it back.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
     @retry_read

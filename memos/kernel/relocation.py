@@ -34,7 +34,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 
 @dataclass(frozen=True, slots=True)
 class RestoreSummary:
-    """What a restore did. Not `indexed` means that the cubes' embedder is another one: run `memos reembed`."""
+    """What a restore did. Not `indexed` means that the cubes' embedder is another one: run `memos data reembed`."""
 
     backup: str
     created_at: datetime

@@ -81,7 +81,7 @@ class Retention:
             if len(known) >= MAX_RULES:
                 raise Conflict(
                     f"Cube {rule.cube!r} has {MAX_RULES} retention rules, the most it may have: remove one with "
-                    "`memos retention remove`, or say more in one rule."
+                    "`memos cube retention remove`, or say more in one rule."
                 )
             rule = replace(rule, created_at=change.now)
             retention.add(change.connection, rule)

@@ -108,7 +108,7 @@ def _waiting(change: Change, item: str) -> Item:
     if state.status is not Status.PENDING:
         raise Conflict(
             f"Item {item} is {state.status}, not pending: there is nothing to review. See what is with "
-            "`memos review list`."
+            "`memos memory review list`."
         )
     return state
 

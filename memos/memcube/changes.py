@@ -295,7 +295,7 @@ def rollback(change: Change, item_id: str, to_version: int, expected_version: in
             old = entry.after
             break
     else:
-        raise NotFound("version", f"{item_id} v{to_version}", "See what there is with `memos history`.")
+        raise NotFound("version", f"{item_id} v{to_version}", "See what there is with `memos memory history`.")
     kept = {name: getattr(old, name) for name in _STATE}
     return _append(change, [(before, kept)], "rollback", reason)[0]
 

@@ -146,7 +146,7 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
 def _text(name: str, data: bytes) -> str:
     kind = next((kind for magic, kind in _DOCUMENTS.items() if data.startswith(magic)), None)
     if kind is not None:
-        raise InvalidInput(name, f"is {kind} and no chat; `memos kb add` reads documents")
+        raise InvalidInput(name, f"is {kind} and no chat; `memos docs add` reads documents")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InvalidInput(name, "is UTF-16; convert it to UTF-8, such as with `iconv -f UTF-16 -t UTF-8`")
     if b"\0" in data:

@@ -25,7 +25,7 @@ from memos.search.searcher import (
 def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
     if state.status is Status.DELETED:
-        return WhyNot(state.id, "ledger", "it is deleted; `memos rollback` brings it back")
+        return WhyNot(state.id, "ledger", "it is deleted; `memos memory rollback` brings it back")
     wanted = Rules.of(request).wanted
     if not matches(wanted, items.record_of(state)):
         return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(_failing(wanted, state))}")
@@ -45,7 +45,7 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
         return told
     waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
     if waiting:
-        return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos verify`")
+        return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos data verify`")
     down = [arm for arm in found.missing if arm != UNINDEXED]
     missing = f" ({', '.join(down)} did not answer)" if down else ""
     return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")

@@ -13,7 +13,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
 import typer.main
 from click.testing import CliRunner
@@ -28,6 +27,7 @@ from memos.api.local.client import served
 from memos.api.local.routes import alone
 from memos.api.local.sharing import in_background
 from memos.cli import app as cli
+from memos.cli import tree
 from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
 from memos.core.tokens import Tokens
 from memos.core.types import TaskState
@@ -48,8 +48,6 @@ class Served(NamedTuple):
     def run(self, *words: str) -> tuple[int, str]:
         """Run one command on the folder, which it could not open itself; return how it ends and what it says."""
         done = CliRunner().invoke(COMMAND, [*words, "--data-dir", str(self.home)])
-        if isinstance(done.exception, MemosError):
-            return done.exception.exit_code, str(done.exception)
         assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
         return done.exit_code, done.output
 
@@ -225,15 +223,6 @@ def test_the_routes_are_for_the_local_token_alone(served_folder: Served) -> None
     assert memos.cubes.list()
 
 
-def _commands(command: click.Command, before: tuple[str, ...] = ()) -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        yield " ".join(before)
-        return
-    for name, one in command.commands.items():
-        if not one.hidden:  # another name of commands that are there
-            yield from _commands(one, (*before, name))
-
-
 class Furnished(NamedTuple):
     """A folder with something of everything; `names` are what stands for ids in commands."""
 
@@ -257,19 +246,20 @@ def furnished(served_folder: Served) -> Furnished:
 
 
 READING = (
-    "search otter", "search otter --explain", "search otter --why-not ITEM", "search otter --cube none", "get ITEM",
-    "get nothing", "list", "list --filter {", "history ITEM", "cubes list", "backups", "segments", "working talk",
-    "working --max-tokens 0", "extractions ITEM", "tasks list", "tasks show TASK", "tasks cancel TASK",
-    "tasks retry TASK", "tasks wait TASK", "profile show", "profile show --tokens 100", "profile subjects",
-    "profile history life.residence", "profile history life.residence --subject none", "profile diff 2020-01-01",
-    "profile templates", "retention list", "retention run --dry-run", "review list", "tools list", "tools show none",
-    "kv ls", "kv stat", "kv drop", "kv verify", "adapters ls", "adapters preview", "adapters estimate",
-    "adapters show none",
-    "adapters train", "adapters activate none", "adapters rm none", "adapters rollback", "adapters diff none",
-    "adapters diff none other", "adapters retrain", "adapters forget none", "adapters forget ITEM",
-    "adapters learn-again none", "adapters learn-again ITEM", "adapters export none /nowhere/out",
-    "kb list", "kb show papers", "kb files papers", "events", "verify", "reflect", "cubes create papers",
-    "review approve ITEM", "move none long", "retention remove none",
+    "search otter", "search otter --explain", "search otter --why-not ITEM", "search otter --cube none", "show ITEM",
+    "show nothing", "list", "list --filter {", "memory history ITEM", "cube list", "data backups", "memory topics",
+    "memory context talk", "memory context --max-tokens 0", "memory extractions ITEM", "task list", "task show TASK",
+    "task cancel TASK", "task retry TASK", "task wait TASK", "profile show", "profile show --tokens 100",
+    "profile subjects", "profile history life.residence", "profile history life.residence --subject none",
+    "profile diff 2020-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
+    "memory review list", "memory tools list", "memory tools show none", "model kv list", "model kv stat",
+    "model kv drop", "model kv verify", "model adapter list", "model adapter preview", "model adapter estimate",
+    "model adapter show none", "model adapter train", "model adapter activate none", "model adapter remove none",
+    "model adapter rollback", "model adapter diff none", "model adapter diff none other", "model adapter retrain",
+    "model adapter forget none", "model adapter forget ITEM", "model adapter learn-again none",
+    "model adapter learn-again ITEM", "model adapter export none /nowhere/out", "docs list", "docs show papers",
+    "docs files papers", "cube events", "data verify", "memory reflect", "cube create papers",
+    "memory review approve ITEM", "memory move none long", "cube retention remove none",
 )  # fmt: skip
 """Commands that end the same however often they are run."""
 
@@ -318,33 +308,39 @@ def test_commands_change_memories_through_the_server(furnished: Furnished, tmp_p
     folder, memos = furnished.folder, furnished.folder.memos
     item = folder.told("add", "Herons fish at dawn", "--conversation", "birds", "--tag", "zoo")["item_ids"][0]
     assert memos.get(item).tags == ("zoo",)
-    assert folder.told("update", item, "Herons fish at dusk")["version"] == 2
-    assert folder.told("rollback", item, "1")["memory"] == memos.get(item).memory == "Herons fish at dawn"
+    assert folder.told("edit", item, "Herons fish at dusk")["version"] == 2
+    assert folder.told("memory", "rollback", item, "1")["memory"] == memos.get(item).memory == "Herons fish at dawn"
     assert folder.told("feedback", "no, at noon", "--about", item)["related"] == [item]
-    assert folder.told("delete", item) == {"deleted": [item]}
-    assert folder.told("erase", item, "--yes")["state"] == "purged"
+    assert folder.told("forget", item) == {"deleted": [item]}
+    assert folder.told("memory", "erase", item, "--yes")["state"] == "purged"
     assert folder.told("import", str(EXPORT))["added"] > 0
-    assert folder.told("reindex")["items"] > 0
+    assert folder.told("data", "reindex")["items"] > 0
     assert folder.run("demo")[0] == 0
-    assert folder.told("cubes", "create", "work")["id"] == "work"
-    assert folder.told("cubes", "change", "work", "--description", "for work")["description"] == "for work"
-    assert folder.told("cubes", "drop", "work", "--yes")["cube"] == "work"
-    assert folder.told("backup", str(tmp_path / "backup"))["rows"] > 0
-    assert [made["folder"] for made in folder.told("backups")] == [str(tmp_path / "backup")]
-    assert folder.run("backups", "--forget", str(tmp_path / "backup"))[0] == Conflict.exit_code
+    assert folder.told("cube", "create", "work")["id"] == "work"
+    assert folder.told("cube", "edit", "work", "--description", "for work")["description"] == "for work"
+    assert folder.told("cube", "drop", "work", "--yes")["cube"] == "work"
+    assert folder.told("data", "backup", str(tmp_path / "backup"))["rows"] > 0
+    assert [made["folder"] for made in folder.told("data", "backups")] == [str(tmp_path / "backup")]
+    assert folder.run("data", "backups", "--forget", str(tmp_path / "backup"))[0] == Conflict.exit_code
     assert memos.maintenance.backups()
 
 
 def test_commands_steer_the_background_through_the_server(furnished: Furnished) -> None:
     folder, memos = furnished.folder, furnished.folder.memos
     segment = memos.tiers.segments()[0].id
-    assert folder.told("pin", segment)["pinned"]
+    assert folder.told("memory", "pin", segment)["pinned"]
     assert memos.tiers.segments()[0].pinned
-    assert not folder.told("unpin", segment)["pinned"]
-    for command in (["analyse"], ["consolidate"], ["read-finely"], ["move", segment, "long"], ["tasks", "wait"]):
+    assert not folder.told("memory", "unpin", segment)["pinned"]
+    for command in (
+        ["memory", "analyse"],
+        ["memory", "consolidate"],
+        ["memory", "extract"],
+        ["memory", "move", segment, "long"],
+        ["task", "wait"],
+    ):
         folder.told(*command)
-    assert "default" in folder.run("top", "--once")[1]
-    seen = folder.run("events", "--follow", "--after", "0", "--limit", "3", "--json")[1]
+    assert "default" in folder.run("task", "top", "--once")[1]
+    seen = folder.run("cube", "events", "--follow", "--after", "0", "--limit", "3", "--json")[1]
     assert [json.loads(line)["seq"] for line in seen.splitlines()] == [1, 2, 3]
 
 
@@ -355,28 +351,30 @@ def test_commands_keep_order_through_the_server(furnished: Furnished, tmp_path: 
     assert folder.told("profile", "rollback", "life.residence", "1", "--subject", "Ben")["value"] == "Rome"
     folder.told("profile", "unset", "life.residence", "--subject", "Ben")
     assert folder.told("profile", "use", "standard")["cube"] == "default"
-    rule = folder.told("retention", "add", "archive", "--tag", "never")["id"]
-    assert folder.told("retention", "run", "--yes") == []
-    assert folder.told("retention", "remove", rule)["id"] == rule
+    rule = folder.told("cube", "retention", "add", "archive", "--tag", "never")["id"]
+    assert folder.told("cube", "retention", "run", "--yes") == []
+    assert folder.told("cube", "retention", "remove", rule)["id"] == rule
     for command in ("approve", "edit", "reject"):
         item = memos.add(f"wait for {command}").item_ids[0]
         memos.update(item, status="pending")
-        assert folder.told("review", command, item, *(["as edited"] if command == "edit" else []))["id"] == item
+        assert (
+            folder.told("memory", "review", command, item, *(["as edited"] if command == "edit" else []))["id"] == item
+        )
     (tmp_path / "swans.md").write_text("# Swans\n\nThey fly.")
-    assert folder.told("kb", "create", "birds")["id"] == "birds"
-    [kept] = folder.told("kb", "add", "birds", str(tmp_path / "swans.md"))["files"]
-    assert folder.told("kb", "delete", "birds", kept["id"])["state"] == "deleted"
-    assert folder.told("kb", "drop", "birds", "--yes")["state"] == "purged"
+    assert folder.told("docs", "create", "birds")["id"] == "birds"
+    [kept] = folder.told("docs", "add", "birds", str(tmp_path / "swans.md"))["files"]
+    assert folder.told("docs", "delete", "birds", kept["id"])["state"] == "deleted"
+    assert folder.told("docs", "drop", "birds", "--yes")["state"] == "purged"
 
 
 def test_what_needs_the_folder_for_itself_says_so(served_folder: Served, tmp_path: Path) -> None:
     home = str(served_folder.home)
-    for words in (["restore", str(tmp_path)], ["reembed"]):
+    for words in (["data", "restore", str(tmp_path)], ["data", "reembed"]):
         code, said = served_folder.run(*words)
         assert (code, "stop the server" in said) == (BackendUnavailable.exit_code, True), said
-    done = CliRunner().invoke(COMMAND, ["migrate", "--from", home, "--to", str(tmp_path / "new")])
-    assert isinstance(done.exception, BackendUnavailable)
-    assert "stop the server" in str(done.exception)
+    done = CliRunner().invoke(COMMAND, ["data", "migrate", "--from", home, "--to", str(tmp_path / "new")])
+    assert done.exit_code == BackendUnavailable.exit_code
+    assert "stop the server" in done.output
     assert not (tmp_path / "new").exists()
 
 
@@ -434,8 +432,9 @@ def test_the_documents_program_runs(tmp_path: Path) -> None:
 
 def test_every_command_is_tried_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
-    apart = {"version", "read", "serve", "mcp", "migrate"}  # without a folder, or with tests of their own
-    for command in _commands(COMMAND):
+    # Without a folder, or with tests of their own.
+    apart = {"version", "data preview", "serve", "mcp", "task work", "data migrate"}
+    for command, _ in tree.walk():
         words = '", "'.join(command.split())
         tried = command in apart or f'"{words}"' in source or f'"{command} ' in source or f'"{command}"' in source
         assert tried, f"`memos {command}` is not tried through a server"
@@ -470,5 +469,5 @@ def test_a_server_that_is_gone_or_another_program_is_not_believed(tmp_path: Path
     assert b"secret" not in told[0]
     assert served(home) is None  # nobody listens there now
     (home / endpoint.FILE).write_text(json.dumps({"url": "http://127.0.0.1:1/", "token": "secret", "pid": 1}))
-    done = CliRunner().invoke(COMMAND, ["cubes", "list", "--json", "--data-dir", str(home)])
+    done = CliRunner().invoke(COMMAND, ["cube", "list", "--json", "--data-dir", str(home)])
     assert done.exit_code == 0

@@ -1,4 +1,4 @@
-"""`memos profile`: what each command prints for people and for programs, in real processes over one folder."""
+"""`memos profile`: what each command prints for people and for programs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from memos.core.settings import LimitSettings
 from memos.core.types import DEFAULT_CUBE
 from memos.memcube.profiles.traits import find_traits
 from tests.cli.test_commands import Store
+from tests.fakes import WordEmbedder
 from tests.memcube.profiles.facts import say, statement
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     home = tmp_path_factory.mktemp("profile") / "home"
-    with MemOS.open(home, settings=Settings(limits=LimitSettings(min_free_bytes=1_000_000))) as memos:
+    settings = Settings(limits=LimitSettings(min_free_bytes=1_000_000))
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
         for day, place in ((1, "Lyon"), (9, "Bern")):
             said = say(memos, f"I live in {place} \x1b[31mnow.", day=day)
             found = find_traits([said], [statement(said, "residence", place)], memos.profiles.template(DEFAULT_CUBE))

@@ -1,4 +1,4 @@
-"""An overview's numbers against what a test did, what they cost, and how `memos top` shows them."""
+"""An overview's numbers against what a test did, what they cost, and how `memos task top` shows them."""
 
 from __future__ import annotations
 
@@ -390,38 +390,38 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_prints_one_frame_where_there_is_no_terminal(home: Path) -> None:
     runner = CliRunner(env={"MEMOS_HOME": str(home)})
-    for arguments in (["top"], ["top", "--once"]):
+    for arguments in (["task", "top"], ["task", "top", "--once"]):
         done = runner.invoke(app, arguments)
         assert done.exit_code == 0
         [line] = [line for line in done.stdout.splitlines() if line.startswith("default")]
         assert line.split()[1:4] == ["24", "10", "1"]
         assert "work[bold]" in done.stdout
         assert "garden" not in done.stdout  # texts only of a cube that is named
-    named = runner.invoke(app, ["top", "--cube", "work[bold]"])
+    named = runner.invoke(app, ["task", "top", "--cube", "work[bold]"])
     assert "odd [/red] :smile: \\x1b[31m" in named.stdout
     assert "\x1b" not in named.stdout
     assert "\ndefault" not in named.stdout
-    told = json.loads(runner.invoke(app, ["top", "--json"]).stdout)
+    told = json.loads(runner.invoke(app, ["task", "top", "--json"]).stdout)
     assert {cube["cube"]: cube["messages"] for cube in told["cubes"]} == {"default": 24, "work[bold]": 1}
     assert told["more_cubes"] == 0
 
 
 @pytest.mark.parametrize("every", ["0", "-1", "nan", "inf", "1e9"])
 def test_the_command_refuses_a_wrong_pace(home: Path, every: str) -> None:
-    failed = CliRunner(env={"MEMOS_HOME": str(home)}).invoke(app, ["top", "--every", every])
-    assert isinstance(failed.exception, InvalidInput)
+    failed = CliRunner(env={"MEMOS_HOME": str(home)}).invoke(app, ["task", "top", "--every", every])
+    assert failed.exit_code == InvalidInput.exit_code
 
 
 def test_the_command_tells_an_unknown_cube(home: Path) -> None:
-    missing = CliRunner(env={"MEMOS_HOME": str(home)}).invoke(app, ["top", "--cube", "nowhere"])
-    assert isinstance(missing.exception, NotFound)
+    missing = CliRunner(env={"MEMOS_HOME": str(home)}).invoke(app, ["task", "top", "--cube", "nowhere"])
+    assert missing.exit_code == NotFound.exit_code
 
 
 def test_on_a_terminal_it_goes_on_until_it_is_interrupted(home: Path) -> None:
     ours, its = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
     with subprocess.Popen(
-        [sys.executable, "-m", "memos.cli.app", "top", "--every", "0.1", "--cube", "work[bold]"],
+        [sys.executable, "-m", "memos.cli.app", "task", "top", "--every", "0.1", "--cube", "work[bold]"],
         cwd=ROOT, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True,
         env={**kept, "MEMOS_HOME": str(home), "TERM": "xterm", "COLUMNS": "200", "LINES": "50"},
     ) as process:  # fmt: skip

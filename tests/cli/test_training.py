@@ -1,4 +1,4 @@
-"""`memos adapters` with a model: previewed, estimated, trained, shown, gone back from, trained again, removed."""
+"""`memos model adapter` with a model: previewed, estimated, trained, shown, gone back from, trained again, removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, read: Path, model: Path) -> Run:
-    """What runs a command of `memos adapters` where facts are pinned, and returns what it says."""
+    """What runs a command of `memos model adapter` where facts are pinned, and returns what it says."""
     shutil.copytree(read, tmp_path / "home")
     opening = MemOS.open
 
@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, read: Path, model: Path
     monkeypatch.setattr(MemOS, "open", with_model)
 
     def run_(*words: str) -> str:
-        done = CliRunner().invoke(app, ["adapters", *words, "--data-dir", str(tmp_path / "home")])
+        done = CliRunner().invoke(app, ["model", "adapter", *words, "--data-dir", str(tmp_path / "home")])
         assert done.exit_code == 0, done.output
         return " ".join(done.output.split())
 
@@ -41,7 +41,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, read: Path, model: Path
 
 
 def ids(run: Run, state: str) -> list[str]:
-    return [each["id"] for each in json.loads(run("ls", "--json")) if each["state"] == state]
+    return [each["id"] for each in json.loads(run("list", "--json")) if each["state"] == state]
 
 
 def test_an_adapter_lives_its_life_by_commands(run: Run, tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_an_adapter_lives_its_life_by_commands(run: Run, tmp_path: Path) -> None
     assert f"{first}: number 1" in run("rollback")
     assert (ids(run, "active"), ids(run, "retired")) == ([first], [second])
     assert f"{second}: number 2" in run("activate", second)
-    run("rm", first)
+    run("remove", first)
     assert (ids(run, "active"), ids(run, "retired")) == ([second], [])
 
     with MemOS.open(tmp_path / "home") as memos:
         memos.update(facts(memos)[SAID[0]].id, "I live in Porto.")
-    assert "stale" in run("ls")
+    assert "stale" in run("list")
     run("retrain")
     [third] = ids(run, "active")
     assert third != second

@@ -1,4 +1,4 @@
-"""`memos cubes dump`, `inspect` and `load`, as a person and as a program use them."""
+"""`memos export`, `memos cube inspect` and `load`, for people and for programs."""
 
 from __future__ import annotations
 
@@ -36,26 +36,23 @@ def test_a_cube_goes_from_one_folder_to_another_sealed(
     there, here, file = (str(tmp_path / name) for name in ("there", "here", "life.memcube"))
     assert run.invoke(app, ["add", "the gannet dives", "--data-dir", there]).exit_code == 0
     dumped = run.invoke(
-        app, ["cubes", "dump", "default", file, "--seal", "--adapters", "--data-dir", there], input=SECRET + "\n"
+        app, ["export", "default", file, "--seal", "--adapters", "--data-dir", there], input=SECRET + "\n"
     )
     assert dumped.exit_code == 0, dumped.output
     assert "dumped 1 items, 1 versions, 0 files, 1 vectors" in dumped.output
     assert SECRET not in dumped.output
-    wrong = run.invoke(app, ["cubes", "inspect", file, "--data-dir", here], input="another one\n")
+    wrong = run.invoke(app, ["cube", "inspect", file, "--data-dir", here], input="another one\n")
     assert wrong.exception is not None
     monkeypatch.setenv("MEMOS_CUBE_PASSPHRASE", SECRET)
-    seen = run.invoke(app, ["cubes", "inspect", file, "--data-dir", here])
+    seen = run.invoke(app, ["cube", "inspect", file, "--data-dir", here])
     assert "cube default: 1 items" in seen.output
     assert "the one here; sealed" in seen.output
-    loaded = run.invoke(app, ["cubes", "load", file, "--as", "copy", "--json", "--data-dir", here])
+    loaded = run.invoke(app, ["cube", "load", file, "--as", "copy", "--json", "--data-dir", here])
     assert json.loads(loaded.stdout)["items"] == 1
     merged = run.invoke(app, ["cube", "load", file, "--as", "copy", "--merge", "--data-dir", here])
     assert "1 were here already" in merged.output
-    # By its other name, which no list of commands shows.
-    assert run.invoke(app, ["cube", "inspect", file, "--data-dir", here]).output == seen.output
-    again = run.invoke(app, ["cube", "dump", "copy", str(tmp_path / "again.memcube"), "--json", "--data-dir", here])
+    again = run.invoke(app, ["export", "copy", str(tmp_path / "again.memcube"), "--json", "--data-dir", here])
     assert json.loads(again.stdout)["counts"]["items"] == 1
-    assert "  cube " not in run.invoke(app, ["--help"]).output
     found = run.invoke(app, ["search", "gannet", "-c", "copy", "--json", "--data-dir", here])
     assert json.loads(found.stdout)["hits"][0]["item"]["memory"] == "the gannet dives"
-    assert run.invoke(app, ["cubes", "load", file, "--as", "copy", "--data-dir", here]).exception is not None
+    assert run.invoke(app, ["cube", "load", file, "--as", "copy", "--data-dir", here]).exception is not None

@@ -297,7 +297,7 @@ def test_tasks_are_listed_newest_first_by_state_kind_and_cube(ledger: Ledger) ->
         assert found(None, TaskQuery(limit=2, after=ids[4])) == [ids[3], ids[2]]
         assert tasks.counts(connection, None) == {TaskState.WAITING: 5, TaskState.DONE: 1}
         assert tasks.unended(connection, ["a"]) == 4
-        with pytest.raises(NotFound, match="memos tasks list"):
+        with pytest.raises(NotFound, match="memos task list"):
             tasks.get(connection, "nothing")
 
 

@@ -254,7 +254,7 @@ def test_an_unknown_cube_is_not_found_and_the_remedy_named(memos: MemOS) -> None
         lambda: memos.cubes.drop("nowhere"),
         lambda: memos.maintenance.verify(cubes=["nowhere"]),
     ):
-        with refused(memos, NotFound, "'nowhere'", "memos cubes create nowhere"):
+        with refused(memos, NotFound, "'nowhere'", "memos cube create nowhere"):
             call()
 
 
@@ -405,9 +405,9 @@ def test_a_version_that_is_no_number_is_refused(memos: MemOS, item: str, version
 
 
 def test_a_version_that_never_was_is_not_found(memos: MemOS, item: str) -> None:
-    with refused(memos, NotFound, "v9", "memos history"):
+    with refused(memos, NotFound, "v9", "memos memory history"):
         memos.memories.rollback(item, 9)
-    with refused(memos, NotFound, "v0", "memos history"):
+    with refused(memos, NotFound, "v0", "memos memory history"):
         memos.memories.rollback(item, 0)
     with refused(memos, Conflict, "version 1, not 0"):
         memos.update(item, "x", expected_version=0)

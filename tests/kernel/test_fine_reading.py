@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
 from memos import MemOS, Settings
 from memos.cli.app import app
@@ -524,11 +525,11 @@ def test_the_commands_read_finely_and_say_what_read(tmp_path: Path, capsys: pyte
     home = ["--data-dir", str(tmp_path)]
     run(["add", "I live in Paris.", "--conversation", "c", "--mode", "fine", *home, "--json"], capsys)
     run(["add", "I work at Renault.", "--conversation", "d", *home], capsys)
-    assert "conversations read: 1" in run(["read-finely", "d", *home], capsys)
+    assert "conversations read: 1" in run(["memory", "extract", "d", *home], capsys)
     found = json.loads(run(["list", *home, "--json", "--filter", '{"type": "user"}'], capsys))
     assert {item["value"] for item in found} == {"Paris", "Renault"}
-    assert "without a model" in run(["extractions", found[0]["id"], *home], capsys)
-    [record] = json.loads(run(["extractions", found[0]["id"], *home, "--json"], capsys))
+    assert "without a model" in run(["memory", "extractions", found[0]["id"], *home], capsys)
+    [record] = json.loads(run(["memory", "extractions", found[0]["id"], *home, "--json"], capsys))
     assert (record["model"], record["output"]) == (None, None)
 
 
@@ -538,11 +539,13 @@ def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_the_command_refuses_another_mode(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="mode"):
-        app(["add", "x", "--mode", "finest", "--data-dir", str(tmp_path)], standalone_mode=False)
-    with pytest.raises(InvalidInput, match="--mode"):
-        app(["import", str(tmp_path), "--format", "memoryos", "--mode", "fine", "--data-dir", str(tmp_path)],
-            standalone_mode=False)  # fmt: skip
+    for words in (
+        ["add", "x", "--mode", "finest"],
+        ["import", str(tmp_path), "--format", "memoryos", "--mode", "fine"],
+    ):
+        done = CliRunner().invoke(app, [*words, "--data-dir", str(tmp_path)])
+        assert done.exit_code == InvalidInput.exit_code
+        assert "mode: " in done.stderr
 
 
 def test_a_secret_that_the_model_puts_together_is_masked_before_it_is_stored(tmp_path: Path) -> None:

@@ -292,6 +292,6 @@ def test_a_file_that_cannot_be_opened_is_refused(memos: MemOS, tmp_path: Path) -
 
 def test_an_unknown_cube_is_not_found_and_the_file_untouched(memos: MemOS, tmp_path: Path) -> None:
     path = write(tmp_path / "export.json", [say(1)])
-    with pytest.raises(NotFound, match="memos cubes create nowhere"):
+    with pytest.raises(NotFound, match="memos cube create nowhere"):
         import_export(memos, path, cube="nowhere")
     assert stored(memos) == []

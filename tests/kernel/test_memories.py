@@ -299,9 +299,9 @@ def test_another_embedder_is_refused_until_reembed(tmp_path: Path, settings: Set
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         item = memos.add("blue whale").item_ids[0]
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
-        with pytest.raises(Conflict, match="memos reembed"):
+        with pytest.raises(Conflict, match="memos data reembed"):
             memos.search("whale")
-        with pytest.raises(Conflict, match="memos reembed"):
+        with pytest.raises(Conflict, match="memos data reembed"):
             memos.add("more")
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         assert texts(memos, "whale") == ["blue whale"]  # nothing was harmed by trying

@@ -326,7 +326,7 @@ def test_a_copy_that_is_not_finished_is_not_opened_backed_up_or_moved(tmp_path: 
         lambda: moved(settings, tmp_path / "new", tmp_path / "third"),
     )
     for call in refused:
-        with pytest.raises(BackendUnavailable, match="not finished: run the same `memos migrate` again"):
+        with pytest.raises(BackendUnavailable, match="not finished: run the same `memos data migrate` again"):
             call()
     assert moved(settings, tmp_path / "home", tmp_path / "new").known > 0
     with opened(settings, tmp_path / "new") as memos:
@@ -515,29 +515,29 @@ def told(home: Path, *arguments: str) -> Any:
 def test_the_commands_back_up_restore_and_move(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "backup"
     item, _ = (told(home, "add", text)["item_ids"][0] for text in (SECRET, "The cello is from Mirecourt."))
-    made = told(home, "backup", str(folder))
+    made = told(home, "data", "backup", str(folder))
     assert made["folder"] == str(folder)
-    assert run(home, "backup", str(folder)).returncode == Conflict.exit_code
-    assert run(home, "backup", str(tmp_path / "second")).stdout.startswith("backed up ")
-    erased = run(home, "erase", "-y", item)
+    assert run(home, "data", "backup", str(folder)).returncode == Conflict.exit_code
+    assert run(home, "data", "backup", str(tmp_path / "second")).stdout.startswith("backed up ")
+    erased = run(home, "memory", "erase", "-y", item)
     assert f"still in the backup {folder} (a restore leaves it out)" in erased.stdout
-    assert [entry["folder"] for entry in told(home, "backups")] == [str(folder), str(tmp_path / "second")]
+    assert [entry["folder"] for entry in told(home, "data", "backups")] == [str(folder), str(tmp_path / "second")]
     shutil.rmtree(tmp_path / "second")
-    assert str(tmp_path / "second") not in run(home, "backups", "--forget", str(tmp_path / "second")).stdout
+    assert str(tmp_path / "second") not in run(home, "data", "backups", "--forget", str(tmp_path / "second")).stdout
     new = tmp_path / "new"
-    done = run(new, "restore", str(folder))
+    done = run(new, "data", "restore", str(folder))
     assert (done.returncode, done.stderr) == (0, "")
     assert "restored 1 items" in done.stdout
     assert b"xylophone" not in bytes_of(new)
-    assert run(new, "restore", str(folder)).returncode == Conflict.exit_code
-    assert told(new, "restore", str(folder), "--replace")["items"] == 1
+    assert run(new, "data", "restore", str(folder)).returncode == Conflict.exit_code
+    assert told(new, "data", "restore", str(folder), "--replace")["items"] == 1
     there = tmp_path / "there.toml"
     there.write_text(f'home = "{tmp_path / "there"}"\n')
-    assert "equal" in run(home, "migrate", "--from", str(new), "--to", str(there)).stdout
+    assert "equal" in run(home, "data", "migrate", "--from", str(new), "--to", str(there)).stdout
     assert told(tmp_path / "there", "search", "cello")["hits"][0]["item"]["memory"].startswith("The cello")
-    assert run(home, "restore", str(tmp_path / "none")).returncode == NotFound.exit_code
+    assert run(home, "data", "restore", str(tmp_path / "none")).returncode == NotFound.exit_code
     (folder / "items.jsonl.gz").write_bytes(b"")
-    failed = run(tmp_path / "third", "restore", str(folder))
+    failed = run(tmp_path / "third", "data", "restore", str(folder))
     assert (failed.returncode, failed.stderr.count("\n")) == (8, 1)
 
 

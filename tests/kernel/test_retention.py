@@ -352,7 +352,7 @@ def test_a_rule_is_removed_once(memos: MemOS) -> None:
     with pytest.raises(NotFound, match="Cube 'default' has none"):
         memos.retention.remove(rule.id, cube="default")
     assert memos.retention.remove(rule.id) == rule
-    with pytest.raises(NotFound, match="memos retention list"):
+    with pytest.raises(NotFound, match="memos cube retention list"):
         memos.retention.remove(rule.id)
     assert memos.retention.list(cube="other") == ()
 

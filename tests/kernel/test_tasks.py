@@ -182,7 +182,7 @@ def test_a_periodic_comparison_that_finds_differences_says_so(memos: MemOS) -> N
     memos.tasks.wait(task, timeout_s=60)
     failed = memos.tasks.get(task)
     assert failed.state is TaskState.FAILED
-    assert "memos verify" in (failed.error or "")
+    assert "memos data verify" in (failed.error or "")
 
 
 def test_an_erasure_clears_what_errors_of_its_cube_may_quote(memos: MemOS, go: threading.Event) -> None:
@@ -196,7 +196,7 @@ def test_an_erasure_clears_what_errors_of_its_cube_may_quote(memos: MemOS, go: t
 def test_the_commands(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
-        return forks.command(["tasks", *arguments, "--data-dir", str(tmp_path)], env=kept)
+        return forks.command(["task", *arguments, "--data-dir", str(tmp_path)], env=kept)
 
     assert run("list").stdout.startswith("no task") or "retention" in run("list").stdout
     with MemOS.open(tmp_path, embedder=None) as memos:

@@ -89,7 +89,7 @@ def test_a_copy_that_was_cut_off_is_served_by_nobody_and_goes_on(row: int, sourc
         copy_ledger(source, target, stop_at(row))
     problem = unfinished(target)
     assert problem is not None
-    assert "memos migrate" in problem
+    assert "memos data migrate" in problem
     with target.read() as connection:
         assert not rows.is_blank(connection)
     first: list[int] = []

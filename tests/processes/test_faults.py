@@ -211,7 +211,7 @@ def test_a_damaged_ledger_is_refused_unchanged_with_what_to_do(home: Path) -> No
     before = {path: path.read_bytes() for path in [home / "ledger.db"]}
     for _ in range(2):
         with pytest.raises(
-            IntegrityError, match=r"damaged.*Nothing was changed.*from a copy.*\.recover.*memos reindex"
+            IntegrityError, match=r"damaged.*Nothing was changed.*from a copy.*\.recover.*memos data reindex"
         ):
             opened(home)
     told = cli(home, "list")
@@ -418,7 +418,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
     summary = json.loads(again.stdout)
     assert (summary["added"], summary["known"]) == (1000 - len(kept), len(kept))
     assert Counter(texts_in_ledger(home)) == Counter(told)
-    checked = cli(home, "verify", "--json")
+    checked = cli(home, "data", "verify", "--json")
     assert checked.returncode == 0, checked.stdout
     assert json.loads(checked.stdout)["items"] == 1000
 

@@ -114,7 +114,7 @@ def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:
             assert counts.running(connection, None) == []
         assert memos.events.list("default")[-1].seq >= newest
     refusing = subprocess.run(
-        [sys.executable, "-m", "memos", "work", "--data-dir", str(tmp_path)], capture_output=True, text=True,
+        [sys.executable, "-m", "memos", "task", "work", "--data-dir", str(tmp_path)], capture_output=True, text=True,
         env={**os.environ, "MEMOS_TASKS__WORKERS": "0"}, check=False,
     )  # fmt: skip
     assert refusing.returncode == 2

@@ -44,7 +44,7 @@ class Fleet:
         self.servers.append((url, process))
 
     def work(self) -> None:
-        process = self._start({}, "work", "--log-level", "error")
+        process = self._start({}, "task", "work", "--log-level", "error")
         assert process.stdout is not None
         assert "works on" in process.stdout.readline()
         self.workers.append(process)

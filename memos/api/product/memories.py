@@ -115,7 +115,7 @@ class DeleteBody(Body):
 
 @router.post("/delete_memory", name="delete")
 def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
-    """Delete memories, or files with what was read of them; `memos rollback` brings memories back for a time."""
+    """Delete memories, or files with what was read of them; `memos memory rollback` brings memories back for a time."""
     chosen = body.filter is not None or body.user_id is not None or body.session_id is not None
     if [bool(body.memory_ids), bool(body.file_ids), chosen].count(True) != 1:
         raise InvalidInput("memory_ids", "give exactly one of memory_ids, file_ids, or filter, user_id and session_id")

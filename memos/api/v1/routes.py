@@ -34,7 +34,7 @@ _KEY = {
     "key": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key made by `memos keys create` or POST /keys; `Authorization: Token KEY` is taken too",
+        "description": "A key made by `memos user key create` or POST /keys; `Authorization: Token KEY` is taken too",
     }
 }
 # FastAPI documents this status for every route with parameters; here a wrong one is answered with 400.

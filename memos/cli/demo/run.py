@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from memos.cli.shared import DataDir, command, opened
+from memos.cli.shared import console as terminal
 from memos.core.text.rendering import visible
 from memos.core.types import Hit, SearchResult
-from memos.kernel.memos import MemOS
+from memos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from memos.kernel.memos import MemOS
 
 CUBE = "demo"
 HITS = 5
+
+
+@command(opens=False, has_json=False)
+def demo(
+    data_dir: DataDir = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's folder")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Also save the output as a picture")] = None,
+) -> None:
+    if svg is not None and not svg.parent.is_dir():
+        raise InvalidInput("--svg", f"the folder {svg.parent} does not exist; make it or choose another")
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="memos-demo-"))
+    # Tables need room: output that goes to a file or a narrow window is still 110 columns wide.
+    out = Console(record=svg is not None, width=max(110, terminal.width) if svg is None else 110)
+    try:
+        with opened(folder) as memos:
+            run_demo(memos, out)
+    finally:
+        if data_dir is None and not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    if svg is not None:
+        out.save_svg(str(svg), title="memos demo")
 
 
 def run_demo(memos: MemOS, console: Console) -> None:

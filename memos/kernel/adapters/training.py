@@ -404,7 +404,7 @@ def check_allowed(connection: sa.Connection, cube: str) -> None:
     """Raise Conflict unless the cube's owner has allowed that its memories are learned."""
     if not adapter_rows.is_allowed(connection, cube):
         raise Conflict(
-            f"The owner of cube {cube!r} has not allowed that its memories are learned: `memos adapters allow`."
+            f"The owner of cube {cube!r} has not allowed that its memories are learned: `memos model adapter allow`."
         )
 
 

@@ -194,7 +194,7 @@ def forget(ledger: Ledger, folder: Path) -> None:
     with ledger.write() as connection:
         here = t.backups.c.folder == str(place)
         if connection.scalar(sa.select(t.backups.c.id).where(here)) is None:
-            raise NotFound("backup", str(place), "List those that were made with `memos backups`.")
+            raise NotFound("backup", str(place), "List those that were made with `memos data backups`.")
         _forget(connection, here)
 
 

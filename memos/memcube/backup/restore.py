@@ -273,8 +273,8 @@ def unfinished_copy(connection: sa.Connection) -> str | None:
     if state is None:
         return None
     return (
-        f"This ledger is a copy of {state.source} that was not finished: run the same `memos migrate` again to finish "
-        "it. Nothing was changed."
+        f"This ledger is a copy of {state.source} that was not finished: run the same `memos data migrate` again to "
+        "finish it. Nothing was changed."
     )
 
 

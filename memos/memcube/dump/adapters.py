@@ -151,8 +151,8 @@ def _told(connection: sa.Connection, row: AdapterRow) -> dict[str, Json]:
 
 def _harmed(row: AdapterRow, why: str) -> IntegrityError:
     return IntegrityError(
-        f"The weights of adapter {row.id} cannot be dumped ({why}): remove it (`memos adapters rm`), or dump without "
-        "adapters."
+        f"The weights of adapter {row.id} cannot be dumped ({why}): remove it (`memos model adapter remove`), or "
+        "dump without adapters."
     )
 
 

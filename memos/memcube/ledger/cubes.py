@@ -100,7 +100,7 @@ def get(connection: sa.Connection, cube_id: str) -> Cube:
 
 def unknown(cube_id: str) -> NotFound:
     """Return the error for a cube that is not there."""
-    return NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
+    return NotFound("cube", cube_id, f"Create it with `memos cube create {cube_id}`.")
 
 
 def list_all(connection: sa.Connection) -> list[Cube]:

@@ -40,7 +40,7 @@ def sqlite_damaged(where: str, text: str) -> IntegrityError:
     """Return the error for a ledger whose pages cannot be trusted."""
     return IntegrityError(
         f"The ledger {where} is damaged ({' '.join(text.split())}). Nothing was changed. Restore it from a copy, "
-        f"or recover what is readable with `sqlite3 {where} .recover`; `memos reindex` then rebuilds the indexes."
+        f"or recover what is readable with `sqlite3 {where} .recover`; `memos data reindex` then rebuilds the indexes."
     )
 
 

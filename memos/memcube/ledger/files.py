@@ -18,7 +18,7 @@ READ = "file"
 """The kind of the task that reads a document, and whose key is the file's id."""
 
 ABANDONED = (
-    "was given up or cancelled before it was read (`memos tasks list --kind file`); add it again, or retry that task"
+    "was given up or cancelled before it was read (`memos task list --kind file`); add it again, or retry that task"
 )
 
 PART_BYTES = 1_048_576
@@ -130,7 +130,7 @@ def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
 
 def unknown(file_id: str) -> NotFound:
     """Return the error about a file that is none, or that nobody who asks may know of."""
-    return NotFound("file", file_id, "List what there is with `memos kb files`.")
+    return NotFound("file", file_id, "List what there is with `memos docs files`.")
 
 
 def content(connection: sa.Connection, file_id: str) -> bytes:

@@ -284,7 +284,7 @@ class TaskQuery:
 
 def unknown(task: str) -> NotFound:
     """Return the error about a task that is none, or that nobody who asks may know of."""
-    return NotFound("task", task, "See what there is with `memos tasks list`; tasks that ended are kept a week.")
+    return NotFound("task", task, "See what there is with `memos task list`; tasks that ended are kept a week.")
 
 
 def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQuery) -> list[Task]:

@@ -105,13 +105,13 @@ def test_the_command_line_lists_tools_and_shows_calls(tmp_path: Path, settings: 
         memos.add([call(("c", "f\x1b[2J", {"q": "[bold]x"})), result("c", "error: \x1b[31mred")], conversation="t")
     where = ["--data-dir", str(home)]
     run = CliRunner()
-    listed = run.invoke(app, ["tools", "list", *where, "--json"])
+    listed = run.invoke(app, ["memory", "tools", "list", *where, "--json"])
     [use] = json.loads(listed.stdout)
     assert (use["tool"], use["calls"], use["failures"]) == ("f\x1b[2J", 1, 1)
     for command in (["list"], ["show", "f\x1b[2J"], ["show", "f\x1b[2J", '{"q": "[bold]x"}']):
-        shown = run.invoke(app, ["tools", *command, *where])
+        shown = run.invoke(app, ["memory", "tools", *command, *where])
         assert shown.exit_code == 0, shown.output
         assert "\x1b[2J" not in shown.stdout and "\x1b[31m" not in shown.stdout
     assert "[bold]x" in shown.stdout and "untrusted source" in shown.stdout
-    missing = run.invoke(app, ["tools", "show", "nothing", *where])
+    missing = run.invoke(app, ["memory", "tools", "show", "nothing", *where])
     assert missing.exit_code != 0

@@ -1,0 +1,304 @@
+"""Commands on what goes in and out, and on a whole installation: import, preview, checks, backups and moves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memos.cli.shared import (
+    Actor,
+    AsJson,
+    CubeNames,
+    DataDir,
+    Output,
+    ReadMode,
+    check_alone,
+    command,
+    one_line,
+    progress_bar,
+    settings_of,
+    table,
+    through_server,
+)
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Difference
+from memos.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from memos.kernel.importing import ImportSummary
+    from memos.kernel.memos import MemOS
+    from memos.reader.preview import Preview, PreviewFact
+
+_SHOWN = 50
+_SHOWN_CHARS = 300
+_REEMBED = "The cubes' embedder is another one: run `memos data reembed`, or set MEMOS_EMBED__MODEL back."
+
+Backup = Annotated[Path, typer.Argument(help="Folder of the backup")]
+
+
+@command
+def import_(
+    memos: MemOS,
+    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export; with --format memoryos a folder")],
+    cube: Annotated[
+        str | None,
+        typer.Option("--cube", "-c", help="Cube to use (default: default; of a memoryos folder, one for each user)"),
+    ] = None,
+    conversation: Annotated[str | None, typer.Option(help="Conversation of messages that name none")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="Such as chatgpt, claude or memoryos; without it the file's first entry says"),
+    ] = None,
+    on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
+    mode: ReadMode = "rough",
+    actor: Actor = LOCAL_OWNER,
+    as_json: AsJson = False,
+) -> Output:
+    from memos.compat.importing import import_memoryos  # noqa: PLC0415
+    from memos.kernel.importing import import_export  # noqa: PLC0415
+    from memos.reader.importers.formats import Format  # noqa: PLC0415
+    from memos.reader.importers.memoryos import FORMAT as MEMORYOS  # noqa: PLC0415
+
+    if on_bad not in ("stop", "skip"):
+        raise InvalidInput("--on-bad", f"must be stop or skip; got {on_bad!r}")
+    if format_ == MEMORYOS and mode != "rough":
+        raise InvalidInput("--mode", "is for chat exports; read a MemoryOS folder finely with `memos memory extract`")
+    if format_ is not None and format_ not in {*Format, MEMORYOS}:
+        raise InvalidInput("--format", f"must be one of {', '.join(Format)}, {MEMORYOS}; got {format_!r}")
+    bad: Literal["stop", "skip"] = "skip" if on_bad == "skip" else "stop"
+    with progress_bar("messages", as_json) as on_progress:
+        if format_ == MEMORYOS:
+            summary = import_memoryos(
+                memos, file, cube=cube, actor=actor, conversation=conversation, on_bad=bad, on_progress=on_progress
+            )
+        else:
+            summary = import_export(
+                memos,
+                file,
+                cube=DEFAULT_CUBE if cube is None else cube,
+                actor=actor,
+                conversation=conversation,
+                format=Format(format_) if format_ else None,
+                on_bad=bad,
+                on_progress=on_progress,
+                mode=mode,
+            )
+    nothing = summary.bad and not summary.added and not summary.known
+    return Output(summary, _imported(summary), code=InvalidInput.exit_code if nothing else 0)
+
+
+def _imported(summary: ImportSummary) -> Iterator[str]:
+    counts = [f"{summary.added} added", f"{summary.known} known", f"{len(summary.bad)} bad"]
+    counts += [f"{summary.left_out} left out"] if summary.left_out else []
+    counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
+    yield f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
+    if summary.masked:
+        yield f"{summary.masked} secrets or personal data were masked, not stored"
+    if summary.note:
+        yield summary.note
+    yield from (f"{record.place} {record.problem}" for record in summary.bad[:_SHOWN])
+    if len(summary.bad) > _SHOWN:
+        yield f"and {len(summary.bad) - _SHOWN} more bad records; --json lists them all"
+
+
+@command(opens=False)
+def preview(
+    file: Annotated[str, typer.Argument(help="Text, JSON, JSONL or chat export; '-' reads standard input")],
+    mode: Annotated[
+        str, typer.Option(help="rough: no facts; patterns: facts by pattern; fine: by the configured model, if any")
+    ] = "patterns",
+    limit: Annotated[int, typer.Option(help="Most messages")] = 200,
+    redact_pii: Annotated[bool, typer.Option("--redact-pii", help="Mask personal data as well")] = False,
+    time_zone: Annotated[str | None, typer.Option(help="Zone of times without an offset")] = None,
+) -> Output:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415
+
+    from memos.core.clock import SystemClock  # noqa: PLC0415
+    from memos.kernel.opening import askers_of  # noqa: PLC0415
+    from memos.reader import preview as reading  # noqa: PLC0415
+    from memos.reader.arguments import zone_of  # noqa: PLC0415
+
+    settings = settings_of(None)
+    modes = ("rough", reading.PATTERNS, "fine")
+    if mode not in modes:
+        raise InvalidInput("--mode", f"must be one of {', '.join(modes)}; got {mode!r}")
+    if limit < 1:
+        raise InvalidInput("--limit", f"must be at least 1; got {limit}")
+    with ExitStack() as stack:
+        asker = askers_of(settings, stack) if mode == "fine" else None
+        wanted = reading.Reading(
+            ZoneInfo(settings.time_zone) if time_zone is None else zone_of(time_zone),
+            SystemClock().now(),
+            settings.limits,
+            settings.mask_secrets,
+            redact_pii,
+            mode != "rough",
+            (lambda: None) if asker is None else (lambda: asker.reader),
+        )
+        if file == "-":
+            given = reading.read_input(sys.stdin.buffer, "standard input", wanted, limit)
+        else:
+            try:
+                with Path(file).open("rb") as source:
+                    given = reading.read_input(source, file, wanted, limit)
+            except OSError as error:
+                raise InvalidInput(file, f"cannot be read ({error.strerror})") from error
+        found = reading.preview(given, wanted)
+    code = InvalidInput.exit_code if found.problems and not found.items else 0
+    notes = ["There are more messages; --limit shows more of them."] if found.more else []
+    return Output(found, _previewed(found), code=code, masked=found.masked, notes=notes)
+
+
+def _previewed(found: Preview) -> Iterator[str | Table]:
+    if found.items:
+        rows = (
+            (
+                item.number,
+                f"{item.said_at:%F %H:%M}",
+                item.speaker if item.trust == "trusted" else f"{item.speaker} ({item.trust})",
+                one_line(item.memory, _SHOWN_CHARS),
+                ", ".join(item.entities[:5]),
+                _span(item.valid_from, item.valid_to),
+            )
+            for item in found.items
+        )
+        yield table("#", "when", "speaker", "memory", "names", "valid", rows=rows)
+    if found.facts:
+        yield table("type", "subject", "key", "value", "valid", "quote", rows=map(_fact, found.facts))
+    if found.by is not None:
+        refused = f", {found.rejected} refused: not in the messages" if found.rejected else ""
+        yield f"{len(found.facts)} facts by {found.by}{refused}"
+    yield from (f"{place} {problem}" for place, problem in found.problems[:_SHOWN])
+    yield "nothing was stored"
+
+
+def _fact(fact: PreviewFact) -> tuple[str, ...]:
+    kind = f"{fact.type}, awaits review" if fact.waits else str(fact.type)
+    key = (fact.key or "").rpartition("|")[2]
+    quote = one_line(" … ".join(fact.quotes), _SHOWN_CHARS)
+    return kind, fact.subject, key, fact.value or "", _span(fact.valid_from, fact.valid_to), quote
+
+
+def _span(since: datetime | None, until: datetime | None) -> str:
+    return (f"{since:%F}" if since else "") + (f" to {until:%F}" if until else "")
+
+
+@command
+def verify(
+    memos: MemOS,
+    cube: CubeNames = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Bring the indexes back to the ledger")] = False,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    report = memos.maintenance.verify(cubes=cube, actor=actor, repair=repair)
+    state = "clean" if report.clean else f"{len(report.differences)} differences"
+    lines = [f"{report.items} items, {state}, {report.repaired} repaired", *_differences(report.differences)]
+    return Output(report, lines, code=0 if report.clean else 1)
+
+
+@command
+def reindex(memos: MemOS, cube: CubeNames = None, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
+    with progress_bar("items", as_json) as on_progress:
+        count = memos.maintenance.reindex(cubes=cube, actor=actor, on_progress=on_progress)
+    return Output({"items": count}, f"reindexed {count} items")
+
+
+@command
+def reembed(memos: MemOS, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
+    with progress_bar("items", as_json) as on_progress:
+        count = memos.maintenance.reembed(actor=actor, on_progress=on_progress)
+    return Output({"items": count}, f"embedded {count} items")
+
+
+@command(opens=False, safe="there is no backup yet")
+def backup(
+    folder: Annotated[Path, typer.Argument(help="New folder for the backup; it will hold memory text")],
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> Output:
+    from memos.kernel.relocation import backup as back_up  # noqa: PLC0415
+
+    here = settings_of(data_dir)
+    with progress_bar("rows", as_json) as on_progress:
+        memos = through_server(here)
+        if memos is None:
+            made = back_up(here, folder, on_progress=on_progress)
+        else:
+            with memos:
+                made = memos.maintenance.backup(folder, on_progress=on_progress)
+    told = {"folder": str(folder.resolve()), "backup": made.id, "created_at": made.created_at, "rows": made.rows}
+    return Output(told, f"backed up {made.rows} rows to {folder}")
+
+
+@command
+def backups(
+    memos: MemOS,
+    forget: Annotated[
+        Path | None, typer.Option("--forget", help="Leave a backup whose folder is gone out of later receipts")
+    ] = None,
+) -> Output:
+    if forget is not None:
+        memos.maintenance.forget_backup(forget)
+    found = memos.maintenance.backups()
+    lines = []
+    for made in found:
+        state = "" if made.finished_at else ", cut off"
+        waiting = f", {made.untold} erasures not told" if made.untold else ""
+        lines.append(f"{made.created_at:%F %T} {made.folder}{state}{waiting}")
+    return Output(found, lines)
+
+
+@command(opens=False, safe="nothing was restored, or the indexes are not whole yet")
+def restore(
+    folder: Backup,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the memories that are there, for good")] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> Output:
+    from memos.kernel.relocation import restore as put_back  # noqa: PLC0415
+
+    here = settings_of(data_dir)
+    check_alone("data restore", here)
+    with progress_bar("rows, then index", as_json) as on_progress:
+        done = put_back(folder, here, replace=replace, on_rows=on_progress, on_items=on_progress)
+    told = f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since"
+    return Output(
+        done,
+        [told, *_differences(done.differences)],
+        code=1 if done.differences else 0,
+        notes=[] if done.indexed else [_REEMBED],
+    )
+
+
+@command(opens=False, safe="what was copied is kept")
+def migrate(
+    source: Annotated[str, typer.Option("--from", help="Folder of an installation, or a TOML file of settings")],
+    target: Annotated[str, typer.Option("--to", help="New folder, or a TOML file of settings")],
+    as_json: AsJson = False,
+) -> Output:
+    from memos.kernel import relocation  # noqa: PLC0415
+
+    there, here = relocation.settings_of("--from", source), relocation.settings_of("--to", target)
+    check_alone("data migrate", there)
+    check_alone("data migrate", here)
+    with progress_bar("rows, then index", as_json) as on_progress:
+        done = relocation.migrate(there, here, on_rows=on_progress, on_items=on_progress)
+    before = f", {done.known} of them before" if done.known else ""
+    told = f"copied {done.rows} rows{before}; counts and digests of every table are equal"
+    return Output(
+        done,
+        [told, *_differences(done.differences)],
+        code=1 if done.differences else 0,
+        notes=[] if done.indexed else [_REEMBED],
+    )
+
+
+def _differences(found: Sequence[Difference]) -> list[str]:
+    return [f"{each.store} {each.kind} {each.subject}: {each.detail}" for each in found[:_SHOWN]]

@@ -1,0 +1,261 @@
+"""Commands on memories: add, search, list, show, edit, forget and erase them, their versions and their extraction."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memos.cli.shared import (
+    Actor,
+    CubeName,
+    CubeNames,
+    ExpectedVersion,
+    ItemId,
+    Output,
+    ReadMode,
+    Wait,
+    Yes,
+    command,
+    json_option,
+    sure,
+    table,
+)
+from memos.core.text.validation import decode
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, TOLD, Hit, Item, Masked, SearchResult, WhyNot
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from memos.kernel.memos import MemOS
+
+_TITLE_CHARS = 200
+_SHOWN_CHARS = 2_000
+
+ItemIds = Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of memories")]
+Filter = Annotated[str | None, typer.Option("--filter", help="Filter as JSON")]
+
+
+@command
+def add(
+    memos: MemOS,
+    text: Annotated[str, typer.Argument(help="What to remember; '-' reads standard input")],
+    cube: CubeName = DEFAULT_CUBE,
+    conversation: Annotated[str | None, typer.Option(help="Conversation it belongs to")] = None,
+    role: Annotated[str, typer.Option(help="user, assistant, system or tool")] = "user",
+    name: Annotated[str | None, typer.Option(help="Speaker's name")] = None,
+    chat_time: Annotated[str | None, typer.Option(help="When it was said, ISO 8601")] = None,
+    trust: Annotated[str | None, typer.Option(help="trusted or untrusted; a tool's message is untrusted")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag; may be repeated")] = None,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="Repeating it stores nothing twice")] = None,
+    mode: ReadMode = "rough",
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    content = decode("standard input", sys.stdin.buffer.read()) if text == "-" else text
+    message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
+    receipt = memos.add(
+        [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key, mode=mode
+    )
+    return Output(receipt, " ".join(receipt.item_ids), masked=receipt.masked)
+
+
+@command
+def search(
+    memos: MemOS,
+    query: Annotated[str, typer.Argument(help="The question")],
+    cube: CubeNames = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Most hits")] = 10,
+    filter_: Filter = None,
+    as_of: Annotated[str | None, typer.Option(help="Search what was stored by this time, whenever it was said")] = None,
+    reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
+    token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what gave each hit its score")] = False,
+    rerank: Annotated[
+        bool | None, typer.Option("--rerank/--no-rerank", help="Use the reranker; default: if there is one")
+    ] = None,
+    why_not: Annotated[str | None, typer.Option("--why-not", help="Show where this memory falls out instead")] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    cubes = cube or [DEFAULT_CUBE]
+    asked = {
+        "actor": actor,
+        "top_k": top_k,
+        "filter": json_option("--filter", filter_),
+        "as_of": as_of,
+        "reference_time": reference_time,
+        "token_budget": token_budget,
+        "rerank": rerank,
+    }
+    if why_not is not None:
+        reason = memos.search.why_not(why_not, query, cubes=cubes, **asked)
+        shares = [_shares(reason)] if reason.arms or reason.boosts else []
+        return Output(reason, [f"{reason.stage}: {reason.reason}", *shares])
+    result = memos.search(query, cubes=cubes, explain=explain, **asked)
+    human = [result.context] if token_budget is not None else _hits(result, query)
+    shares = [f"{hit.item.id}: {_shares(hit)}" for hit in result.hits if explain]
+    empty = "" if token_budget is not None else f"nothing found in {', '.join(cubes)}"
+    return Output(result, (part for parts in (human, shares) for part in parts), empty, notes=_missing(result))
+
+
+def _hits(result: SearchResult, query: str) -> Iterator[Table]:
+    from memos.cli.demo.run import cut, hits_table  # noqa: PLC0415
+
+    if result.hits:
+        yield hits_table(result, cut(query, _TITLE_CHARS), ids=True)
+
+
+def _missing(result: SearchResult) -> Iterator[str]:
+    from memos.search.rerank import ARM  # noqa: PLC0415
+    from memos.search.searcher import UNINDEXED  # noqa: PLC0415
+
+    down = [arm for arm in result.missing_arms if arm not in (ARM, UNINDEXED)]
+    if down:
+        yield f"Not searched, index unavailable: {', '.join(down)}"
+    if UNINDEXED in result.missing_arms:
+        yield "Not all searched: many memories still wait for the vector index; ask again later."
+    if ARM in result.missing_arms:
+        yield "Not reranked: the reranker did not answer; a line above says why."
+
+
+def _shares(ranked: Hit | WhyNot) -> str:
+    votes = [f"{vote.arm} #{vote.rank} ({vote.score:.3f}) gave {vote.gave:.3f}" for vote in ranked.arms]
+    return ", ".join(votes + [f"{boost.name} {boost.gave:+.3f}" for boost in ranked.boosts])
+
+
+@command
+def show(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.get(item, actor=actor)
+    sources = (
+        f"source {source.message_id} [{source.start}:{source.end}] {source.speaker}, {source.at}"
+        for source in found.sources
+    )
+    return Output(found, (line for lines in (_lines([found]), sources) for line in lines))
+
+
+@command
+def list_(
+    memos: MemOS,
+    cube: CubeName = DEFAULT_CUBE,
+    filter_: Filter = None,
+    limit: Annotated[int, typer.Option(help="Most memories")] = 100,
+    offset: Annotated[int, typer.Option(help="Memories to skip")] = 0,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    wanted = json_option("--filter", filter_)
+    found = memos.memories.list(cube=cube, actor=actor, filter=wanted, limit=limit, offset=offset)
+    return Output(found, _lines(found), f"nothing in {cube}")
+
+
+@command
+def edit(
+    memos: MemOS,
+    item: ItemId,
+    text: Annotated[str, typer.Argument(help="The new text")],
+    expected_version: ExpectedVersion = None,
+    reason: Annotated[str, typer.Option(help="Why")] = "updated",
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    from memos.core.text.redaction import marks  # noqa: PLC0415
+
+    found = memos.update(item, text, actor=actor, expected_version=expected_version, reason=reason)
+    before, after = marks(text), marks(found.memory)
+    masked = [Masked("memory", kind, after[kind] - before.get(kind, 0)) for kind in after if kind not in before]
+    return Output(found, _lines([found]), masked=masked)
+
+
+@command
+def feedback(
+    memos: MemOS,
+    text: Annotated[str, typer.Argument(help='The correction, such as "no, I moved to Lyon in May"')],
+    cube: CubeName = DEFAULT_CUBE,
+    speaker: Annotated[str | None, typer.Option(help="Whose words they are")] = None,
+    about: Annotated[list[str] | None, typer.Option(help="Memory it is about; may be repeated")] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
+    told = f"{receipt.item_id} supersedes {', '.join(receipt.superseded) or 'nothing'}"
+    return Output(receipt, told, masked=receipt.masked)
+
+
+@command
+def forget(memos: MemOS, items: ItemIds, actor: Actor = LOCAL_OWNER) -> Output:
+    deleted = memos.delete(items, actor=actor)
+    return Output({"deleted": deleted}, f"deleted {len(deleted)}")
+
+
+@command
+def erase(memos: MemOS, items: ItemIds, yes: Yes = False, actor: Actor = LOCAL_OWNER) -> Output:
+    sure(f"Erase {len(items)} memories for good?", yes=yes)
+    receipt = memos.erase(items, actor=actor)
+    lines = [f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items"]
+    kept = ", ".join(store for store, state in receipt.stores.items() if state == "deleted")
+    if kept:
+        lines.append(f"deleted from servers: {kept}; what they free is overwritten in their own time (docs/deploy.md)")
+    for place in receipt.backups:
+        told = "could not be told" if place in receipt.untold_backups else "a restore leaves it out"
+        lines.append(f"still in the backup {place} ({told})")
+    return Output(receipt, lines)
+
+
+@command
+def history(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
+    entries = memos.memories.history(item, actor=actor)
+    rows = (
+        (each.version, f"{each.recorded_at:%F %T}", each.actor, each.reason, each.after.status, each.after.memory)
+        for each in entries
+    )
+    return Output(entries, table("version", "when", "who", "why", "status", "memory", rows=rows))
+
+
+@command
+def rollback(
+    memos: MemOS,
+    item: ItemId,
+    to_version: Annotated[int, typer.Argument(help="Version to go back to")],
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    found = memos.memories.rollback(item, to_version, actor=actor)
+    return Output(found, _lines([found]))
+
+
+@command
+def extract(
+    memos: MemOS,
+    conversation: Annotated[str | None, typer.Argument(help="Conversation; without one, all of the cube")] = None,
+    cube: CubeName = DEFAULT_CUBE,
+    wait: Wait = True,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    tasks = memos.memories.read_finely(conversation, cube=cube, actor=actor)
+    if wait:
+        memos.tasks.wait(cubes=[cube])
+    failed = [task.id for task in memos.tasks.list(cubes=[cube], kinds=["read"], states=["failed", "dead"])]
+    lines = [f"conversations {'read' if wait else 'to read'}: {len(tasks)}"]
+    if failed:
+        lines.append(f"tasks that failed: {len(failed)}; see `memos task show {failed[0]}`, and `memos task retry`")
+    return Output({"tasks": tasks, "failed": failed}, lines, code=1 if wait and failed else 0)
+
+
+@command
+def extractions(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.memories.extractions(item, actor=actor)
+    lines = []
+    for record in found:
+        lines.append(f"{record.at:%F %T}  {record.reader}  {record.model or 'without a model'}")
+        if record.output is not None:
+            lines.append(f"    {record.output}")
+    return Output(found, lines, "nothing has read it into facts yet")
+
+
+def _lines(found: Iterable[Item]) -> Iterator[str]:
+    # No table: an id is there to be copied, and a memory to be read, also on a narrow terminal.
+    for item in found:
+        about = f"{item.id}  v{item.version}  {item.status}  {item.tier}  {item.type}  {item.speaker}"
+        if item.type in TOLD and item.valid_from is not None and item.valid_to is not None:
+            about += f"  of {item.valid_from:%F} to {item.valid_to:%F}"
+        elif item.valid_to is not None:
+            about += f"  until {item.valid_to:%F}"
+        yield about
+        yield from (f"    {line}" for line in item.memory[:_SHOWN_CHARS].splitlines())

@@ -1,0 +1,270 @@
+"""Commands on what models keep of memories: the beginning of prompts as KV, and adapters trained on facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memos.cli.shared import Actor, AsJson, CubeName, Output, command, complain, one_line, progress_bar, table
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
+from memos.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from memos.kernel.adapters.comparison import SeenMemory
+    from memos.kernel.adapters.service import Adapter
+    from memos.kernel.memos import MemOS
+
+_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_UNTOLD = {"absent": "what else somebody has", "stranger": "people nobody spoke of", "liking": "what else is liked"}
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="Id of an adapter")]
+Items = Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of memories")]
+
+
+@command
+def list_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.kv.show(cube, actor=actor)
+    lines = []
+    for entry in found.entries:
+        changed = "  (changed since)" if entry.changed else ""
+        lines.append(f"[{entry.mark}] {entry.item}{changed}  {one_line(entry.memory)}")
+    blocks = ", ".join(f"{count} blocks in {tier}" for tier, count in found.blocks.items()) or "nothing kept here"
+    return Output(found, [*lines, f"{len(found.entries)} memories, about {found.tokens} tokens; {blocks}"])
+
+
+@command
+def show_tiers(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.kv.stats(actor=actor)
+    if not found.tiers:
+        told = "nothing is kept here: no model of this process has answered; what endpoints keep is not counted"
+        return Output(found, told)
+    rows = (
+        (
+            each.tier,
+            each.blocks,
+            f"{each.size_bytes / _MIB:,.1f}",
+            f"{each.budget_bytes / _MIB:,.0f}",
+            each.hits,
+            each.evictions,
+            "" if each.bytes_per_s is None else f"{each.bytes_per_s / _MIB:,.0f}",
+        )
+        for each in found.tiers
+    )
+    tiers = table("tier", "blocks", "MiB", "of", "hits", "evicted", "MiB/s", rows=rows)
+    lost = f"{found.dropped_writes} writes dropped, {found.damaged} files damaged, {found.forgotten} blocks forgotten"
+    return Output(found, [tiers, lost])
+
+
+@command
+def warm_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.kv.warm(cube, actor=actor)
+    return Output(found, f"warmed {found.cube}: about {found.tokens} tokens in {found.seconds:.2f} s")
+
+
+@command
+def pin_kv(
+    memos: MemOS,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of a memory")],
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    memos.tiers.pin(id_, cube=cube, actor=actor)
+    memos.tasks.wait(memos.kv.compose(cube, actor=actor), actor=actor)
+    found = memos.kv.show(cube, actor=actor)
+    mark = next((entry.mark for entry in found.entries if entry.item == id_), None)
+    if mark:
+        told = f"{id_} is pinned, as {mark}"
+    elif not found.room:
+        told = f"{id_} is pinned; prompts begin with it once a model keeps what they begin with (docs/activation.md)"
+    else:
+        told = (
+            f"{id_} is pinned; prompts do not begin with it: it may be longer than a quarter of the {found.room} "
+            "tokens of room, have found no room, or come from a source that is not trusted"
+        )
+    return Output({"id": id_, "mark": mark}, told)
+
+
+@command
+def drop_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    count = memos.kv.drop(cube, actor=actor)
+    return Output({"cube": cube, "blocks": count}, f"{count} blocks removed")
+
+
+@command
+def verify_kv(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
+    damaged = memos.kv.verify(actor=actor)
+    code = IntegrityError.exit_code if damaged else 0
+    notes = ["Damaged blocks were removed; they are computed again."] if damaged else []
+    return Output({"damaged": damaged}, f"{len(damaged)} damaged blocks", code=code, notes=notes)
+
+
+@command
+def allow(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    memos.adapters.allow(cube, actor=actor)
+    return Output({"cube": cube, "allowed": True}, f"memories of {cube} may be learned")
+
+
+@command
+def disallow(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    count = memos.adapters.disallow(cube, actor=actor)
+    return Output({"cube": cube, "removed": count}, f"{count} adapters removed; nothing more is learned")
+
+
+@command
+def preview(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.adapters.preview(cube, actor=actor)
+    lines = [one_line(memory) for memory in found.memories]
+    lines += [f"left out: {count}, {reason}" for reason, count in found.left_out.items()]
+    allowed = "" if found.allowed else f"; not allowed yet: memos model adapter allow --cube {found.cube}"
+    return Output(found, [*lines, f"{len(found.memories)} memories would be learned{allowed}"])
+
+
+@command
+def train(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
+    with progress_bar("steps", as_json, lines=True) as on_progress:
+        found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
+    return Output(found, _lines(found))
+
+
+@command
+def estimate(
+    memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False
+) -> Output:
+    if not as_json:
+        complain("one step is tried ...")
+    found = memos.adapters.estimate(cube, actor=actor)
+    minutes, gib = found.seconds / 60, found.memory_bytes / _GIB
+    return Output(found, f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory")
+
+
+@command
+def retrain(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
+    with progress_bar("steps", as_json, lines=True) as on_progress:
+        found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
+    return Output(found, _lines(found))
+
+
+@command
+def forget(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    done = memos.adapters.forget(items, cube, actor=actor)
+    lines = [
+        f"{len(done.items)} memories are learned no more",
+        f"removed: {len(done.adapters)} adapters, {done.files} files, {done.size_bytes / _KIB:,.0f} KiB",
+    ]
+    if done.adapters:
+        lines.append(f"learn the rest again: memos model adapter retrain --cube {cube}")
+    return Output(done, lines)
+
+
+@command
+def learn_again(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    count = memos.adapters.learn_again(items, cube, actor=actor)
+    return Output({"cube": cube, "items": count}, f"{count} memories may be learned again")
+
+
+@command
+def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.adapters.list(cube, actor=actor)
+    rows = (
+        (
+            each.id,
+            each.shard,
+            each.number,
+            f"{each.state}, stale" if each.stale else each.state,
+            each.facts,
+            _share((each.measures or {}).get("recall")),
+            _share((each.measures or {}).get("abstention")),
+            "" if each.size_bytes is None else f"{each.size_bytes / _KIB:,.0f}",
+        )
+        for each in found
+    )
+    adapters = table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB", rows=rows)
+    lines = [f"{len(found)} adapters"]
+    if any(each.state == "training" for each in found):
+        lines.append(f"a training that was ended goes on with: memos model adapter train --cube {cube}")
+    return Output(found, [adapters, *lines] if found else lines)
+
+
+@command
+def show(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.adapters.get(id_, actor=actor)
+    return Output(found, _lines(found))
+
+
+@command
+def diff(
+    memos: MemOS,
+    id_: Id,
+    other: Annotated[
+        str | None, typer.Argument(metavar="OTHER", help="Id of another; default: the one before it")
+    ] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    found = memos.adapters.diff(id_, other, actor=actor)
+    lines = [f"+ {_seen(each)}" for each in found.added]
+    lines += [f"- {_seen(each)}" for each in found.removed]
+    lines += [f"~ {_seen(change.before)} -> {_seen(change.after)}" for change in found.changed]
+    against = "nothing, as it is the first" if found.other is None else found.other
+    counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
+    return Output(found, [*lines, f"{counts}, compared with {against}"])
+
+
+@command
+def export(
+    memos: MemOS,
+    id_: Id,
+    folder: Annotated[Path, typer.Argument(help="New folder for the adapter's files")],
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    done = memos.adapters.export(id_, folder, actor=actor)
+    return Output(done, f"{done.folder}: {len(done.files)} files, {done.size_bytes / _KIB:,.0f} KiB")
+
+
+@command
+def activate(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.adapters.activate(id_, actor=actor)
+    return Output(found, _lines(found))
+
+
+@command
+def rollback(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.adapters.rollback(cube, actor=actor)
+    return Output(found, _lines(found))
+
+
+@command
+def remove(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
+    memos.adapters.remove(id_, actor=actor)
+    return Output({"id": id_}, f"{id_} is removed")
+
+
+def _lines(found: Adapter) -> Iterator[str]:
+    stale = "; stale: a memory that it saw is different now" if found.stale else ""
+    whose = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
+    yield f"{found.id}: number {found.number} of {whose}, {found.state}{stale}; {found.facts} facts, {found.model}"
+    if found.reason:
+        yield f"it failed its examination: {found.reason}"
+    for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
+        if found.measures is not None and name in found.measures:
+            yield f"{name}: {_share(found.measures[name])}"
+    if found.measures is not None:
+        of = found.measures.get("abstention_of")
+        for kind, share in of.items() if isinstance(of, dict) else ():
+            yield f"abstention, {_UNTOLD.get(kind, kind)}: {_share(share)}"
+        rebalanced = found.measures.get("rebalanced")
+        if rebalanced:
+            yield f"rebalanced: {rebalanced}, after an earlier examination"
+        lost = found.measures.get("lost")
+        yield f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50"
+
+
+def _seen(memory: SeenMemory) -> str:
+    text = "(erased)" if memory.memory is None else one_line(memory.memory)
+    return f"{memory.item} v{memory.version}: {text}"
+
+
+def _share(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else ""

@@ -1,0 +1,468 @@
+"""The tree of commands: which words there are, where each is defined, and its help. It imports no command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class Command(NamedTuple):
+    """A command: `module:function` below `memos.cli`, one line of help, and what its own help says besides."""
+
+    target: str
+    help: str
+    more: str = ""
+    example: str = ""
+
+
+class Group(NamedTuple):
+    """A word with commands below it."""
+
+    help: str
+    commands: Mapping[str, Command | Group]
+
+
+Panels: TypeAlias = Mapping[str, Mapping[str, Command | Group]]
+
+PROFILE = Group(
+    "What is known of people, and how to change it.",
+    {
+        "show": Command("profile:show_profile", "Show a profile with its evidence, or the text a prompt gets of it."),
+        "subjects": Command("profile:list_subjects", "List the people a cube has a profile of."),
+        "history": Command("profile:show_history", "Show everything that was written in one dimension, oldest first."),
+        "diff": Command("profile:show_diff", "Show what became known, changed and ended between two moments."),
+        "rollback": Command("profile:roll_back", "Set a trait back to an entry of its history."),
+        "set": Command("profile:set_trait", "Set a trait by hand; messages never change it."),
+        "unset": Command("profile:unset_trait", "Remove a trait that was set by hand."),
+        "templates": Command("profile:show_template", "Show the template of a cube's profiles, with every dimension."),
+        "use": Command("profile:use_template", "Give a cube a template of its own, or the standard one again."),
+    },
+)
+REVIEW = Group(
+    "Memories that wait until somebody approves them.",
+    {
+        "list": Command("review:list_pending", "List what awaits review, its sources and why, oldest first."),
+        "approve": Command("review:approve", "Approve a memory: it can be found."),
+        "edit": Command("review:edit", "Approve a memory with another text."),
+        "reject": Command("review:reject", "Delete a memory; `memos memory rollback` lets it wait again."),
+    },
+)
+TOOLS = Group(
+    "The tools that were called, and with what result.",
+    {
+        "list": Command(
+            "review:list_tools",
+            "List tools: calls, success rate, last use and the last lesson.",
+            more="Calls are those that were answered; worked is the share of them that did not fail, ? where no answer "
+            "says; the last lesson is what the latest failure, or what ended it, taught.",
+        ),
+        "show": Command("review:show_tool", "Show the calls of a tool, the newest first, or one call."),
+    },
+)
+MEMORY = Group(
+    "Versions, facts, topics and review of memories, and calls of tools.",
+    {
+        "history": Command("memory:history", "Show every version of a memory."),
+        "rollback": Command("memory:rollback", "Make an old version the current one again."),
+        "erase": Command("memory:erase", "Remove memories in every form, for good, and print the receipt."),
+        "extract": Command(
+            "memory:extract",
+            "Extract facts from messages that were added without it.",
+            more="What was read before is not read again. Exit code 1 when a task failed.",
+        ),
+        "extractions": Command("memory:extractions", "Show what read a message into facts, or what read a fact."),
+        "analyse": Command(
+            "topics:analyse",
+            "Read older exchanges into facts, preferences, instructions and traits.",
+            more="Without --everything the newest of a conversation (MEMOS_HEAT__SHORT_CAPACITY, 10) are left alone.",
+        ),
+        "consolidate": Command("topics:consolidate", "Keep one current value for each key, and join duplicates."),
+        "reflect": Command("topics:reflect", "Let the chat model conclude what several facts show together."),
+        "topics": Command("topics:topics", "List the topics of older exchanges, the hottest first."),
+        "context": Command("topics:context", "Show the working memory that a prompt begins with."),
+        "pin": Command("topics:pin", "Keep a memory in the working memory, or a topic out of the archive."),
+        "unpin": Command("topics:unpin", "Remove a pin."),
+        "move": Command("topics:move", "Move a topic to another tier."),
+        "review": REVIEW,
+        "tools": TOOLS,
+    },
+)
+RETENTION = Group(
+    "Rules for what happens to memories when they get old.",
+    {
+        "list": Command("cube:list_rules", "List a cube's rules in the order in which they are applied."),
+        "add": Command("cube:add_rule", "Archive, delete or erase memories of an age; applied every hour."),
+        "remove": Command("cube:remove_rule", "Remove a rule; what it did stays done."),
+        "run": Command("cube:run_rules", "Apply a cube's rules now, or show what that would do."),
+    },
+)
+CUBE = Group(
+    "Cubes, who may use them, and their rules and events.",
+    {
+        "list": Command("cube:list_", "List the cubes."),
+        "create": Command("cube:create", "Create an empty cube."),
+        "edit": Command("cube:edit", "Change a cube's description, or whether personal data is masked in it."),
+        "drop": Command("cube:drop", "Erase a cube with everything in it."),
+        "load": Command("cube:load", "Load a cube file, as a new cube or into an existing one; all of it or nothing."),
+        "inspect": Command("cube:inspect", "Check a cube file and show what is in it; load nothing."),
+        "share": Command(
+            "cube:share",
+            "Give somebody a role on a cube, in place of an earlier one.",
+            example="memos cube share alice team --role editor",
+        ),
+        "unshare": Command("cube:unshare", "Take a role back."),
+        "shares": Command("cube:shares", "List who was given which role on a cube."),
+        "events": Command(
+            "watch:events",
+            "Show what was done to a cube: who did what when, by ids and numbers.",
+            example="memos cube events --cube alice --follow --json",
+        ),
+        "retention": RETENTION,
+    },
+)
+TASK = Group(
+    "Background tasks, and a live view of the work.",
+    {
+        "list": Command("task:list_", "List tasks, newest first.", example="memos task list --state failed"),
+        "show": Command("task:show", "Show one task."),
+        "retry": Command("task:retry", "Run a failed, dead or cancelled task again."),
+        "cancel": Command("task:cancel", "Stop a task before it is done; it keeps nothing of its work."),
+        "wait": Command(
+            "task:wait",
+            "Run background tasks here until one, or all, have ended.",
+            more="Exit code 1 when the one task did not succeed.",
+        ),
+        "work": Command("server:work", "Run background tasks until interrupted, beside servers on one PostgreSQL."),
+        "top": Command("watch:top", "Show tiers, tasks and rates, the busiest cubes first, until interrupted."),
+    },
+)
+KEY = Group(
+    "API keys for the server.",
+    {
+        "create": Command("user:create_key", "Create a key and print its secret, this once."),
+        "list": Command("user:list_keys", "List keys, the oldest first, without their secrets."),
+        "revoke": Command("user:revoke_key", "Revoke a key."),
+    },
+)
+USER = Group(
+    "Users, agents, groups and their API keys.",
+    {
+        "create": Command("user:create_user", "Create a user, agent or group."),
+        "list": Command("user:list_users", "List users, agents and groups by id."),
+        "show": Command("user:show_user", "Show a user, agent or group."),
+        "enable": Command("user:enable_user", "Enable a user, agent or group again."),
+        "disable": Command("user:disable_user", "Disable a user, agent or group; nothing of theirs is removed."),
+        "join": Command("user:join_group", "Make a user or agent a member of a group."),
+        "leave": Command("user:leave_group", "Remove a member from a group."),
+        "members": Command("user:list_members", "List a group's members by id."),
+        "key": KEY,
+    },
+)
+DATA = Group(
+    "Checks, backups and moves of the whole installation.",
+    {
+        "preview": Command(
+            "data:preview",
+            "Show what would be stored of a file; store nothing.",
+            example="memos data preview conversations.json --mode fine",
+            more="It shows the memories, what is masked in them, and the facts.",
+        ),
+        "verify": Command(
+            "data:verify", "Compare the ledger with itself and the indexes.", more="Exit code 1 when something differs."
+        ),
+        "reindex": Command("data:reindex", "Build the indexes anew from the ledger."),
+        "reembed": Command(
+            "data:reembed",
+            "Embed every cube with the embedder now configured.",
+            more="The embedder is MEMOS_EMBED__MODEL.",
+        ),
+        "backup": Command(
+            "data:backup",
+            "Write a backup of one moment; check it by restoring it elsewhere.",
+            example="memos data backup /srv/backups/monday",
+        ),
+        "backups": Command("data:backups", "List the backups that were made, or forget one that is gone."),
+        "restore": Command("data:restore", "Restore a backup; what was erased since stays erased."),
+        "migrate": Command(
+            "data:migrate",
+            "Copy an installation with its history to servers, or back.",
+            example="memos data migrate --from ./data --to servers.toml",
+            more="The source stays as it is.",
+        ),
+    },
+)
+DOCS = Group(
+    "Knowledge bases: documents to search, alone or with cubes.",
+    {
+        "add": Command(
+            "docs:add",
+            "Add files to a knowledge base.",
+            example="memos docs add manuals *.pdf",
+            more="Exit code 1 when one of them could not be taken or read; the others are added all the same.",
+        ),
+        "files": Command(
+            "docs:files",
+            "List the files of a knowledge base, the newest first.",
+            more="Deleted ones are listed only when asked for: --state deleted",
+        ),
+        "delete": Command(
+            "docs:delete",
+            "Delete a file with all that was made of it.",
+            more="It cannot be found from then on, and is erased when the retention period is over.",
+        ),
+        "create": Command("docs:create", "Create an empty knowledge base."),
+        "list": Command("docs:list_", "List the knowledge bases."),
+        "show": Command("docs:show", "Show a knowledge base and the state of its files."),
+        "drop": Command("docs:drop", "Erase a knowledge base with all its files, for good."),
+    },
+)
+KV = Group(
+    "Activation memory: the beginning of prompts, kept as a model's KV (docs/activation.md).",
+    {
+        "list": Command("model:list_kv", "List the memories that prompts of a cube begin with."),
+        "stat": Command("model:show_tiers", "Show how full the tiers are."),
+        "warm": Command(
+            "model:warm_kv", "Compute what prompts of a cube begin with now, so that answers begin sooner."
+        ),
+        "pin": Command("model:pin_kv", "Let prompts of a cube begin with a memory; `memos memory unpin` undoes it."),
+        "drop": Command("model:drop_kv", "Remove what is kept of a cube's prompts; it is computed again when needed."),
+        "verify": Command("model:verify_kv", "Read every block on the disk, and remove damaged ones."),
+    },
+)
+ADAPTER = Group(
+    "Parametric memory: what is stable in a cube, trained into an adapter (docs/parametric.md).",
+    {
+        "allow": Command("model:allow", "Allow training on memories of a cube."),
+        "disallow": Command("model:disallow", "Disallow it again, and remove what was trained."),
+        "preview": Command("model:preview", "Show what the next adapter would know, and why the rest is left out."),
+        "estimate": Command("model:estimate", "Estimate the next training by a trial of one step."),
+        "train": Command("model:train", "Train an adapter, examine it, and activate it if it passes."),
+        "retrain": Command("model:retrain", "Train again where a memory is gone, changed or new."),
+        "forget": Command("model:forget", "Remove what was trained on memories, for good; the memories stay."),
+        "learn-again": Command("model:learn_again", "Allow training again on memories that `forget` excludes."),
+        "list": Command("model:list_adapters", "List the adapters of a cube, the newest first."),
+        "show": Command("model:show", "Show an adapter and its examination."),
+        "diff": Command("model:diff", "Compare the memories that two adapters were trained on."),
+        "export": Command("model:export", "Write an adapter's files for peft, vLLM and others."),
+        "activate": Command("model:activate", "Let an adapter answer, in place of the active one."),
+        "rollback": Command("model:rollback", "Go back to the newest adapter before the active one that still fits."),
+        "remove": Command("model:remove", "Remove an adapter and its files."),
+    },
+)
+TREE: Panels = {
+    "Every day": {
+        "add": Command("memory:add", "Store one message.", example='memos add "I live in Lyon." --name Alice'),
+        "search": Command(
+            "memory:search", "Find memories.", example='memos search "Where does Alice live?" --cube alice --explain'
+        ),
+        "list": Command(
+            "memory:list_", "List a cube's memories, oldest first.", example='memos list --filter \'{"tags": "work"}\''
+        ),
+        "show": Command("memory:show", "Show one memory with its sources."),
+        "edit": Command("memory:edit", "Write a memory's next version."),
+        "feedback": Command(
+            "memory:feedback",
+            "Correct what is remembered, in plain words.",
+            example='memos feedback "No, I moved to Lyon in May." --speaker Alice',
+        ),
+        "forget": Command(
+            "memory:forget",
+            "Forget memories; `memos memory rollback` brings them back.",
+            more="To remove them in every form, for good: memos memory erase",
+        ),
+        "chat": Command(
+            "chat:chat",
+            "Ask the chat model with what is remembered.",
+            example='memos chat "Where does Alice live?" --cube alice',
+            more="Question and answer are remembered too.",
+        ),
+    },
+    "In and out": {
+        "import": Command(
+            "data:import_",
+            "Import a chat export; running it again adds only what is missing.",
+            example="memos import conversations.json --on-bad skip",
+            more="A cube file, as `memos export` writes it, is loaded with `memos cube load`.",
+        ),
+        "export": Command(
+            "cube:export",
+            "Export a cube as it is now, with its history, to one file.",
+            example="memos export default life.memcube --seal",
+        ),
+    },
+    "Programs": {
+        "serve": Command(
+            "server:serve",
+            "Serve memory over HTTP until interrupted.",
+            example="memos serve --host 0.0.0.0 --port 8765",
+            more="The first start prints an admin's key, once.",
+        ),
+        "mcp": Command("server:mcp", "Serve memory to one MCP host, until it closes standard input."),
+        "doctor": Command(
+            "doctor:doctor",
+            "Check what the installation needs, and say what to do.",
+            more="Exit code 1 when something is bad.",
+        ),
+        "demo": Command("demo.run:demo", "Show the main job on a bundled conversation, in a temporary folder."),
+        "version": Command("app:version", "Print the version."),
+    },
+    "More": {
+        "profile": PROFILE,
+        "docs": DOCS,
+        "memory": MEMORY,
+        "cube": CUBE,
+        "task": TASK,
+        "user": USER,
+        "data": DATA,
+        "model": Group("What models keep of memories: prompts as KV, adapters.", {"kv": KV, "adapter": ADAPTER}),
+    },
+}
+
+FORMER = {
+    "get": "show",
+    "update": "edit",
+    "delete": "forget",
+    "erase": "memory erase",
+    "history": "memory history",
+    "rollback": "memory rollback",
+    "read-finely": "memory extract",
+    "extractions": "memory extractions",
+    "analyse": "memory analyse",
+    "consolidate": "memory consolidate",
+    "reflect": "memory reflect",
+    "segments": "memory topics",
+    "working": "memory context",
+    "pin": "memory pin",
+    "unpin": "memory unpin",
+    "move": "memory move",
+    "review": "memory review",
+    "tools": "memory tools",
+    "cubes": "cube",
+    "cubes change": "cube edit",
+    "cubes dump": "export",
+    "cube dump": "export",
+    "share": "cube",
+    "share grant": "cube share",
+    "share revoke": "cube unshare",
+    "share list": "cube shares",
+    "events": "cube events",
+    "retention": "cube retention",
+    "tasks": "task",
+    "work": "task work",
+    "top": "task top",
+    "users": "user",
+    "keys": "user key",
+    "read": "data preview",
+    "verify": "data verify",
+    "reindex": "data reindex",
+    "reembed": "data reembed",
+    "backup": "data backup",
+    "backups": "data backups",
+    "restore": "data restore",
+    "migrate": "data migrate",
+    "kb": "docs",
+    "kv": "model kv",
+    "kv ls": "model kv list",
+    "adapters": "model adapter",
+    "adapters ls": "model adapter list",
+    "adapters rm": "model adapter remove",
+}
+"""Words of version 0.1, and what they are now. They answer until version 0.3."""
+
+
+class Commands(TyperGroup):
+    """A group that imports a command only to run it or to show its own help."""
+
+    panels: Panels = TREE
+    path: tuple[str, ...] = ()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the words of the group."""
+        return [word for entries in self.panels.values() for word in entries]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command, or make the group of this name; None if there is none."""
+        entry = self._entry(cmd_name)
+        if isinstance(entry, Group):
+            group = Commands(
+                name=cmd_name, help=entry.help, no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS
+            )
+            group.panels = {"Commands": entry.commands}
+            group.path = (*self.path, cmd_name)
+            return group
+        return None if entry is None else _command(cmd_name, entry)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that arguments begin with; a former word is told, and runs what it is now."""
+        if self._entry(args[0]) is None and not args[0].startswith("-"):
+            for count in (2, 1):
+                former = " ".join((*self.path, *args[: count - len(self.path)]))
+                words = FORMER.get(former)
+                if words is not None and len(self.path) < count:
+                    return self._moved(ctx, former, words, args[count - len(self.path) :])
+            close = get_close_matches(args[0], [*self.list_commands(ctx), *(FORMER if not self.path else ())], 1)
+            if close and not ctx.resilient_parsing:
+                meant = " ".join((*self.path, FORMER.get(close[0], close[0]) if not self.path else close[0]))
+                ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {meant}`?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the panels."""
+        for title, entries in self.panels.items():
+            with formatter.section(title):
+                formatter.write_dl([(word, entry.help) for word, entry in entries.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete a word of the group."""
+        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
+
+        return [
+            CompletionItem(word, help=entry.help)
+            for entries in self.panels.values()
+            for word, entry in entries.items()
+            if word.startswith(incomplete)
+        ]
+
+    def _entry(self, word: str) -> Command | Group | None:
+        return next((entries[word] for entries in self.panels.values() if word in entries), None)
+
+    def _moved(self, ctx: Any, former: str, words: str, rest: list[str]) -> Any:
+        command: Any = Commands(name="memos")
+        for word in words.split():
+            command = command.get_command(ctx, word)
+        deeper = rest[0] if isinstance(command, Commands) and rest and command._entry(rest[0]) else ""
+        if not ctx.resilient_parsing:
+            was, now = f"{former} {deeper}".strip(), f"{words} {deeper}".strip()
+            sys.stderr.write(f"`memos {was}` is now `memos {now}`.\n")
+        return words, command, rest
+
+
+def _command(word: str, entry: Command) -> Any:
+    module, _, function = entry.target.partition(":")
+    callback = getattr(import_module(f"memos.cli.{module}"), function)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    example = f"Example: {entry.example}" if entry.example else None
+    alone.command(word, help=f"{entry.help} {entry.more}", epilog=example, context_settings=SETTINGS)(callback)
+    return get_command(alone)
+
+
+def walk(commands: Mapping[str, Command | Group] | None = None) -> Iterator[tuple[str, Command]]:
+    """Yield every command with its words, such as `cube share`."""
+    for word, entry in (_all() if commands is None else commands).items():
+        if isinstance(entry, Command):
+            yield word, entry
+        else:
+            yield from ((f"{word} {below}", command) for below, command in walk(entry.commands))
+
+
+def _all() -> dict[str, Command | Group]:
+    return {word: entry for entries in TREE.values() for word, entry in entries.items()}

@@ -1,0 +1,147 @@
+"""Commands on users, agents and groups, and their API keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memos.cli.shared import Actor, Output, command, table
+from memos.core.identities import Identity, Key
+from memos.core.types import LOCAL_OWNER
+
+if TYPE_CHECKING:
+    from memos.kernel.memos import MemOS
+
+_LONGEST_DAYS = 36_500
+
+Id = Annotated[str, typer.Argument(help="User, agent or group")]
+GroupId = Annotated[str, typer.Argument(help="Group")]
+Member = Annotated[str, typer.Argument(help="User or agent")]
+
+
+@command
+def create_user(
+    memos: MemOS,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id; a user or agent gets a cube of that id")],
+    kind: Annotated[str, typer.Option(help="user, agent or group")] = "user",
+    name: Annotated[str, typer.Option(help="Name for people")] = "",
+    acts_for: Annotated[str | None, typer.Option(help="User an agent acts for")] = None,
+    admin: Annotated[bool, typer.Option("--admin", help="May do everything")] = False,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    made = memos.users.create(id_, kind=kind, name=name, acts_for=acts_for, admin=admin, actor=actor)
+    return Output(made, f"created {_told(made)}")
+
+
+@command
+def list_users(
+    memos: MemOS,
+    kind: Annotated[str | None, typer.Option(help="Only users, agents or groups: user, agent, group")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many")] = 100,
+    after: Annotated[str, typer.Option(help="Go on behind this id")] = "",
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    found = memos.users.list(kind=kind, limit=limit, after=after, actor=actor)
+    empty = "no users: the installation is one person's, and any name may do everything"
+    return Output(found, map(_told, found), empty)
+
+
+@command
+def show_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.users.get(id_, actor=actor)
+    return Output(found, _told(found))
+
+
+@command
+def enable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.users.enable(id_, actor=actor)
+    return Output(found, _told(found))
+
+
+@command
+def disable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.users.enable(id_, enabled=False, actor=actor)
+    return Output(found, _told(found))
+
+
+@command
+def join_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
+    memos.users.join(group, member, actor=actor)
+    return Output({"group": group, "member": member}, f"{member} is in {group}")
+
+
+@command
+def leave_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
+    memos.users.leave(group, member, actor=actor)
+    return Output({"group": group, "member": member}, f"{member} is not in {group}")
+
+
+@command
+def list_members(memos: MemOS, group: GroupId, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.users.members(group, actor=actor)
+    return Output(found, found, "no members")
+
+
+@command
+def create_key(
+    memos: MemOS,
+    identity: Annotated[str, typer.Argument(help="User or agent it is for")],
+    name: Annotated[str, typer.Argument(help="Its name, such as where it is used")],
+    right: Annotated[
+        list[str] | None, typer.Option(help="What it may do at the most: read, write, own; may be repeated")
+    ] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until it ends")] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    rights = tuple(right) if right else ("read", "write", "own")
+    made = memos.keys.create(identity, name, rights=rights, expires_at=expires_at, actor=actor)
+    told = f"Key {made.key.name!r} of {made.key.identity}, id {made.key.id}, shown this once: {made.secret}"
+    return Output(made, told)
+
+
+@command
+def list_keys(
+    memos: MemOS,
+    identity: Annotated[str | None, typer.Argument(help="Whose; default: all there are")] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    found = memos.keys.list(identity, actor=actor)
+    rows = (
+        (
+            key.id,
+            key.identity,
+            key.name,
+            " ".join(key.rights),
+            _state(key),
+            "never" if key.last_used_at is None else key.last_used_at.isoformat(timespec="minutes"),
+        )
+        for key in found
+    )
+    return Output(found, table("id", "of", "name", "rights", "state", "last used", rows=rows, whole="id"))
+
+
+@command
+def revoke_key(
+    memos: MemOS, key: Annotated[str, typer.Argument(help="Id of the key")], actor: Actor = LOCAL_OWNER
+) -> Output:
+    found = memos.keys.revoke(key, actor=actor)
+    return Output(found, f"{found.id} is revoked")
+
+
+def _told(identity: Identity) -> str:
+    marks = [str(identity.kind), *(["admin"] if identity.admin else []), *(["disabled"] if identity.disabled else [])]
+    marks += [f"acts for {identity.acts_for}"] if identity.acts_for else []
+    named = f"  {identity.name}" if identity.name != identity.id else ""
+    return f"{identity.id}  {', '.join(marks)}{named}"
+
+
+def _state(key: Key) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is None:
+        return "open"
+    ended = key.expires_at <= datetime.now(UTC)
+    return f"{'ended' if ended else 'until'} {key.expires_at:%Y-%m-%d}"
