@@ -28,9 +28,15 @@ from memos.kernel.chat.prompts import SYSTEM, request_of
 from memos.kernel.chat.results import Question
 from memos.memcube.parametric import data as general
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination, prompt_of
 from memos.memcube.parametric.quiz import KnownFact, QuizItem, is_right, read_otherwise
-from memos.memcube.parametric.training import TrainingPlan, with_memories
+from memos.memcube.parametric.training import (
+    Bounds,
+    EvaluationResult,
+    Examination,
+    TrainingPlan,
+    prompt_of,
+    with_memories,
+)
 
 _SWAPS = 20
 _WARM_STEPS, _TIMED_STEPS = 2, 20
@@ -211,11 +217,11 @@ class Bench:
         def tell(step: int, _: int) -> None:
             nonlocal took, before
             now = time.perf_counter()
-            if step > before[0]:  # else it begins, or goes on after an examination
+            if step > before[0]:  # else it begins
                 took += now - before[1]
             before = step, now
 
-        measures = training.train(taught, lessons, work, Bounds(), tell)[-1]
+        measures = training.train(taught, lessons, work, tell)
         return taught, lessons, measures, took
 
     def _read(self) -> list[KnownFact]:
@@ -255,7 +261,7 @@ def _told(measures: EvaluationResult) -> dict[str, Any]:
         "recall": round(measures.recall, 3), "abstention": round(measures.abstention, 3),
         **{f"abstention_{kind}": share for kind, share in measures.abstention_of.items()},
         "rise": round(measures.rise, 4), "lost": len(measures.lost), "known": measures.base_known,
-        "base_recall": round(measures.base_recall, 3), "rebalanced": measures.rebalanced,
+        "base_recall": round(measures.base_recall, 3),
         "passes": not measures.failures(Bounds()),
     }  # fmt: skip
 

@@ -1,13 +1,9 @@
-"""Trainings in the background: as tasks that are asked for, and by themselves in the nights.
-
-Knows tasks, hours and why a cube is to be learned; how that is done is `adapter_training`'s.
-"""
+"""Trains adapters in the background: as tasks that are asked for, and by itself in the nights."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,11 +12,9 @@ from functools import partial
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.lora import taught_alike
 from memos.core.settings import Settings, TimeWindow
-from memos.core.types import Json, Scope, TaskState
+from memos.core.types import Scope, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
-from memos.kernel.adapters.rephrasing import PHRASINGS
 from memos.kernel.adapters.training import (
     AdapterTraining,
     NoEligibleFacts,
@@ -30,23 +24,17 @@ from memos.kernel.adapters.training import (
     pruned,
 )
 from memos.kernel.context import Context
-from memos.llm.usage import UsageMeter
 from memos.memcube import changes
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.ledger.tasks import Wanted
-from memos.memcube.parametric.selection import Learned, Memory, Renewal, renewal
-from memos.memcube.parametric.training import told_recipe
 from memos.scheduler.jobs.segments import ACTOR
-from memos.scheduler.learning import meter_of
 from memos.scheduler.periodic import LEARNING
 from memos.scheduler.task import Job, Later, TaskRun, WaitingForSetting
 
 _LOOK_S = 0.25
 _TAUGHT = 0.9  # of a task's progress; the rest is the examination
-_SHOWN = 100
 _OCCUPIED = timedelta(seconds=30)
 
 _LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
@@ -97,17 +85,15 @@ class LearningTasks:
         if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
             run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
             return
-        before_s = self._spent_s(run)
-        self._check_hours(run, before_s)
+        self._check_hours(run)
 
         def tell(step: int, steps: int) -> None:
             run.go_on(_TAUGHT * (step / max(1, steps)))
-            self._check_hours(run, before_s)
+            self._check_hours(run)
 
         try:
-            row = training.train_by_consent(
-                cube, TrainingCallbacks(tell, partial(_ended_with, run), run.check_held, partial(_meter, run))
-            )
+            callbacks = TrainingCallbacks(tell, partial(_ended_with, run), run.check_held)
+            row = training.train_by_consent(cube, callbacks)
         except TrainingInProgress as error:
             raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
         except NoEligibleFacts as error:
@@ -126,10 +112,10 @@ class LearningTasks:
     # By itself
 
     def _look(self, run: TaskRun) -> None:
-        """Have each cube learned in which enough is new, or of which what answered is stale."""
+        """Have each cube learned of which that is due, if it is night."""
         night = self._night
         ends = None if night is None else night.end(run.clock.now())
-        if night is None or ends is None or self._spent_s(run) >= self._budget_s:
+        if night is None or ends is None:
             return
         with self.context.ledger.read() as connection:
             cubes = adapter_rows.allowed(connection)
@@ -142,51 +128,23 @@ class LearningTasks:
         with self.context.ledger.read() as connection:
             if tasks.find(connection, [cube], _UNENDED) or _failed(connection, cube, since):
                 return
-            chosen, wanted = self._wanted(connection, cube)
-        if wanted is None:
+            why = self.training().why_due(connection, cube)
+            chosen = self.training().selected(connection, cube).facts
+        if why is None:
             return
         with self.context.change(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
             if not adapter_rows.is_allowed(change.connection, cube):
                 return
             if chosen:
-                payload: Mapping[str, Json] = {adapter_rows.OF_NIGHT: True, "why": str(wanted.why)}
-                [task] = tasks.enqueue(change.connection, cube, [adapter_rows.learn_task(payload)], change.now)
-                changes.record(change, "plan_learning", {"task": task, **_body(wanted)})
+                new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": why})
+                [task] = tasks.enqueue(change.connection, cube, [new], change.now)
+                changes.record(change, "plan_learning", {"task": task, "why": why})
                 removed = []
             else:
                 removed = pruned(change)
         if removed:
             self.forget([cube])
         self.wake()
-
-    def _wanted(self, connection: sa.Connection, cube: str) -> tuple[bool, Renewal | None]:
-        """Return whether anything is ready to be learned that nobody answers with, and why it should be."""
-        settings, rows = self.settings, adapter_rows.of(connection, cube)
-        recipe, local = told_recipe(self.training().recipe), settings.learning_model
-        facts = self.training().selected(connection, cube).facts
-        chosen = frozenset((fact.item, fact.version) for fact in facts)
-        alike = [
-            row
-            for row in rows
-            if local is not None and row.model == local.model and (row.failed_here or row.state in adapter_rows.TRAINED)
-        ]
-        stale = {row.id for row in adapter_rows.stale(connection, cube)}
-        seen, served, gone, tried = frozenset[Memory](), frozenset[Memory](), set[str](), frozenset[Memory]()
-        for row in alike:
-            if row.state is AdapterState.ACTIVE:
-                mine = _seen(connection, row)
-                seen |= mine
-                served |= frozenset() if row.id in stale else mine
-                gone |= adapter_rows.gone(connection, row.id)
-        newest = {row.shard: row for row in reversed(alike)}
-        for row in newest.values():
-            if row.failed_here and taught_alike(row.recipe, recipe):
-                mine = _seen(connection, row)
-                # Of which enough has left since may pass now.
-                tried |= mine if len(mine - chosen) < settings.parametric.new_facts else frozenset()
-        standing = frozenset(memory for memory in seen if memory[0] not in gone)
-        learned = Learned(seen, standing, served)
-        return bool(chosen - served), renewal(chosen, learned, tried, settings.parametric.new_facts)
 
     # Hours
 
@@ -195,31 +153,11 @@ class LearningTasks:
         hours = self.settings.parametric.night
         return None if hours is None else TimeWindow.read(hours)
 
-    @property
-    def _budget_s(self) -> float:
-        return 60.0 * self.settings.parametric.night_minutes
-
-    def _spent_s(self, run: TaskRun) -> float:
-        """Return the seconds that trainings of all cubes took today, without the present one."""
-        with self.context.ledger.read() as connection:
-            return usage.seconds_today(connection, adapter_rows.LEARN, run.clock.now())
-
-    def _check_hours(self, run: TaskRun, before_s: float) -> None:
+    def _check_hours(self, run: TaskRun) -> None:
         """Let a training that nobody asked for go on only in its hours. Raises: Later."""
-        now, night = run.clock.now(), self._night
-        if night is None or adapter_rows.OF_NIGHT not in run.task.payload:
-            return
-        if night.end(now) is None:
+        night, now = self._night, run.clock.now()
+        if night is not None and adapter_rows.OF_NIGHT in run.task.payload and night.end(now) is None:
             raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
-        left_s = self._budget_s - (time.monotonic() - run.started)
-        if before_s >= left_s and self._spent_s(run) >= left_s:  # it may be another day than it was before
-            midnight = usage.next_day(now)
-            note = "today's minutes are used; it goes on in a night with new ones (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
-            raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
-
-
-def _meter(run: TaskRun, _: str) -> UsageMeter:
-    return meter_of(run, PHRASINGS)
 
 
 @contextmanager
@@ -253,19 +191,7 @@ def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
     return False
 
 
-def _seen(connection: sa.Connection, row: AdapterRow) -> frozenset[Memory]:
-    return frozenset((each.item, each.version) for each in adapter_rows.seen(connection, row.id))
-
-
 def _told(row: AdapterRow) -> str:
     if row.state is AdapterState.REFUSED:
         return f"adapter {row.id} was refused: {row.reason}"
     return f"adapter {row.id} is {row.state}"
-
-
-def _body(wanted: Renewal) -> dict[str, Json]:
-    told: dict[str, Json] = {"why": str(wanted.why)}
-    for name, ids in (("new", wanted.new), ("gone", wanted.gone), ("cold", wanted.cold)):
-        told[name] = list(ids[:_SHOWN])
-        told[f"{name}_count"] = len(ids)
-    return told

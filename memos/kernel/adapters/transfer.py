@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from memos.core.lora import (
     digests,
     manifest_in,
     recipe_with,
+    told_recipe,
     wrong_with,
 )
 from memos.core.types import Json
@@ -53,7 +54,7 @@ from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import Stable, select
 from memos.memcube.parametric.training import TrainerProcess
 
-# Hands a trained adapter out: what peft, vLLM and others load, whole and as it was examined, or nothing.
+# Hands a trained adapter out: what peft and others load, whole and as it was examined, or nothing.
 
 EXPORTED = (*FILES, CARD)
 _BLOCK = 1 << 20
@@ -61,7 +62,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The files of an adapter in a folder of its own, as peft, vLLM and others load them."""
+    """The files of an adapter in a folder of its own, as peft and others load them."""
 
     adapter: str
     folder: str
@@ -164,7 +165,7 @@ def _copied_whole(source: Source, opened: Callable[[str], AbstractContextManager
 
 WEIGHTS = "arrived.safetensors"
 """What the weights of one that is being examined are called in its folder."""
-_ALWAYS = Stable(0.0, timedelta(0))
+_ALWAYS = Stable(0.0, timedelta(0), most=dump_adapters.MOST_SEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +232,8 @@ class _Arriving:
             return "memories that they saw are not here"
         if recipe is None:
             return "they were made by a recipe that this version does not have"
-        if len(seen) > (most := self.learner.settings.parametric.facts):
-            return f"they saw more memories than one learns here ({most}, MEMOS_PARAMETRIC__FACTS)"
+        if len(seen) > self.learner.most:
+            return f"they saw more memories than one learns here ({self.learner.most})"
         facts = self._facts(seen)
         if facts is None:
             return "not all that they saw stands here as they saw it, or would be learned here"
@@ -263,8 +264,7 @@ class _Arriving:
         return facts if {fact.item for fact in facts} == states.keys() else None
 
     def _begun(self, base: str, recipe: LoraRecipe, seen: Sequence[Seen]) -> AdapterRow:
-        told = training.told_recipe(recipe)
-        new = NewAdapter(self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard)
+        new = NewAdapter(self.work.target.cube, self.model, base, told_recipe(recipe), self.carried.data_hash)
         with self.learner.context.ledger.write() as connection:
             return adapter_rows.begin(connection, new, seen, self.learner.context.clock.now(), arrived=True)
 
@@ -314,7 +314,7 @@ def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
 
 def _recipe(told: Mapping[str, Json]) -> LoraRecipe | None:
     """Return a recipe that a file tells; None where it is none of this version, or larger than any adapter's."""
-    if told.keys() != asdict(LoraRecipe()).keys():
+    if told.keys() != told_recipe(LoraRecipe()).keys():
         return None
     try:
         return recipe_with(told)
