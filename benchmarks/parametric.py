@@ -24,7 +24,7 @@ from benchmarks.small_model import NAME, small_model
 from memos.backends.local.torch_threads import let_threads_sleep
 from memos.core.lora import LoraRecipe
 
-PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap", "merging")
+PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,8 +17,7 @@ from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.adapters.serving import AdapterRemoval
-from memos.kernel.adapters.tasks import LearningTasks
-from memos.kernel.adapters.training import AdapterTraining
+from memos.kernel.adapters.training import AdapterTraining, LearningTasks
 from memos.kernel.adapters.transfer import AdapterArrival, remove_ended
 from memos.kernel.chat.chat import Chat
 from memos.kernel.chat.prompts import Recalling
@@ -251,13 +250,7 @@ class MemOS(FormerNames):
             installation.activations.remembered,
             recipe=recipe_with(settings.parametric.recipe),
         )
-        tasks = LearningTasks(
-            self._context,
-            settings,
-            lambda: self.adapters.training,
-            self._removal.drop,
-            self._scheduler.runner.wake,
-        )
+        tasks = LearningTasks(lambda: self.adapters.training, self._scheduler.runner.wake)
         return AdapterService(self._context, self._removal, training, tasks.submit), tasks.jobs()
 
     def _start(self) -> None:

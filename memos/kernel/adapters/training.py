@@ -11,32 +11,36 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.lora import LoraRecipe, told_recipe, unwritten, wrong_with
-from memos.core.settings import ChatSettings, Settings
-from memos.core.types import Item, ItemType, Json, Scope, Status
-from memos.errors import BackendUnavailable, Conflict, InvalidInput
+from memos.core.settings import ChatSettings, Settings, TimeWindow
+from memos.core.types import Item, ItemType, Json, Scope, Status, TaskState
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.kernel.adapters.serving import RunningTrainings
 from memos.kernel.chat.prompts import SYSTEM
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import cubes, items, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
+from memos.memcube.ledger.tasks import Wanted
 from memos.memcube.parametric import training
 from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
 from memos.memcube.parametric.training import Bounds, EvaluationResult, TrainerProcess, TrainingPlan
 from memos.scheduler.heat import Warmth
 from memos.scheduler.jobs.segments import ACTOR
+from memos.scheduler.periodic import LEARNING
 from memos.scheduler.rules import CubeRules
+from memos.scheduler.task import Job, Later, TaskRun, WaitingForSetting
 
 _KINDS = (ItemType.USER, ItemType.PREFERENCE)
 """The types of memories that are learned."""
@@ -48,6 +52,13 @@ _UNWANTED = (
     "What was being learned was changed, removed or taken back: what was made of it is thrown away. Train again for "
     "the rest."
 )
+
+_LOOK_S = 0.25
+_TAUGHT = 0.9  # of a task's progress; the rest is the examination
+_OCCUPIED = timedelta(seconds=30)
+
+_LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
+_UNENDED = Wanted((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
 
 Progress = Callable[[int, int], None]
 Memories = frozenset[tuple[str, int]]
@@ -112,11 +123,12 @@ class AdapterTraining:
         """
         return self._learn(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks)
 
-    def check_ready(self, cube: str, actor: str) -> None:
-        """See that an adapter could be trained now. Raises: as `AdapterService.train`."""
-        [cube] = self._owned(cube, actor).cubes
+    def check_ready(self, cube: str, actor: str) -> Scope:
+        """Return the scope of a cube if an adapter could be trained now. Raises: as `AdapterService.train`."""
+        scope = self._owned(cube, actor)
         self.check_able()
-        self._facts(cube)
+        self._facts(*scope.cubes)
+        return scope
 
     def check_able(self) -> None:
         """See that this process has a model and a folder for adapters. Raises: BackendUnavailable, InvalidInput."""
@@ -192,21 +204,56 @@ class AdapterTraining:
         finally:
             self._one.release()
 
-    def outcome(self, trainer: TrainerProcess, measures: EvaluationResult, row: AdapterRow, folder: Path) -> Outcome:
-        """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
-        told = training.told_measures(measures)
-        if failures := measures.failures(self.bounds):
-            return Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
-        with self.context.ledger.read() as connection:
-            manifest = _manifest(connection, row, told)
-        digest, size = training.save(trainer, folder, manifest)
-        return Outcome(AdapterState.READY, told, digest, size)
+    def examined(
+        self,
+        trainer: TrainerProcess,
+        row: AdapterRow,
+        measure: Callable[[], EvaluationResult],
+        scope: Callable[[], Scope],
+        check: Callable[[sa.Connection], object] = lambda _: None,
+        *,
+        arrived: bool = False,
+    ) -> AdapterRow:
+        """Note what `measure` finds of an adapter that the trainer has then, and let it answer if it passes.
 
-    def throw_away(self, row: AdapterRow, folder: Path) -> None:
+        One that `arrived` only becomes ready. Raises: Conflict (a memory changed), BackendUnavailable (a full disk),
+        and as `measure` and `check`, which is called in the transaction that notes it.
+        """
+        folder = self._folder() / row.id
+        with self.trainings.running(row.id, trainer.kill):
+            with self.context.ledger.read() as connection:  # who erases from now on finds that it is under way
+                self._check_wanted(connection, row, arrived=arrived)
+            try:
+                folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
+                outcome = self._outcome(trainer, measure(), row, arrived=arrived)
+            except OSError as error:
+                raise unwritten(error.strerror or error) from error
+            with self.context.change(scope()) as change:
+                check(change.connection)
+                self._check_wanted(change.connection, row, arrived=arrived)
+                done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
+                passed = done.state is AdapterState.READY
+                body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
+                body |= {"arrived": True} if arrived else {} if passed else {"why": done.reason}
+                changes.record(change, "learn", body)
+                removed: list[str] = []
+                if not arrived:
+                    answered = adapter_rows.active(change.connection, row.cube)
+                    done = activated(change, row.id) if passed else done
+                    removed = pruned(change, answered)
+            if done.state is AdapterState.REFUSED:
+                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # what cannot be removed now the next opening removes
+                (folder / training.KEPT).unlink(missing_ok=True)
+            self._forget_removed(row.cube, removed)
+        return done
+
+    def throw_away(self, row: AdapterRow) -> None:
         """Remove an adapter that came to nothing, with what there is of its files."""
         with self.context.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
-        shutil.rmtree(folder, ignore_errors=True)  # what is left the next erasure, or opening, removes
+        shutil.rmtree(self._folder() / row.id, ignore_errors=True)  # what is left the next erasure, or opening, removes
 
     def _learn(self, scope: Callable[[], Scope], callbacks: TrainingCallbacks) -> AdapterRow:
         [cube] = scope().cubes
@@ -224,14 +271,17 @@ class AdapterTraining:
                 told = told_recipe(self.recipe)
                 new = NewAdapter(cube, str(model.model), trainer.base, told, lessons.data_hash)
                 row = self._begun(new, facts)
-                with self.trainings.running(row.id, trainer.kill):
-                    try:
-                        return self._trained(trainer, lessons, row, folder / row.id, callbacks, scope)
-                    except Exception as error:  # raised below, whatever it is; only what it means may change
-                        if self._is_unwanted(row):
-                            self.throw_away(row, folder / row.id)
-                            raise Conflict(_UNWANTED) from error
-                        raise
+
+                def measure() -> EvaluationResult:
+                    return training.train(trainer, lessons, folder / row.id, partial(self._tell, callbacks, row))
+
+                try:
+                    return self.examined(trainer, row, measure, scope, callbacks.check)
+                except Exception as error:  # raised below, whatever it is; only what it means may change
+                    if self._is_unwanted(row):
+                        self.throw_away(row)
+                        raise Conflict(_UNWANTED) from error
+                    raise
 
     def _facts(self, cube: str) -> tuple[KnownFact, ...]:
         with self.context.ledger.read() as connection:
@@ -280,45 +330,25 @@ class AdapterTraining:
         self.forget(())  # what those others had written
         return row
 
-    def _trained(
-        self,
-        trainer: TrainerProcess,
-        lessons: TrainingPlan,
-        row: AdapterRow,
-        folder: Path,
-        callbacks: TrainingCallbacks,
-        scope: Callable[[], Scope],
-    ) -> AdapterRow:
-        def tell(step: int, steps: int) -> None:
-            callbacks.progress(step, steps)
-            self.context.lifecycle.check_open()
-            if step % _CHECK_EVERY < 2:
-                with self.context.ledger.read() as connection:
-                    self._check_wanted(connection, row)
+    def _tell(self, callbacks: TrainingCallbacks, row: AdapterRow, step: int, steps: int) -> None:
+        callbacks.progress(step, steps)
+        self.context.lifecycle.check_open()
+        if step % _CHECK_EVERY < 2:
+            with self.context.ledger.read() as connection:
+                self._check_wanted(connection, row)
 
-        with self.context.ledger.read() as connection:  # who erases from now on finds that it is under way
-            self._check_wanted(connection, row)
-        try:
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            found = training.train(trainer, lessons, folder, tell)
-            outcome = self.outcome(trainer, found, row, folder)
-        except OSError as error:
-            raise unwritten(error.strerror or error) from error
-        with self.context.change(scope()) as change:
-            callbacks.check(change.connection)
-            self._check_wanted(change.connection, row)
-            done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
-            passed = done.state is AdapterState.READY
-            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
-            changes.record(change, "learn", body if passed else {**body, "why": done.reason})
-            answered = adapter_rows.active(change.connection, row.cube)
-            if passed:
-                done = activated(change, row.id)
-            removed = pruned(change, answered)
-        tidy(folder, done)
-        self._forget_removed(row.cube, removed)
-        return done
+    def _outcome(
+        self, trainer: TrainerProcess, measures: EvaluationResult, row: AdapterRow, *, arrived: bool
+    ) -> Outcome:
+        """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
+        told = training.told_measures(measures)
+        noted: dict[str, Json] = {**told, adapter_rows.ARRIVED: True} if arrived else told
+        if failures := measures.failures(self.bounds):
+            return Outcome(AdapterState.REFUSED, noted, reason="; ".join(failures))
+        with self.context.ledger.read() as connection:
+            manifest = _manifest(connection, row, told)
+        digest, size = training.save(trainer, self._folder() / row.id, manifest)
+        return Outcome(AdapterState.READY, noted, digest, size)
 
     def _forget_removed(self, cube: str, removed: Sequence[str]) -> None:
         if removed:
@@ -334,10 +364,11 @@ class AdapterTraining:
         except BackendUnavailable:
             return False
 
-    def _check_wanted(self, connection: sa.Connection, row: AdapterRow) -> None:
+    def _check_wanted(self, connection: sa.Connection, row: AdapterRow, *, arrived: bool = False) -> None:
         if is_outdated(connection, row):
-            raise Conflict(_UNWANTED)
-        check_allowed(connection, row.cube)
+            raise Conflict("what they saw was changed or removed meanwhile" if arrived else _UNWANTED)
+        if not arrived:  # which needs no consent to be here, only to answer
+            check_allowed(connection, row.cube)
 
     def _owned(self, cube: str, actor: str) -> Scope:
         return self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
@@ -357,15 +388,147 @@ class AdapterTraining:
         return self.folder
 
 
-def tidy(folder: Path, row: AdapterRow) -> None:
-    """Remove, once its row says what came of it, how far a training was; of a refused one all that it was taught, too.
+@dataclass(frozen=True, slots=True)
+class LearningTasks:
+    """Trains adapters as tasks that are asked for, and by itself in the nights; `wake` tells the workers of a task."""
 
-    What cannot be removed now the next opening removes.
-    """
+    training: Callable[[], AdapterTraining]
+    wake: Callable[[], None]
+
+    def submit(self, cube: str, actor: str) -> str:
+        """Have a cube learned, whatever the hour; return the task. Raises: as `AdapterService.submit`."""
+        training = self.training()
+        scope = training.check_ready(cube, actor)
+        with training.context.change(scope) as change:
+            check_allowed(change.connection, change.cube)
+            for task in tasks.find(change.connection, [change.cube], _UNENDED):
+                if task.state is TaskState.WAITING and adapter_rows.OF_NIGHT in task.payload:
+                    tasks.cancel(change.connection, task, change.now)  # this one does not wait for the night
+            [task_id] = tasks.enqueue(change.connection, change.cube, [adapter_rows.learn_task()], change.now)
+        self.wake()
+        return task_id
+
+    def jobs(self) -> list[Job]:
+        """Return what trains, and what looks in the nights what there is to train."""
+        train = Job(adapter_rows.LEARN, self._learn, budgeted=False, apart=True)
+        return [train, Job(LEARNING, self._look, budgeted=False)]
+
+    def _learn(self, run: TaskRun) -> None:
+        training, cube = self.training(), run.task.cube
+        try:
+            training.check_able()
+        except (BackendUnavailable, InvalidInput) as error:
+            raise WaitingForSetting(str(error)) from error
+        if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
+            run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
+            return
+        self._check_hours(run)
+
+        def tell(step: int, steps: int) -> None:
+            run.go_on(_TAUGHT * (step / max(1, steps)))
+            self._check_hours(run)
+
+        try:
+            callbacks = TrainingCallbacks(tell, partial(_ended_with, run), run.check_held)
+            row = training.train_by_consent(cube, callbacks)
+        except TrainingInProgress as error:
+            raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
+        except NoEligibleFacts as error:
+            run.note = str(error)
+            return
+        except Conflict as error:
+            with training.context.ledger.read() as connection:
+                if not adapter_rows.is_allowed(connection, cube):
+                    raise PermissionDenied(str(error)) from error  # no other attempt fares better
+            raise
+        except BackendUnavailable:
+            run.go_on()  # it was ended with the program, or the task was cancelled
+            raise
+        run.note = _told(row)
+
+    def _look(self, run: TaskRun) -> None:
+        """Have each cube learned of which that is due, if it is night."""
+        night = self._night
+        ends = None if night is None else night.end(run.clock.now())
+        if night is None or ends is None:
+            return
+        with run.ledger.read() as connection:
+            cubes = adapter_rows.allowed(connection)
+        for place, cube in enumerate(cubes):
+            run.go_on(place / len(cubes))
+            with suppress(NotFound):  # dropped meanwhile
+                self._plan(cube, ends - night.length)
+
+    def _plan(self, cube: str, since: datetime) -> None:
+        training = self.training()
+        with training.context.ledger.read() as connection:
+            if tasks.find(connection, [cube], _UNENDED) or _failed(connection, cube, since):
+                return
+            why = training.why_due(connection, cube)
+            chosen = training.selected(connection, cube).facts
+        if why is None:
+            return
+        with training.context.change(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
+            if not adapter_rows.is_allowed(change.connection, cube):
+                return
+            if chosen:
+                new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": why})
+                [task] = tasks.enqueue(change.connection, cube, [new], change.now)
+                changes.record(change, "plan_learning", {"task": task, "why": why})
+                removed = []
+            else:
+                removed = pruned(change)
+        if removed:
+            training.forget([cube])
+        self.wake()
+
+    @property
+    def _night(self) -> TimeWindow | None:
+        hours = self.training().settings.parametric.night
+        return None if hours is None else TimeWindow.read(hours)
+
+    def _check_hours(self, run: TaskRun) -> None:
+        """Let a training that nobody asked for go on only in its hours. Raises: Later."""
+        night, now = self._night, run.clock.now()
+        if night is not None and adapter_rows.OF_NIGHT in run.task.payload and night.end(now) is None:
+            raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
+
+
+@contextmanager
+def _ended_with(run: TaskRun, kill: Callable[[], None]) -> Iterator[None]:
+    """End a training soon after the program stops or the task is somebody else's, also while no step is made."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_S):
+            # A ledger that does not answer says nothing about the task.
+            with suppress(MemosError), run.ledger.read() as connection:
+                run.lost = run.lost or not tasks.is_held(connection, run.task.id, run.owner)
+            if run.lost or run.stopping.is_set():
+                kill()
+                return
+
+    thread = threading.Thread(target=watch, name="memos-learn-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
+    """Say whether a cube's last training that came to its end was one of a night, and has failed since a moment."""
+    for task in tasks.find(connection, [cube], _LAST):
+        failed = task.state is not TaskState.DONE and adapter_rows.OF_NIGHT in task.payload
+        return failed and task.finished_at is not None and task.finished_at >= since
+    return False
+
+
+def _told(row: AdapterRow) -> str:
     if row.state is AdapterState.REFUSED:
-        shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        (folder / training.KEPT).unlink(missing_ok=True)
+        return f"adapter {row.id} was refused: {row.reason}"
+    return f"adapter {row.id} is {row.state}"
 
 
 def seen_of(facts: Sequence[KnownFact]) -> list[Seen]:

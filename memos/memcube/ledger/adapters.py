@@ -314,8 +314,7 @@ def serving(connection: sa.Connection, cube: str, base: str) -> AdapterRow | Non
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
     """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
-    query = sa.select(t).where(t.c.cube_id == cube, t.c.state.in_(sorted(TRAINED)), _changed()).order_by(t.c.id)
-    return [_to_row(row) for row in connection.execute(query)]
+    return [row for row in outdated(connection, [cube]) if row.state in TRAINED]
 
 
 def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
