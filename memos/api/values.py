@@ -265,8 +265,8 @@ class Adapter(Value):
 
     id: str = Field(description="Its id")
     cube: str = Field(description="Cube it is of")
-    shard: str = Field(description="Topic of the cube that it is of; empty for the only or first one")
-    number: int = Field(description="Counts the shard's adapters from 1")
+    shard: str = Field(description="Empty, but for adapters of version 0.1 that were of one topic of the cube")
+    number: int = Field(description="Counts the cube's adapters from 1")
     state: str = Field(description="`training`, `refused`, `ready`, `active` or `retired`")
     stale: bool = Field(description="Whether a memory that it saw is different now: then it answers nothing")
     model: str = Field(description="Model it was trained for; the last part of its name for whom the cube is not")
@@ -296,36 +296,10 @@ class Consent(Value):
 
 
 class Learning(Value):
-    """What becomes of a wish to have a cube learned."""
+    """The task that trains an adapter of a cube."""
 
-    task: str | None = Field(description="Task that trains; null where none is due")
-    adapter: Adapter | None = Field(description="Adapter that answers and knows all there is to learn")
-
-
-class SeenMemory(Value):
-    """A memory as an adapter saw it."""
-
-    item: str = Field(description="Id of the memory")
-    version: int = Field(description="Version that it saw")
-    memory: str | None = Field(description="Its text then; null when it was erased")
-
-
-class SeenChange(Value):
-    """A memory that two adapters saw at different versions."""
-
-    before: SeenMemory = Field(description="As the other one saw it")
-    after: SeenMemory = Field(description="As this one did")
-
-
-class AdapterDiff(Value):
-    """How what two adapters of a cube saw differs."""
-
-    cube: str = Field(description="The cube")
-    adapter: str = Field(description="Id of the adapter")
-    other: str | None = Field(description="Id of the one it is compared with; null when there is none before it")
-    added: tuple[SeenMemory, ...] = Field(description="What the other did not see")
-    removed: tuple[SeenMemory, ...] = Field(description="What only the other saw")
-    changed: tuple[SeenChange, ...] = Field(description="What both saw, at different versions")
+    task: str | None = Field(description="Task that trains where that is due")
+    adapter: Adapter | None = Field(description="Always null since version 0.1")
 
 
 class Unlearned(Value):
@@ -336,13 +310,6 @@ class Unlearned(Value):
     adapters: tuple[str, ...] = Field(description="Ids of adapters that saw one, and were removed")
     files: int = Field(description="How many files were removed")
     size_bytes: int = Field(description="Bytes of these files")
-
-
-class LearnAgain(Value):
-    """Memories that may be learned again."""
-
-    cube: str = Field(description="Cube they are in")
-    items: int = Field(description="How many were kept from being learned")
 
 
 class Composing(Value):

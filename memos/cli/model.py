@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.cli.shared import Actor, AsJson, CubeName, Output, command, complain, one_line, progress_bar, table
+from memos.cli.shared import Actor, AsJson, CubeName, Output, command, one_line, progress_bar, table
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from memos.kernel.adapters.comparison import SeenMemory
     from memos.kernel.adapters.service import Adapter
     from memos.kernel.memos import MemOS
 
-_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_KIB, _MIB = 2**10, 2**20
 _UNTOLD = {"absent": "what else somebody has", "stranger": "people nobody spoke of", "liking": "what else is liked"}
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of an adapter")]
@@ -102,8 +101,15 @@ def verify_kv(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
-def allow(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
-    memos.adapters.allow(cube, actor=actor)
+def allow(
+    memos: MemOS,
+    items: Annotated[
+        list[str] | None, typer.Argument(metavar="[ITEM...]", help="Ids of memories that `forget` keeps from it")
+    ] = None,
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    memos.adapters.allow(cube, items=items or (), actor=actor)
     return Output({"cube": cube, "allowed": True}, f"memories of {cube} may be learned")
 
 
@@ -130,24 +136,6 @@ def train(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNE
 
 
 @command
-def estimate(
-    memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False
-) -> Output:
-    if not as_json:
-        complain("one step is tried ...")
-    found = memos.adapters.estimate(cube, actor=actor)
-    minutes, gib = found.seconds / 60, found.memory_bytes / _GIB
-    return Output(found, f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory")
-
-
-@command
-def retrain(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
-    with progress_bar("steps", as_json, lines=True) as on_progress:
-        found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
-    return Output(found, _lines(found))
-
-
-@command
 def forget(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     done = memos.adapters.forget(items, cube, actor=actor)
     lines = [
@@ -155,14 +143,8 @@ def forget(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Act
         f"removed: {len(done.adapters)} adapters, {done.files} files, {done.size_bytes / _KIB:,.0f} KiB",
     ]
     if done.adapters:
-        lines.append(f"learn the rest again: memos model adapter retrain --cube {cube}")
+        lines.append(f"learn the rest again: memos model adapter train --cube {cube}")
     return Output(done, lines)
-
-
-@command
-def learn_again(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
-    count = memos.adapters.learn_again(items, cube, actor=actor)
-    return Output({"cube": cube, "items": count}, f"{count} memories may be learned again")
 
 
 @command
@@ -171,7 +153,6 @@ def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LO
     rows = (
         (
             each.id,
-            each.shard,
             each.number,
             f"{each.state}, stale" if each.stale else each.state,
             each.facts,
@@ -181,7 +162,7 @@ def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LO
         )
         for each in found
     )
-    adapters = table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB", rows=rows)
+    adapters = table("id", "number", "state", "facts", "recall", "abstention", "KiB", rows=rows)
     lines = [f"{len(found)} adapters"]
     if any(each.state == "training" for each in found):
         lines.append(f"a training that was ended goes on with: memos model adapter train --cube {cube}")
@@ -192,24 +173,6 @@ def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LO
 def show(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.adapters.get(id_, actor=actor)
     return Output(found, _lines(found))
-
-
-@command
-def diff(
-    memos: MemOS,
-    id_: Id,
-    other: Annotated[
-        str | None, typer.Argument(metavar="OTHER", help="Id of another; default: the one before it")
-    ] = None,
-    actor: Actor = LOCAL_OWNER,
-) -> Output:
-    found = memos.adapters.diff(id_, other, actor=actor)
-    lines = [f"+ {_seen(each)}" for each in found.added]
-    lines += [f"- {_seen(each)}" for each in found.removed]
-    lines += [f"~ {_seen(change.before)} -> {_seen(change.after)}" for change in found.changed]
-    against = "nothing, as it is the first" if found.other is None else found.other
-    counts = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
-    return Output(found, [*lines, f"{counts}, compared with {against}"])
 
 
 @command
@@ -230,12 +193,6 @@ def activate(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
-def rollback(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
-    found = memos.adapters.rollback(cube, actor=actor)
-    return Output(found, _lines(found))
-
-
-@command
 def remove(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
     memos.adapters.remove(id_, actor=actor)
     return Output({"id": id_}, f"{id_} is removed")
@@ -243,8 +200,7 @@ def remove(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 
 def _lines(found: Adapter) -> Iterator[str]:
     stale = "; stale: a memory that it saw is different now" if found.stale else ""
-    whose = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
-    yield f"{found.id}: number {found.number} of {whose}, {found.state}{stale}; {found.facts} facts, {found.model}"
+    yield f"{found.id}: number {found.number} of {found.cube}, {found.state}{stale}; {found.facts} facts, {found.model}"
     if found.reason:
         yield f"it failed its examination: {found.reason}"
     for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
@@ -254,16 +210,8 @@ def _lines(found: Adapter) -> Iterator[str]:
         of = found.measures.get("abstention_of")
         for kind, share in of.items() if isinstance(of, dict) else ():
             yield f"abstention, {_UNTOLD.get(kind, kind)}: {_share(share)}"
-        rebalanced = found.measures.get("rebalanced")
-        if rebalanced:
-            yield f"rebalanced: {rebalanced}, after an earlier examination"
         lost = found.measures.get("lost")
         yield f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50"
-
-
-def _seen(memory: SeenMemory) -> str:
-    text = "(erased)" if memory.memory is None else one_line(memory.memory)
-    return f"{memory.item} v{memory.version}: {text}"
 
 
 def _share(value: object) -> str:

@@ -244,17 +244,12 @@ ADAPTER = Group(
         "allow": Command("model:allow", "Allow training on memories of a cube."),
         "disallow": Command("model:disallow", "Disallow it again, and remove what was trained."),
         "preview": Command("model:preview", "Show what the next adapter would know, and why the rest is left out."),
-        "estimate": Command("model:estimate", "Estimate the next training by a trial of one step."),
         "train": Command("model:train", "Train an adapter, examine it, and activate it if it passes."),
-        "retrain": Command("model:retrain", "Train again where a memory is gone, changed or new."),
         "forget": Command("model:forget", "Remove what was trained on memories, for good; the memories stay."),
-        "learn-again": Command("model:learn_again", "Allow training again on memories that `forget` excludes."),
         "list": Command("model:list_adapters", "List the adapters of a cube, the newest first."),
         "show": Command("model:show", "Show an adapter and its examination."),
-        "diff": Command("model:diff", "Compare the memories that two adapters were trained on."),
-        "export": Command("model:export", "Write an adapter's files for peft, vLLM and others."),
+        "export": Command("model:export", "Write an adapter's files for peft and others."),
         "activate": Command("model:activate", "Let an adapter answer, in place of the active one."),
-        "rollback": Command("model:rollback", "Go back to the newest adapter before the active one that still fits."),
         "remove": Command("model:remove", "Remove an adapter and its files."),
     },
 )
@@ -373,7 +368,9 @@ FORMER = {
     "kv": "model kv",
     "kv ls": "model kv list",
     "adapters": "model adapter",
+    "adapters learn-again": "model adapter allow",
     "adapters ls": "model adapter list",
+    "adapters retrain": "model adapter train",
     "adapters rm": "model adapter remove",
 }
 """Words of version 0.1, and what they are now. They answer until version 0.3."""
@@ -409,9 +406,10 @@ class Commands(TyperGroup):
                 words = FORMER.get(former)
                 if words is not None and len(self.path) < count:
                     return self._moved(ctx, former, words, args[count - len(self.path) :])
-            close = get_close_matches(args[0], [*self.list_commands(ctx), *(FORMER if not self.path else ())], 1)
+            former_words = {} if self.path else FORMER
+            close = get_close_matches(args[0], [*self.list_commands(ctx), *former_words], 1)
             if close and not ctx.resilient_parsing:
-                meant = " ".join((*self.path, FORMER.get(close[0], close[0]) if not self.path else close[0]))
+                meant = " ".join((*self.path, str(former_words.get(close[0], close[0]))))
                 ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {meant}`?")
         return super().resolve_command(ctx, args)
 

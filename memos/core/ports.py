@@ -403,7 +403,7 @@ class ChatRequest:
     """A request to a language model; None for `max_tokens` and `temperature` means the model's settings.
 
     `schema` is the JSON Schema of the expected object; the endpoint is held to it where possible, and the caller
-    still validates the answer. `later` requests yield to interactive ones. `model` overrides the endpoint's model name.
+    still validates the answer. `later` requests yield to interactive ones.
 
     Raises:
        InvalidInput: There are no messages, or a limit that no model has.
@@ -417,7 +417,6 @@ class ChatRequest:
     top_p: float | None = None
     prefix: Prefix | None = None
     later: bool = False
-    model: str | None = None
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -474,7 +473,7 @@ class ChatModel(Protocol):
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer, whatever characters the messages have.
 
-        Raises: ModelError with the tokens it cost (refused, nonsense), as UnfitAnswer when a smaller question may fare
+        Raises: ModelError with the tokens it cost (refused, nonsense), as InvalidAnswer when a smaller question may fare
         better (empty, cut off, or the request is too long); BackendUnavailable; BackendTimeout. All say whether
         repeating makes sense (`permanent`).
         """

@@ -496,20 +496,24 @@ class ActivationSettings(BaseModel):
     )
 
 
+_REMOVED_PARAMETRIC = {
+    "facts": "an adapter learns the 64 hottest memories",
+    "new_facts": "a cube is learned again by itself from 8 new memories",
+    "night_minutes": "NIGHT alone says when adapters are trained by themselves",
+    "vllm_folder": "`memos adapters export` hands an adapter out, to load it elsewhere",
+}
+
+
 class ParametricSettings(BaseModel):
-    """Which memories may become part of an adapter, of which model, when by itself, and who answers with it."""
+    """Which memories may become part of an adapter, of which model, and when by itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
-    facts: int = Field(64, ge=1, le=500, description="Most memories one adapter learns; a cube with more has several")
     night: str | None = Field(
         None,
         description="Hours, UTC, in which adapters are trained by themselves, such as `02:00-05:00`; default: none",
     )
-    night_minutes: int = Field(60, ge=1, le=1440, description="Most minutes a UTC day that these trainings take")
-    new_facts: int = Field(8, ge=1, le=500, description="New memories from which a cube is learned again by itself")
-
     base: str | None = Field(
         None,
         min_length=1,
@@ -519,12 +523,6 @@ class ParametricSettings(BaseModel):
     recipe: Mapping[str, bool | int | float | str] = Field(
         default_factory=dict,
         description="What of the usual recipe is different, as JSON: docs/parametric.md has its names",
-    )
-    vllm_folder: str | None = Field(
-        None,
-        min_length=1,
-        max_length=4096,
-        description="Where that endpoint, a vLLM that loads adapters, sees the folder `adapters`; default: it has none",
     )
 
     @field_validator("night")
@@ -540,11 +538,13 @@ class ParametricSettings(BaseModel):
         recipe_with(value)
         return value
 
-    @model_validator(mode="after")
-    def _names_the_base(self) -> Self:
-        if self.vllm_folder is not None and self.base is None:
-            raise ValueError("has a VLLM_FOLDER, so it needs the BASE that the server answers with")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, value: Any) -> Any:
+        for name, instead in _REMOVED_PARAMETRIC.items():
+            if isinstance(value, Mapping) and name in value:
+                raise ValueError(f"{name.upper()} was removed: {instead}")
+        return value
 
 
 class QuotaSettings(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
-from memos.errors import BackendUnavailable, IntegrityError, NotFound, shown
+from memos.errors import IntegrityError, NotFound, shown
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
@@ -23,7 +22,7 @@ from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import KnownBackup
-from memos.memcube.erasure import Purgeable, purge, waits_for_servers
+from memos.memcube.erasure import Purgeable, purge
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger import segments as segment_rows
@@ -33,11 +32,8 @@ from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
 _LOOK_S = 10.0
-_ASK_AGAIN_S = 30.0
 
 Progress = Callable[[int, int], None]
-
-log = logging.getLogger("memos.upkeep")
 
 
 class Maintenance:
@@ -58,7 +54,6 @@ class Maintenance:
         self._repair = Repair(context.ledger, installation.scanned, projections)
         self._purging = threading.Lock()
         self._look_at = 0.0
-        self._ask_at = 0.0
 
     def verify(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
@@ -197,29 +192,12 @@ class Maintenance:
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_current_embedder()
-            files, removal = self._installation.files, self._removal
-            purge(ledger, Purgeable(indexes.projections, files, self._forget_caches, removal.unload_stale))
+            purge(ledger, Purgeable(indexes.projections, self._installation.files, self._forget_caches))
 
     def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
         """Purge files and logs after an erasure, and return its current receipt."""
         self.purge()
         return erasure.find(self._context.ledger, receipt.id) or receipt
-
-    def purge_if_due(self) -> None:
-        """Finish pending erasures; one that only waits for servers is retried from time to time.
-
-        Raises:
-           BackendUnavailable: A store is out of reach.
-        """
-        if time.monotonic() < self._ask_at and waits_for_servers(self._context.ledger):
-            return
-        try:
-            self.purge()
-        except BackendUnavailable as error:
-            if not waits_for_servers(self._context.ledger):
-                raise
-            log.warning("%s", error)
-            self._ask_at = time.monotonic() + _ASK_AGAIN_S
 
     def forget_if_due(self) -> None:
         """Remove files of adapters that another process on the same ledger erased.

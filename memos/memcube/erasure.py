@@ -409,14 +409,12 @@ _WAL_PAUSE_S = 0.1
 class Purgeable:
     """The stores a purge cleans beside the ledger.
 
-    `forget_caches` gets the cubes with erasures and returns removed entries by cube and cache. `take_back` makes
-    servers unload what they were given.
+    `forget_caches` gets the cubes with erasures and returns removed entries by cube and cache.
     """
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]
     forget_caches: Callable[[Collection[str]], Mapping[str, Mapping[str, int]]]
-    take_back: Callable[[], None]
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
@@ -428,11 +426,6 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         others = set(outbox.targets(connection)).difference(p.target for p in places.projections)
     if others:  # only a process that has these indexes can finish
         return 0
-    if all(_lacks_servers_alone(receipt) for receipt in receipts):
-        places.take_back()
-        for receipt in receipts:
-            finish(ledger, [receipt], {**receipt.stores, "parametric": "purged"})
-        return len(receipts)
     backups.tell(ledger)
     for projection in places.projections:
         if not projection.drain(600) and projection.last_error is not None:
@@ -443,29 +436,12 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         index_files.rewrite()
     stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}
     stores |= dict.fromkeys(("cache", "activation", "parametric"), "purged")
-    unreached: BackendUnavailable | None = None
-    try:
-        places.take_back()
-    except BackendUnavailable as error:
-        unreached, stores["parametric"] = error, "purging"
     # The state is written before the log is emptied: the log then holds nothing but this.
     finish(ledger, receipts, {**stores, "ledger": "purging"})
     ledger.vacuum()
     _truncate(ledger)
     finish(ledger, receipts, {**stores, "ledger": "purged" if ledger.is_sqlite else "deleted"})
-    if unreached is not None:
-        raise unreached
     return len(receipts)
-
-
-def waits_for_servers(ledger: Ledger) -> bool:
-    """Return True if there are unfinished erasures, and all is clean but servers that could not be told."""
-    receipts = unfinished(ledger)
-    return bool(receipts) and all(_lacks_servers_alone(receipt) for receipt in receipts)
-
-
-def _lacks_servers_alone(receipt: EraseReceipt) -> bool:
-    return {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
 
 
 def _truncate(ledger: Ledger) -> None:

@@ -246,20 +246,17 @@ def furnished(served_folder: Served) -> Furnished:
 
 
 READING = (
-    "search otter", "search otter --explain", "search otter --why-not ITEM", "search otter --cube none", "show ITEM",
-    "show nothing", "list", "list --filter {", "memory history ITEM", "cube list", "data backups", "memory topics",
-    "memory context talk", "memory context --max-tokens 0", "memory extractions ITEM", "task list", "task show TASK",
-    "task cancel TASK", "task retry TASK", "task wait TASK", "profile show", "profile show --tokens 100",
-    "profile subjects", "profile history life.residence", "profile history life.residence --subject none",
-    "profile diff 2020-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
-    "memory review list", "memory tools list", "memory tools show none", "model kv list", "model kv stat",
-    "model kv drop", "model kv verify", "model adapter list", "model adapter preview", "model adapter estimate",
-    "model adapter show none", "model adapter train", "model adapter activate none", "model adapter remove none",
-    "model adapter rollback", "model adapter diff none", "model adapter diff none other", "model adapter retrain",
-    "model adapter forget none", "model adapter forget ITEM", "model adapter learn-again none",
-    "model adapter learn-again ITEM", "model adapter export none /nowhere/out", "docs list", "docs show papers",
-    "docs files papers", "cube events", "data verify", "memory reflect", "cube create papers",
-    "memory review approve ITEM", "memory move none long", "cube retention remove none",
+    "search otter", "search otter --explain", "search otter --why-not ITEM", "search otter --cube none", "get ITEM",
+    "get nothing", "list", "list --filter {", "history ITEM", "cubes list", "backups", "segments", "working talk",
+    "working --max-tokens 0", "extractions ITEM", "tasks list", "tasks show TASK", "tasks cancel TASK",
+    "tasks retry TASK", "tasks wait TASK", "profile show", "profile show --tokens 100", "profile subjects",
+    "profile history life.residence", "profile history life.residence --subject none", "profile diff 2020-01-01",
+    "profile templates", "retention list", "retention run --dry-run", "review list", "tools list", "tools show none",
+    "kv ls", "kv stat", "kv drop", "kv verify", "adapters ls", "adapters preview", "adapters show none",
+    "adapters train", "adapters activate none", "adapters rm none", "adapters forget none", "adapters forget ITEM",
+    "adapters allow none", "adapters export none /nowhere/out",
+    "kb list", "kb show papers", "kb files papers", "events", "verify", "reflect", "cubes create papers",
+    "review approve ITEM", "move none long", "retention remove none",
 )  # fmt: skip
 """Commands that end the same however often they are run."""
 

@@ -18,14 +18,13 @@ from safetensors.numpy import load, save
 from memos import MemOS
 from memos.core.clock import new_id
 from memos.core.lora import LoraRecipe
-from memos.core.settings import ParametricSettings
 from memos.errors import Conflict, IntegrityError, InvalidInput
 from memos.memcube.activation.blocks import is_adapted
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump.load import Loaded
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.training import Bounds
 from tests.fakes import WordEmbedder
 from tests.kernel.test_adapters import (
     LIMIT_S,
@@ -215,7 +214,7 @@ FORGED: list[tuple[str, Callable[[Rows], object], str]] = [
     ("another base", lambda told: told.update(base_sha256="0" * 64), "another model"),
     ("a huge rank", lambda told: told["recipe"].update(rank=1 << 30), "recipe"),
     ("another rank", lambda told: told["recipe"].update(rank=2), "of another shape"),
-    ("other layers", lambda told: told["recipe"].update(layers="mlp"), "of another shape"),
+    ("other layers", lambda told: told["recipe"].update(layers="mlp"), "recipe"),
     ("strange layers", lambda told: told["recipe"].update(layers="../x"), "recipe"),
     ("a recipe of nobody", lambda told: told.update(recipe={"steps": 5}), "recipe"),
 ]
@@ -235,9 +234,7 @@ def test_what_is_forged_is_left_out_and_nothing_of_it_stays(elsewhere: MemOS, ra
 def test_what_would_hold_up_the_examination_for_long_is_left_out(
     elsewhere: MemOS, raw: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = ParametricSettings(stable_days=0, facts=3)
-    limited = elsewhere.settings.model_copy(update={"parametric": few})
-    learner = replace(elsewhere.adapters.training, settings=limited)
+    learner = replace(elsewhere.adapters.training, most=3)
     monkeypatch.setattr(elsewhere, "adapters", replace(elsewhere.adapters, training=learner))
     monkeypatch.setattr(dump_adapters, "MOST", 2)
     parts = TakenApart(raw)
@@ -249,8 +246,7 @@ def test_what_would_hold_up_the_examination_for_long_is_left_out(
     assert done.items > 0
     assert done.adapters == 0
     assert done.adapters_left_out == (
-        "they saw more memories than one learns here (3, MEMOS_PARAMETRIC__FACTS); "
-        "2 are more than the 2 that are taken in of one file"
+        "they saw more memories than one learns here (3); 2 are more than the 2 that are taken in of one file"
     )
     assert elsewhere.adapters.list("many") == []
 

@@ -29,8 +29,7 @@ class Reference:
 class Recalled:
     """A fenced memory section for a prompt, empty if nothing is known; `untrusted` if others than users told of it.
 
-    `prefix` comes before it and before the history; `shown` and `tokens` count both. `found` are the ids of the hits,
-    best first, including those already in the prefix.
+    `prefix` comes before it and before the history; `shown` and `tokens` count both.
     """
 
     section: str
@@ -39,7 +38,6 @@ class Recalled:
     untrusted: bool
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     prefix: PrefixText | None = None
-    found: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
