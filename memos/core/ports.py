@@ -473,7 +473,7 @@ class ChatModel(Protocol):
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer, whatever characters the messages have.
 
-        Raises: ModelError with the tokens it cost (refused, nonsense), as InvalidAnswer when a smaller question may fare
+        Raises: ModelError with the tokens it cost (refused, nonsense), as InvalidAnswer if a smaller question may fare
         better (empty, cut off, or the request is too long); BackendUnavailable; BackendTimeout. All say whether
         repeating makes sense (`permanent`).
         """

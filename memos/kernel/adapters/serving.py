@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -15,11 +16,13 @@ from memos.core.clock import Clock
 from memos.core.kv_cache import Fill
 from memos.core.lora import ActiveAdapter
 from memos.core.settings import Settings
-from memos.kernel.local_models import LocalModels
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.parametric import forgetting
 from memos.memcube.parametric.forgetting import Forgotten
+
+if TYPE_CHECKING:
+    from memos.kernel.local_models import LocalModels
 
 log = logging.getLogger("memos.engines")
 
