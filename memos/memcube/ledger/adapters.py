@@ -45,12 +45,12 @@ def include(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[
 
 
 def excluded(connection: sa.Connection, cube: str) -> frozenset[str]:
-    """Return the memories of a cube that no adapter may learn."""
+    """Return the memories of a cube that are excluded from training."""
     return frozenset(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.cube_id == cube)))
 
 
 def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return those of some memories that no adapter may learn."""
+    """Return which of these memories are excluded from training."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         found.update(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.item_id.in_(batch))))
@@ -84,7 +84,7 @@ TRAINED = frozenset({AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIR
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A memory whose text an adapter saw; `digest` is the SHA-256 of that text, hexadecimal."""
+    """A memory an adapter was trained on; `digest` is the SHA-256 of its text, in hex."""
 
     item: str
     version: int
@@ -93,9 +93,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class NewAdapter:
-    """An adapter to be trained; `base` and `data_hash` are SHA-256 digests of the base model and of the course.
+    """An adapter to train; `base` and `data_hash` are SHA-256 digests of the base model and the training set.
 
-    `shard` is a topic of the cube, "" where it has only one; `parent` answered for it when this one was begun.
+    `shard` is a topic of the cube, "" if it has only one; `parent` was active when training began.
     """
 
     cube: str
@@ -141,7 +141,7 @@ class AdapterRow:
 
     @property
     def failed_here(self) -> bool:
-        """True if it was trained here and refused: what arrived says nothing of what a training here would give."""
+        """True if it was trained here and refused; an imported one says nothing about a training here."""
         return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
 
 
@@ -151,14 +151,14 @@ def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
 
 
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
-    """Note the consent of a cube's owner that its memories are learned; the first one stays."""
+    """Record the owner's consent to training on a cube's memories; an existing one stays."""
     if not cubes.exists(connection, cube):
         raise cubes.unknown(cube)
     queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
 
 
 def disallow(connection: sa.Connection, cube: str) -> None:
-    """Take the consent back: no adapter of the cube answers any more."""
+    """Withdraw the consent: no adapter of the cube answers any more."""
     connection.execute(sa.delete(consents).where(consents.c.cube_id == cube))
 
 
@@ -167,7 +167,7 @@ def is_allowed(connection: sa.Connection, cube: str) -> bool:
 
 
 def allowed(connection: sa.Connection) -> list[str]:
-    """Return the cubes whose memories may be learned, by id."""
+    """Return the cubes with consent to training, by id."""
     return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
 
 
@@ -264,7 +264,7 @@ def seen(connection: sa.Connection, id_: str) -> list[Seen]:
 
 
 def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
-    """Return the adapters of a cube, in any state, that saw one of these memories, by id."""
+    """Return a cube's adapters, in any state, trained on one of these memories, by id."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
@@ -273,7 +273,7 @@ def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list
 
 
 def gone(connection: sa.Connection, id_: str) -> set[str]:
-    """Return the memories that an adapter saw and that are not what they were any more."""
+    """Return the memories of an adapter that changed since its training."""
     query = sa.select(seen_items.c.item_id).join(t, t.c.id == seen_items.c.adapter_id)
     return set(connection.scalars(query.where(t.c.id == id_, ~sa.exists(_as_seen()))))
 
@@ -285,7 +285,7 @@ def trained(connection: sa.Connection) -> list[AdapterRow]:
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return those of some ids that are an adapter's which has files: of a refused one there are none to keep."""
+    """Return which of these ids are adapters with files; refused ones have none."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
@@ -293,7 +293,7 @@ def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
 
 
 def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]:
-    """Return the adapters that may answer for a cube on this base model: active, allowed, and true to every memory."""
+    """Return the adapters that may answer for a cube on this base model: active, allowed, all memories unchanged."""
     allowed = sa.exists(sa.select(consents.c.cube_id).where(consents.c.cube_id == t.c.cube_id).correlate(t))
     query = (
         sa.select(t)
@@ -304,7 +304,7 @@ def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]
 
 
 def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collection[str]) -> dict[str, set[str]]:
-    """Return which of some memories each of these adapters saw; who saw none is left out."""
+    """Return which of these memories each adapter was trained on; adapters with none are left out."""
     found: dict[str, set[str]] = {}
     for batch in items.in_batches(item_ids):
         query = sa.select(seen_items.c.adapter_id, seen_items.c.item_id)
@@ -316,9 +316,9 @@ def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collectio
 
 
 def newest_base(connection: sa.Connection, model: str) -> str | None:
-    """Return the digest that the base of a model of this name had when an adapter was trained on it last, or None.
+    """Return the base digest of the last training on a model of this name, or None.
 
-    It is noted, since that adapter may be gone: then an older base is not the newest again.
+    It is stored, since that adapter may be gone: then an older base must not count as the newest again.
     """
     noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _noted(model)))
     if noted is not None:
@@ -329,13 +329,13 @@ def newest_base(connection: sa.Connection, model: str) -> str | None:
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
-    """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
+    """Return a cube's trained adapters with a memory that changed, is inactive or gone, by id."""
     query = sa.select(t).where(t.c.cube_id == cube, t.c.state.in_(sorted(TRAINED)), _changed()).order_by(t.c.id)
     return [_to_row(row) for row in connection.execute(query)]
 
 
 def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
-    """Return the adapters in any state that saw such a thing, of all cubes or some: what a training writes is text."""
+    """Return stale adapters in any state, of all cubes or some: files of a training contain text."""
     query = sa.select(t).where(_changed()).order_by(t.c.cube_id, t.c.id)
     if cube_ids is not None:
         query = query.where(t.c.cube_id.in_(sorted(cube_ids)))
@@ -343,7 +343,7 @@ def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None)
 
 
 def remove(connection: sa.Connection, id_: str) -> None:
-    """Remove an adapter from the registry: its files are nobody's from now on."""
+    """Remove an adapter from the registry; its files become orphans."""
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id == id_))
     connection.execute(sa.delete(t).where(t.c.id == id_))
 
@@ -376,7 +376,7 @@ def _as_seen() -> sa.Select[Any]:
 
 
 def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
-    """See that memories are still what they were read as, and may be learned."""
+    """Check that memories are unchanged and may be learned."""
     now: dict[str, int] = {}
     for batch in items.in_batches(each.item for each in seen):
         query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))

@@ -32,7 +32,7 @@ _LIVE = (TaskState.WAITING, TaskState.RUNNING)
 
 
 class Row(NamedTuple):
-    """A request; `answer` is None until it was carried out, `fresh` says that it was not there before."""
+    """A request; `answer` is None until it is done, `fresh` if it is new."""
 
     id: str
     caller: str
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 def take(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Row:
-    """Return the request of this caller with this body of the last minute, else a new one."""
+    """Return the same request of this caller within the last minute, or else a new one."""
     digest = _digest(connection, caller, body)
     tidy(connection, now)
     id_ = new_id()
@@ -56,7 +56,7 @@ def take(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str]
 
 
 def answer(connection: sa.Connection, id_: str, told: Mapping[str, Json], *, known: bool = True) -> None:
-    """Keep what a request was answered, unless it was already, and whether the same is still `known`."""
+    """Store a request's answer, unless it has one, and whether repeats are still recognised."""
     unanswered = sa.update(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None))
     connection.execute(unanswered.values(answer=dict(told)))
     if not known:
@@ -70,12 +70,12 @@ def get(connection: sa.Connection, id_: str) -> Row | None:
 
 
 def remove(connection: sa.Connection, id_: str) -> None:
-    """Remove a request that came to nothing, so that the same may be asked anew at once."""
+    """Remove a failed request, so that it can be repeated at once."""
     connection.execute(sa.delete(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None)))
 
 
 def tidy(connection: sa.Connection, now: datetime) -> None:
-    """Drop the digests of requests that are older than a minute, and requests that are older than a week."""
+    """Drop digests of requests older than a minute, and requests older than a week."""
     s = submissions
     known = sa.update(s).where(_YOUNG, s.c.created_at <= now - SAME_WITHIN)
     connection.execute(known.values(digest=None))
@@ -84,7 +84,7 @@ def tidy(connection: sa.Connection, now: datetime) -> None:
 
 
 def forget(connection: sa.Connection, cube: str) -> None:
-    """Drop the digests of what was sent to a cube: something of it is erased."""
+    """Drop the digests of requests to a cube after an erasure."""
     s = submissions
     known = connection.execute(sa.select(s.c.id, s.c.cubes).where(_YOUNG))
     ids = [row.id for row in known if cube in row.cubes]
@@ -93,7 +93,7 @@ def forget(connection: sa.Connection, cube: str) -> None:
 
 
 def is_read_on(connection: sa.Connection, item_ids: Sequence[str], kind: str) -> bool:
-    """Return True if a task is to go on, or does, with the conversation of one of these items."""
+    """Return True if a task waits or runs for the conversation of one of these items."""
     for place in range(0, len(item_ids), 500):
         of_items = (
             sa.select(item_rows.c.cube_id, sa.func.coalesce(conversations.c.id, "").label("key"))

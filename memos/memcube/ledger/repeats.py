@@ -30,14 +30,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A call of the same key; `made` is None while it has not answered."""
+    """An earlier call with the same key; `made` is None until it has answered."""
 
     same: bool
     made: tuple[str, ...] | None
 
 
 def find(connection: sa.Connection, call: Call, now: datetime) -> Earlier | None:
-    """Return the call that used the key within a day, None when none did."""
+    """Return the call that used the key within a day, or None."""
     row = connection.execute(sa.select(repeats).where(*_of(call), repeats.c.created_at > now - KEPT)).one_or_none()
     if row is None:
         return None
@@ -46,7 +46,7 @@ def find(connection: sa.Connection, call: Call, now: datetime) -> Earlier | None
 
 
 def claim(connection: sa.Connection, call: Call, now: datetime) -> bool:
-    """Note that a call is being made; False when another has used the key within a day."""
+    """Record the start of a call; False if another used the key within a day."""
     connection.execute(sa.delete(repeats).where(*_of(call), repeats.c.created_at <= now - KEPT))
     salt = os.urandom(16)
     row = {
@@ -66,7 +66,7 @@ def answer(connection: sa.Connection, call: Call, made: Sequence[str]) -> None:
 
 
 def forget_items(connection: sa.Connection, cube: str, ids: Collection[str]) -> int:
-    """Drop the calls that made one of these items or files: their digests are of content. Returns how many."""
+    """Drop calls that made one of these items or files, whose digests cover their content; return how many."""
     calls = connection.execute(sa.select(repeats).where(repeats.c.cube_id == cube))
     gone = [row for row in calls if row.made is not None and not set(ids).isdisjoint(row.made)]
     for row in gone:
