@@ -474,8 +474,8 @@ class ChatModel(Protocol):
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer, whatever characters the messages have.
 
-        Raises: ModelError with the tokens it cost (refused, nonsense), as UnfitAnswer when a smaller question may fare
-        better (empty, cut off, or the request is too long); BackendUnavailable; BackendTimeout. All say whether
+        Raises: ModelError with the tokens it cost (refused, nonsense), as InvalidAnswer when a smaller question may
+        fare better (empty, cut off, or the request is too long); BackendUnavailable; BackendTimeout. All say whether
         repeating makes sense (`permanent`).
         """
         ...

@@ -106,14 +106,14 @@ def checked_scores(scores: Sequence[float], count: int, name: str) -> list[float
     return numbers
 
 
-def apply_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
+def apply_scores(scored: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
     """Add the vote of a reranker that scored some candidates, by item id; best first.
 
     The best score gives `weight` times the best score without it, the last nothing.
     """
     if not scores:
-        return list(voted)
-    best = max((entry.score for entry in voted), default=0.0)
+        return list(scored)
+    best = max((entry.score for entry in scored), default=0.0)
     high, low = max(scores.values()), min(scores.values())
     # Half of each: of two finite numbers the difference may be none.
     width = high / 2 - low / 2
@@ -121,7 +121,7 @@ def apply_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: f
     for place, score in enumerate(sorted(scores.values(), reverse=True), start=1):
         places.setdefault(score, place)
     ranked = []
-    for entry in voted:
+    for entry in scored:
         scored = scores.get(entry.item.id)
         if scored is None:
             ranked.append(entry)
