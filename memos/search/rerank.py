@@ -122,12 +122,12 @@ def apply_scores(ranked: Sequence[Ranked], scores: Mapping[str, float], weight: 
         places.setdefault(score, place)
     reranked = []
     for entry in ranked:
-        score = scores.get(entry.item.id)
-        if score is None:
+        given = scores.get(entry.item.id)
+        if given is None:
             reranked.append(entry)
             continue
-        gave = weight * best * ((score / 2 - low / 2) / width if width else 1.0)
-        vote: Vote = (ARM, places[score], score, gave)
+        gave = weight * best * ((given / 2 - low / 2) / width if width else 1.0)
+        vote: Vote = (ARM, places[given], given, gave)
         reranked.append(entry._replace(score=entry.score + gave, votes=(*entry.votes, vote)))
     return sorted(reranked, key=lambda entry: (-entry.score, entry.item.id))
 
