@@ -38,18 +38,18 @@ Handler = Callable[[str, tuple[Any, ...]], Any]
 
 
 class ChildDied(Exception):
-    """The child ended in the middle of a call."""
+    """The child process died during a call."""
 
 
 class Child:
-    """An engine process and its sockets; calls on one socket queue, on different ones they run side by side."""
+    """An engine process and its sockets; calls on one socket queue, on different ones they run in parallel."""
 
     def __init__(
         self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = (), huge_pages: bool = False
     ) -> None:
-        """Start `main` of a module with its sockets' numbers; `keep` are descriptors that stay open in it.
+        """Start `main` of a module with its sockets; the descriptors `keep` stay open in it.
 
-        With `huge_pages` its allocator asks for them; where there are none, or another allocator, nothing changes.
+        `huge_pages` makes its allocator ask for them; without effect where unsupported.
         """
         self._what = what
         self._channels: list[tuple[threading.Lock, Connection]] = []
@@ -75,7 +75,7 @@ class Child:
         long: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the child's answer; a `long` call may take more than two minutes; `meanwhile` runs before it comes."""
+        """Return the child's answer; `long` calls may exceed two minutes; `meanwhile` runs while waiting."""
         lock, channel = self._channels[socket]
         with lock:
             if socket in self._owed:
@@ -121,7 +121,7 @@ class Child:
             raise ChildDied(f"it ended with status {self._process.poll()}") from error
 
     def kill(self) -> None:
-        """End the child now, also in the middle of a call."""
+        """Kill the child, even during a call."""
         self._process.kill()
         self._process.wait()
 
@@ -138,7 +138,7 @@ class Child:
 def started(
     module: str, numbers: Sequence[int], keep: Sequence[int] = (), *, huge_pages: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Return a new process that runs `main` of a module with its sockets' numbers; `keep` stays open in it, too."""
+    """Start a process that runs `main` of a module with its sockets; `keep` stays open in it."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-P", "-c", _START.format(module=module), _PACKAGE_ROOT, *map(str, numbers)],
         pass_fds=(*numbers, *keep),
@@ -152,7 +152,7 @@ def started(
 
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a child's environment; what the user set for the allocator comes last and so is kept.
+    """Return a child's environment; the user's allocator settings take precedence.
 
     Source: https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html (glibc.malloc.hugetlb)
     """
@@ -191,7 +191,7 @@ def ignore_interrupts() -> None:
 
 
 def die_with_parent(channel: Connection | socket.socket) -> None:
-    """During a long call nobody reads the socket: let its closing end this process by SIGIO instead."""
+    """Let the socket's closing end this process by SIGIO, since nobody reads it during a long call."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
@@ -199,9 +199,9 @@ def die_with_parent(channel: Connection | socket.socket) -> None:
 
 
 def end_with_parent(channel: Connection) -> None:
-    """End this process as soon as the parent is gone, in the middle of any call that lets other threads run.
+    """Exit as soon as the parent is gone, even during a call, if it releases the interpreter lock.
 
-    Unlike `die_with_parent` it may go on serving after the call: the signal would come with the next request, too.
+    Unlike `die_with_parent` the process may serve further calls: the signal would also come with the next request.
     """
 
     def watch() -> None:
@@ -214,9 +214,9 @@ def end_with_parent(channel: Connection) -> None:
 
 
 def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
-    """Return a descriptor that locks a folder until it is closed everywhere, so in children that keep it too.
+    """Return a descriptor that locks a folder until all copies are closed, including in children.
 
-    Waits for a child of a killed parent to be gone; it ends as soon as its call is done.
+    Waits for a killed parent's child, which ends after its call.
     """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -236,7 +236,7 @@ def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
 
 
 def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
-    """Return what a folder's `CURRENT` names, `first` in a new folder."""
+    """Return what a folder's `CURRENT` names; `first` in a new folder."""
     pointer = folder / "CURRENT"
     if not pointer.exists():
         write_durably(pointer, first)
@@ -247,7 +247,7 @@ def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a small file in one step that a power cut cannot halve."""
+    """Replace a small file atomically and durably."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w") as file:
         file.write(text)
@@ -258,7 +258,7 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that appeared in a folder, or went, durable."""
+    """Make created and removed names of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

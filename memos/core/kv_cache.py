@@ -30,7 +30,7 @@ class Prefix:
 
 
 def salt_of(cube: str, key: SecretStr | None) -> str:
-    """Return what keeps a cube's prefixes apart in a server's cache: nobody learns by timing what another cube holds.
+    """Return the cache salt of a cube, so that nobody learns by timing what another cube holds.
 
     Source: https://docs.vllm.ai/en/latest/design/prefix_caching.html (cache isolation).
     """
@@ -40,7 +40,7 @@ def salt_of(cube: str, key: SecretStr | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Token ids of a rendered request; its first `stable` tokens are what comes again in requests of the `cube`.
+    """Token ids of a rendered request; the first `stable` tokens recur in requests of the `cube`.
 
     `items` are (token, id): where the text of a memory begins.
     """
@@ -86,28 +86,28 @@ class KvShape:
 
 
 class KvCache(Protocol):
-    """The growing keys and values of one prompt in a model."""
+    """The growing keys and values of one prompt."""
 
     def compute(self, ids: Sequence[int]) -> None:
-        """Compute the next tokens behind what is there."""
+        """Compute the next tokens."""
         ...
 
     def put(self, held: Sequence[object]) -> None:
-        """Take in blocks behind what is there, as the store holds them."""
+        """Append stored blocks."""
         ...
 
     def take(self, place: int) -> object:
-        """Return a copy of the block at a place, as the store holds it."""
+        """Return a copy of the block at a position, as the store holds it."""
         ...
 
 
 class Fill(Protocol):
-    """Fills an empty cache with a prompt, from what is kept or by computing; keeps what may be kept."""
+    """Fills an empty cache with a prompt from stored blocks or by computing, and stores new blocks."""
 
     def steps(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]]
     ) -> Generator[None, None, Activation]:
-        """Yield after each step, and return what it took; `turn` is entered around each. Closed before, it stops."""
+        """Yield after each step and return the result; `turn` is entered around each. Closing stops it."""
         ...
 
 

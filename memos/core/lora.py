@@ -52,7 +52,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
-    """Return the usual recipe with what is told of it, by the names of its fields; `alpha` follows `rank`."""
+    """Return the default recipe with changed fields; `alpha` follows `rank`."""
     usual = asdict(LoraRecipe())
     for name, value in GIVEN_UP.items():
         if told.get(name, value) != value:
@@ -97,7 +97,7 @@ class TrainingExample:
 
 @dataclass(frozen=True, slots=True)
 class ActiveAdapter:
-    """An adapter that may answer now: its folder with peft's files, and the SHA-256 of its weights, in hexadecimal."""
+    """An adapter that may answer now: its folder with peft's files, and the SHA-256 of its weights, in hex."""
 
     id: str
     folder: Path
@@ -105,14 +105,14 @@ class ActiveAdapter:
 
 
 class Lending(Protocol):
-    """Says which adapter answers for a cube, and keeps the KV that is made under it apart."""
+    """Finds the adapter that answers for a cube, and keeps KV made under it apart."""
 
     def serving(self, cube: str, base: str) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest."""
         ...
 
     def fill(self, adapter: ActiveAdapter) -> Fill | None:
-        """Return what fills prompts under an adapter, None where nothing is kept."""
+        """Return the prefill for prompts under an adapter, None if no KV is cached."""
         ...
 
 
@@ -127,7 +127,7 @@ _MOST_BYTES = 16 << 20
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return what a manifest says of the files beside it: SHA-256, in hexadecimal."""
+    """Return the digests (SHA-256, hex) that a manifest lists."""
     return {"weights_sha256": _digest_of(folder / ADAPTER_FILE), "config_sha256": _digest_of(folder / CONFIG)}
 
 
@@ -140,13 +140,13 @@ def manifest_in(folder: Path) -> dict[str, Json]:
 
 
 def check(folder: Path, digest: str | None) -> None:
-    """See that an adapter's files are those that were examined; `digest` is that of its weights."""
+    """Check that an adapter's files are those that were examined; `digest` is that of its weights."""
     if (wrong := wrong_with(folder, digest)) is not None:
         raise IntegrityError(f"The adapter in {folder} cannot be used: {wrong}.")
 
 
 def wrong_with(folder: Path, digest: str | None) -> str | None:
-    """Return what is wrong with an adapter's files, None when nothing is."""
+    """Return what is wrong with an adapter's files, or None."""
     try:
         for name in FILES:
             if not (folder / name).is_file():
@@ -165,7 +165,7 @@ def wrong_with(folder: Path, digest: str | None) -> str | None:
 
 
 def card_of(manifest: Mapping[str, Json]) -> str:
-    """Return what is said of an adapter to who is handed it: a model card, with its manifest."""
+    """Return a model card for an exported adapter, with its manifest."""
     told, model = json.dumps(manifest, indent=1, ensure_ascii=False), str(manifest.get("model", ""))
     # A name of the hub is what a card links; of a folder here only the last part says something elsewhere.
     base = Path(model).name if Path(model).is_absolute() else model

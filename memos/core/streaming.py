@@ -12,7 +12,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class EventData:
-    """Takes a stream of server-sent events in pieces and gives the data of each event that is complete.
+    """Parses server-sent events from a stream in pieces and yields the data of complete events.
 
     Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (parsing an event stream).
     """
@@ -22,7 +22,7 @@ class EventData:
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> Iterator[str]:
-        """Yield the data of the events that this piece completes."""
+        """Yield the data of events completed by this piece."""
         # A piece may end between the two characters of one line end.
         whole = self._rest + piece
         kept = whole[-1:] == b"\r"
@@ -39,12 +39,12 @@ class EventData:
                 self._data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))
 
     def end(self) -> Iterator[str]:
-        """Yield what a stream without its last empty line left open."""
+        """Yield the last event if its final blank line is missing."""
         yield from self.feed(b"\n\n")
 
 
 class StreamedText:
-    """Takes a model's text in pieces and gives what is no thought of it, as soon as that is certain."""
+    """Filters reasoning out of a streamed text as soon as it is recognised."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -68,7 +68,7 @@ class StreamedText:
         return ""
 
     def end(self) -> str:
-        """Return what was held back and is no thought after all."""
+        """Return held-back text that turned out not to be reasoning."""
         return self._free(self._held) if self._state == "begin" else ""
 
     def _free(self, text: str) -> str:
@@ -77,7 +77,7 @@ class StreamedText:
 
 
 def without_reasoning(text: str) -> str:
-    """Return a local model's answer without its thoughts; some templates open the tag themselves, unseen."""
+    """Return a local model's answer without its reasoning; some templates open the tag themselves."""
     begun = text.lstrip().startswith(_OPEN)
     thoughts, closed, answer = text.partition(_CLOSE)
     if begun:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """A stretch of a stage: a stage may have several in one call. `started_ns` is epoch time."""
+    """A part of a stage, which may have several in one call. `started_ns` is epoch time."""
 
     stage: str
     started_ns: int
@@ -20,7 +20,7 @@ class Lap:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A call that ended: `add` or `search`, and what it spent its time on. Without ids, names or text."""
+    """A finished call, `add` or `search`, with its timings. Has no ids, names or text."""
 
     operation: str
     started_ns: int
@@ -49,7 +49,7 @@ class StageClock:
 
     @property
     def timings_ms(self) -> dict[str, float]:
-        """Return the milliseconds of each stage, in the order of their beginning."""
+        """Return the milliseconds of each stage, in order."""
         found: dict[str, float] = {}
         for lap in self.laps:
             found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds * 1000
@@ -63,7 +63,7 @@ class StageClock:
 
 
 class Listeners:
-    """Hears of every call of one open installation, from whichever surface. Thread-safe."""
+    """Listeners for every call of an installation, from any surface. Thread-safe."""
 
     def __init__(self) -> None:
         self._listening: tuple[Listener, ...] = ()
@@ -72,7 +72,7 @@ class Listeners:
         self._ended = -_JUST_NOW_S
 
     def busy(self) -> bool:
-        """Return True if somebody waits for a call, or did just now."""
+        """Return True if a call is under way, or was just now."""
         return self._under_way > 0 or time.monotonic() - self._ended < _JUST_NOW_S
 
     def add(self, listener: Listener) -> None:
@@ -81,7 +81,7 @@ class Listeners:
 
     @contextmanager
     def call(self, operation: str) -> Iterator[StageClock]:
-        """Time a call, and tell of it when it ended, also by an error."""
+        """Time a call, and report it when it ends, also by an error."""
         clock, failed = StageClock(), True
         began_ns, began = time.time_ns(), time.perf_counter()
         with self._lock:

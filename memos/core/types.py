@@ -76,7 +76,7 @@ class FileState(StrEnum):
 
 
 class Reading(StrEnum):
-    """True if a message is to be read finely, or was; one that is neither has none."""
+    """Whether a message is queued for fine reading or was read; other messages have no state."""
 
     WANTED = "wanted"
     READ = "read"

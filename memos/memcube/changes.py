@@ -35,12 +35,12 @@ ChargeQuota = Callable[[sa.Connection, int, int], None]
 
 
 def free(connection: sa.Connection, items: int, size_bytes: int) -> None:
-    """Count nothing: what the background stores is nobody's to pay for."""
+    """Charge nothing, for background work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An actor changing one cube at one moment, inside one transaction."""
+    """A change of one cube by an actor at a moment, inside one transaction."""
 
     connection: sa.Connection
     cube: str
@@ -54,9 +54,9 @@ Changing = Callable[[Scope], AbstractContextManager[Change]]
 
 
 def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge: ChargeQuota = free) -> Change:
-    """Begin to change a cube; no other transaction changes it before this one ends.
+    """Begin a change of a cube, locking it against other writers.
 
-    The time is taken after any other writer of the cube, so that record times rise in commit order.
+    The time is taken after the lock, so that record times rise in commit order.
     """
     last = cubes.lock(connection, cube)
     now = clock.now()
@@ -72,7 +72,7 @@ def add(
 ) -> AddReceipt:
     """Store drafts in order; a message id the conversation has already is not stored again.
 
-    A conversation with more than `short_capacity` pages gets the task that moves the oldest on.
+    Beyond `short_capacity` pages, the task that moves the oldest on is queued.
     """
     if request is not None and (earlier := idempotency.find_add(change.connection, change.cube, request)) is not None:
         return earlier
@@ -120,7 +120,7 @@ def add(
 
 
 def _next(place: NextMessage, draft: Draft) -> NextMessage:
-    """Return the place of the next message: a user's begins a page, one after a long silence a session."""
+    """Return the place of the next message: a user message begins a page, a long silence a session."""
     page = place.page
     session = place.session
     said_at = draft.message.chat_time
@@ -254,7 +254,7 @@ def _same(stored: str, given: str) -> bool:
 
 
 def _said(text: str, content: Json) -> str:
-    """Return a message's text and the digests of its images: another picture under the same name is another message."""
+    """Return a message's text and its images' digests: another picture of the same name is another message."""
     parts = content if isinstance(content, list) else []
     given = [part["file"].get("sha256") for part in parts if isinstance(part.get("file"), Mapping)]
     return "\0".join([text, *(str(digest) for digest in given if digest)])
@@ -274,14 +274,14 @@ def size_of(text: str) -> int:
 
 
 def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark items deleted; those that are already stay as they are."""
+    """Mark items deleted; deleted ones stay as they are."""
     states = [items.require(change.connection, [change.cube], item_id) for item_id in dict.fromkeys(item_ids)]
     live = [(state, {"status": Status.DELETED}) for state in states if state.status is not Status.DELETED]
     return _append(change, live, "delete", reason)
 
 
 def archive(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark active items archived; the others stay as they are."""
+    """Mark active items archived; others stay as they are."""
     states = items.current(change.connection, [change.cube], item_ids)
     live = [(state, {"status": Status.ARCHIVED}) for state in states.values() if state.status is Status.ACTIVE]
     return _append(change, live, "archive", reason)
@@ -307,7 +307,7 @@ _STATE = (
 
 
 def correct(change: Change, new_item: str, related: Iterable[str], replaced: Sequence[Item], at: datetime) -> None:
-    """Link a correction to what it is about, and mark what it replaces superseded from `at` on."""
+    """Link a correction to what it is about, and supersede what it replaces from `at` on."""
     items.link(change.connection, [(new_item, LinkKind.RELATES, other) for other in related], change.cube, change.now)
     items.link(
         change.connection, [(new_item, LinkKind.SUPERSEDES, old.id) for old in replaced], change.cube, change.now
@@ -344,7 +344,7 @@ def _expect(before: Item, expected_version: int | None) -> None:
 
 
 def record(change: Change, kind: str, body: Json) -> None:
-    """Append an event about no single item to the cube's chain; the body holds ids and numbers only."""
+    """Append an event about the cube to its chain; the body holds ids and numbers only."""
     _event(change, kind, None, body)
 
 
@@ -359,7 +359,7 @@ def requeue_indexing(change: Change, item_id: str) -> None:
 
 
 def edit(change: Change, before: Item, fields: Mapping[str, Any], reason: str, *, kind: str = "update") -> Item:
-    """Write an item's next version with other field values, from a state that was just read."""
+    """Write an item's next version with changed fields, from a state just read."""
     return _append(change, [(before, fields)], kind, reason)[0]
 
 

@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A passage of a document as it is stored; `start` to `end` are its characters in the Markdown."""
+    """A passage of a document; `start` to `end` are its characters in the Markdown."""
 
     text: str
     start: int
@@ -41,7 +41,7 @@ class Part:
 
 
 def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
-    """Keep a file and have it read; the cube's file of the same bytes that stands, or is being read, is returned."""
+    """Store a file and queue its reading; a current or queued file with the same bytes is returned instead."""
     for same in files.find(change.connection, change.cube, sha256=file.sha256):
         if same.state is FileState.PROCESSING:
             return same
@@ -56,9 +56,9 @@ def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
 
 
 def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[str, Json], media_type: str) -> None:
-    """Store what a file says, and let it take the place of the one of its name.
+    """Store the passages of a file, replacing the current file of its name.
 
-    Of a file that was deleted or replaced meanwhile nothing is stored.
+    Nothing is stored if the file was deleted or replaced meanwhile.
     """
     connection = change.connection
     if not _still_read(change, file):
@@ -82,7 +82,7 @@ def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[
 
 
 def check_rollback(change: Change, item_id: str) -> None:
-    """Refuse to bring a passage back that is of no current document."""
+    """Refuse to restore a passage whose document is not current."""
     file_id = files.of_items(change.connection, [item_id]).get(item_id)
     if file_id is None:
         return
@@ -98,7 +98,7 @@ def give_up(change: Change, file: StoredFile, why: str) -> None:
 
 
 def delete(change: Change, file: StoredFile, reason: str) -> int:
-    """Take a file's passages out of sight with what was made of them; return how many there were."""
+    """Delete a file's passages and what was derived from them; return the number of passages."""
     if file.state is FileState.DELETED:
         return 0
     gone = _retire(change, file, Status.DELETED, reason, {})

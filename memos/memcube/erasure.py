@@ -41,9 +41,9 @@ def _purging(connection: sa.Connection) -> dict[str, str]:
 def erase(
     change: Change, item_ids: Sequence[str], *, file_ids: Collection[str] = (), whole_cube: bool = False
 ) -> EraseReceipt:
-    """Remove the items, what was derived from them, their raw messages and the bytes of the files they are part of.
+    """Erase items, what was derived from them, their raw messages, and the bytes of their files.
 
-    Files named besides lose their bytes too, and are removed when no item of them is left.
+    Files named explicitly lose their bytes too, and are removed if no item of them is left.
     """
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
@@ -80,9 +80,9 @@ def erase(
 
 
 def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
-    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more.
+    """Erase again what a restore brought back; the tombstone says `purging` once more.
 
-    The ids may be those of files too.
+    The ids may include files.
     """
     named = set(files.known(change.connection, item_ids))
     doomed = _with_derived(change.connection, set(item_ids) - named)
@@ -107,7 +107,7 @@ def _remove(
 ) -> tuple[Counter[str], list[str]]:
     """Remove every row about the items, and the bytes of files; return counts by table and neighbours in windows.
 
-    What was not `named` is erased since one of the things it was made of is; the others are read again.
+    Items not `named` go because one of their origins does; the other origins are read again.
     """
     connection = change.connection
     states = list(items.current(connection, [change.cube], doomed).values())
@@ -194,12 +194,12 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def derived(connection: sa.Connection, item_ids: Collection[str]) -> set[str]:
-    """Return what is erased besides when these are, since it was made of them."""
+    """Return what is erased together with these items, as derived from them."""
     return _with_derived(connection, set(item_ids)).difference(item_ids)
 
 
 def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
-    """Follow DERIVED_FROM upwards: what was made out of an erased item, or may quote it, is erased too."""
+    """Follow DERIVED_FROM upwards: what was derived from an erased item may quote it, so it goes too."""
     doomed, front = set(start), set(start)
     while front:
         front = (items.derived_from(connection, front) | _quoting(connection, front)) - doomed
@@ -240,7 +240,7 @@ def _by_model(info: Mapping[str, Json]) -> str:
 
 
 def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.ColumnElement[bool]) -> set[str]:
-    """Return the records of a kind of what read these items: with the answer of a model, or without one."""
+    """Return extraction records of a kind that cover these items, with or without a model's answer."""
     answers: set[str] = set()
     held = t.extraction_items
     for batch in items.in_batches(shown):
@@ -250,7 +250,7 @@ def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.C
 
 
 def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
-    """Return what items were made of: what stays of it may say the same by itself."""
+    """Return the origins of derived items; those that stay may state the same by themselves."""
     found: set[str] = set()
     for batch in items.in_batches(derived):
         query = sa.select(t.links.c.to_id).where(t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM)
@@ -270,9 +270,9 @@ def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
 
 
 def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
-    """Drop what a model answered when it was shown one of these items: it may quote it.
+    """Drop model answers that were shown one of these items: they may quote it.
 
-    A record of what was read by pattern quotes nothing, and stays while there is another message that it is about.
+    A record of patterns quotes nothing, and stays while another message is in it.
     """
     shown = t.extraction_items
     plain = _answers_about(connection, doomed, t.extractions.c.output == "")
@@ -317,7 +317,7 @@ def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[
 
 
 def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
-    """Remove conversations without a message left: a name may say something too."""
+    """Remove conversations without messages: even a name may tell something."""
     used = sa.select(t.items.c.id).where(t.items.c.conversation_id == t.conversations.c.id)
     connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
 
@@ -345,7 +345,7 @@ def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[
 
 
 def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str] | None = None) -> dict[str, list[str]]:
-    """Return by cube the items, or those of some, that were deleted before a moment and not brought back."""
+    """Return, by cube, items (of all or these) deleted before a moment and not restored."""
     query = sa.select(t.versions.c.cube_id, t.versions.c.item_id).where(
         t.versions.c.recorded_to.is_(None), t.versions.c.status == Status.DELETED, t.versions.c.recorded_at < before
     )
@@ -370,7 +370,7 @@ def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
 
 
 def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
-    """Add to receipts what was removed outside the ledger, by cube: to all that were finished at once in it."""
+    """Add the numbers removed outside the ledger to the receipts of their cubes."""
     with ledger.write() as connection:
         for receipt in receipts:
             if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
@@ -380,7 +380,7 @@ def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str
 
 
 def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
-    """Write down what was done: files are `purged`, a server's rows and points `deleted`."""
+    """Record the state of each store: files are `purged`, a server's rows and points `deleted`."""
     state = "purging" if "purging" in stores.values() else "purged"
     with ledger.write() as connection:
         for batch in items.in_batches(receipt.id for receipt in receipts):
@@ -418,7 +418,7 @@ class Purgeable:
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
-    """Finish every unfinished erasure at once; return how many."""
+    """Finish all pending erasures together; return how many."""
     receipts = unfinished(ledger)
     if not receipts:
         return 0
@@ -453,9 +453,9 @@ def _truncate(ledger: Ledger) -> None:
 
 
 def retract(change: Change, origins: Collection[str]) -> list[str]:
-    """Delete what was made of these items alone, and of the rest take them away as sources; return what was deleted.
+    """Delete items derived only from `origins`, drop `origins` as sources of the others; return the deleted ids.
 
-    What a deleted fact had replaced is current again.
+    What a deleted fact had superseded is current again.
     """
     connection = change.connection
     made = items.current(connection, [change.cube], items.derived_from(connection, origins))

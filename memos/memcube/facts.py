@@ -38,7 +38,7 @@ def store(
     superseded_by: str | None = None,
     info: Mapping[str, Json] | None = None,
 ) -> Item:
-    """Store a fact as a new item with its sources and links; `valid_to` ends it earlier than the fact itself says."""
+    """Store a fact as a new item with its sources and links; `valid_to` overrides the fact's own end."""
     state = Item(
         id=new_id(),
         cube=change.cube,
@@ -88,7 +88,7 @@ def store(
 
 
 def add_sources(change: Change, item_id: str, fact: Fact) -> int:
-    """Name a fact's passages as sources of an item, those it has not yet; return how many are new."""
+    """Add a fact's passages to an item's sources; return how many are new."""
     connection = change.connection
     here = t.sources.c.item_id == item_id
     columns = (t.sources.c.message_id, t.sources.c.start, t.sources.c.end, t.sources.c.ordinal)
@@ -119,7 +119,7 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
 
 
 def lose_sources(change: Change, item_id: str, origins: Collection[str]) -> None:
-    """Take away what an item has from these origins: its links to them, and passages of their messages."""
+    """Remove origins from an item's sources and links."""
     connection = change.connection
     said = sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(list(origins)))
     mine = sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said))
@@ -130,7 +130,7 @@ def lose_sources(change: Change, item_id: str, origins: Collection[str]) -> None
 
 
 def take_sources(change: Change, item_id: str, from_id: str) -> None:
-    """Name another item's sources and origins as an item's too."""
+    """Copy another item's sources and origins to an item."""
     connection, columns = change.connection, (t.sources.c.message_id, t.sources.c.start, t.sources.c.end)
     rows = connection.execute(sa.select(t.sources).where(t.sources.c.item_id.in_([item_id, from_id]))).all()
     have = {(row.message_id, row.start, row.end) for row in rows if row.item_id == item_id}
@@ -189,9 +189,9 @@ def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) ->
 
 
 def restored_fact(change: Change, item: Item, after: datetime) -> Fact | None:
-    """Return what an item's sources said anew after a moment and before it ended, None when they did not.
+    """Return what an item's sources said again after a moment and before its end, or None.
 
-    For an item that is found to have been replaced in between: what was said before says nothing of the time after.
+    For an item that turns out to have been replaced in between: what was said before does not cover the time after.
     """
     rows = _sources_between(change.connection, item, after)
     origins = items.origins_of(change.connection, [item.id]).get(item.id, set())
@@ -237,12 +237,12 @@ def _sources_between(connection: sa.Connection, item: Item, after: datetime) -> 
 
 
 def _of_the_past(passage: str, said_at: datetime) -> bool:
-    """Return True if a passage names a time gone by: "I moved here in 2019" says nothing of when it was said."""
+    """Return True if a passage names a past time: "I moved here in 2019" does not date from its message."""
     return any(each.valid_to <= said_at for each in time_expressions(passage, said_at, _UTC))
 
 
 def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
-    """Mark an item replaced by another from a moment on, and link them; what says it is outdated."""
+    """Supersede an item by another from a moment on, link them, and flag its messages as outdated."""
     items.mark_outdated(change.connection, items.origins_of(change.connection, [old.id]).get(old.id, ()))
     edits = {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new}
     changes.edit(change, old, edits, f"superseded by {new}", kind="supersede")
@@ -250,7 +250,7 @@ def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
 
 
 def link_superseded(change: Change, new: str, old: str) -> None:
-    """Link an item to one that it had replaced before that was known."""
+    """Link an item to one that it is now known to have superseded."""
     items.link(change.connection, [(new, LinkKind.SUPERSEDES, old)], change.cube, change.now)
     items.touch(change.connection, [new])
     outbox.enqueue(change.connection, change.cube, [new])
@@ -261,7 +261,7 @@ def end(change: Change, item: Item, at: datetime) -> None:
 
 
 def with_keys(connection: sa.Connection, cube: str, keys: Iterable[str]) -> dict[str, list[Item]]:
-    """Return the derived items of these keys that were not deleted, by key, the earliest by event time first."""
+    """Return the undeleted derived items of these keys, by key, in order of event time."""
     found: dict[str, list[Item]] = {}
     for batch in items.in_batches(set(keys)):
         for state in items.with_keys(connection, cube, batch):
@@ -273,12 +273,12 @@ def with_keys(connection: sa.Connection, cube: str, keys: Iterable[str]) -> dict
 
 
 def event_time(state: Item) -> datetime:
-    """Return when what an item says began to be so, as far as is known."""
+    """Return when an item's statement began to hold, as far as known."""
     return state.valid_from or state.said_at or state.created_at
 
 
 def keep_record(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
-    """Keep what read some messages, and what a model answered about them; return the id that sources name it by."""
+    """Store an extraction record (reader, model, answer); return the id that sources refer to."""
     answer = new_id()
     values = {"id": answer, "cube_id": change.cube, "reader": reader, "model": model, "output": output}
     change.connection.execute(sa.insert(t.extractions), [{**values, "created_at": change.now}])

@@ -40,9 +40,9 @@ IMAGE_TAG = "image"
 
 
 def store(change: Change, drafts: Sequence[Draft], receipt: AddReceipt) -> list[str]:
-    """Store the images of what an add stored, and have each described; return the files' ids.
+    """Store the images of an add and queue their description; return the files' ids.
 
-    What the conversation had already has its images too.
+    Images of messages the conversation already had exist already.
     """
     given = {item: draft for draft, item in reversed(list(zip(drafts, receipt.item_ids, strict=False)))}
     given = {item: draft for item, draft in given.items() if draft.message.pictures}
@@ -81,29 +81,29 @@ def _file(change: Change, item: str, picture: Picture) -> StoredFile:
 
 
 def find(connection: sa.Connection, cube: str, file_id: str) -> StoredFile | None:
-    """Return an image, None when it is gone or none."""
+    """Return an image, or None."""
     query = sa.select(t.files).where(t.files.c.id == file_id, t.files.c.cube_id == cube)
     row = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE)).one_or_none()
     return None if row is None else files.to_file(row)
 
 
 def cube_of(connection: sa.Connection, file_id: str) -> str | None:
-    """Return the cube of an image, None when there is none of this id."""
+    """Return the cube of an image, or None."""
     found: str | None = connection.scalar(sa.select(t.files.c.cube_id).where(t.files.c.id == file_id))
     return found
 
 
 def of_item(connection: sa.Connection, cube: str, item_id: str) -> list[StoredFile]:
-    """Return the images of a message, in no order that matters to anyone but their ids'."""
+    """Return the images of a message, by id."""
     query = sa.select(t.files).where(t.files.c.item_id == item_id, t.files.c.cube_id == cube)
     rows = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE).order_by(t.files.c.id))
     return [files.to_file(row) for row in rows]
 
 
 def described(change: Change, file: StoredFile, fact: Fact) -> Item:
-    """Store what a model said of an image; the image names the item, whose words stand nowhere else.
+    """Store a model's description of an image as an item made of its message.
 
-    The words are a source of their own, untrusted as all that an image may say, before the message it came with.
+    The text is a source of its own, placed before the message and untrusted, as is all that an image may say.
     """
     state = facts.store(change, fact)
     message = {
@@ -142,10 +142,9 @@ def finish(connection: sa.Connection, file: StoredFile, state: FileState, now: d
 
 
 def follow(change: Change, state: Item, withdrawn: str) -> bool:
-    """Keep a description as long as its image's message is there, whatever that says by now; say whether it is kept.
+    """Keep a description in step with its image's message; return True if it is a description.
 
-    It is taken back when the message is deleted, which the caller does and marks as `withdrawn`, and comes again when
-    the message does.
+    It is deleted with the message, marked as `withdrawn` by the caller, and restored with it.
     """
     if IMAGE_TAG not in state.tags or "file" not in state.info:
         return False

@@ -119,7 +119,7 @@ BACKUP_PATHS: tuple[DataLocation, ...] = (
 
 
 class FolderLock:
-    """Held from `acquire` to `release`; the operating system drops it when the process dies."""
+    """An advisory lock on a folder, from `acquire` to `release`; the OS drops it when the process dies."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "lock"
@@ -153,7 +153,6 @@ class FolderLock:
         self._file = file
 
     def release(self) -> None:
-        """Give the lock back; safe to call twice."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -41,7 +41,7 @@ def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]
 
 
 def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
-    """Return an object of strings, numbers, booleans and lists of them: what filters can ask for."""
+    """Return a validated `info` object: strings, numbers, booleans, and lists of them."""
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
@@ -72,7 +72,7 @@ def _as_text(value: Any) -> str:
 
 
 def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
-    """Return distinct ids of a call about one or several items."""
+    """Return the distinct ids of a call about one or several items."""
     if isinstance(raw, bytes) or not isinstance(raw, Collection):
         raise InvalidInput("item_ids", f"must be an id or a list of ids, not {type(raw).__name__}")
     ids = [raw] if isinstance(raw, str) else list(raw)
@@ -96,7 +96,7 @@ def switch(where: str, value: Json) -> bool:
 
 
 def version_of(where: str, value: Json) -> int:
-    """Return a version number; 0 is one that never was."""
+    """Return a version number; 0 never exists."""
     return within(where, value, 0, 2**31 - 1)
 
 
@@ -108,7 +108,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def edits_of(raw: Mapping[str, Any], limits: LimitSettings) -> dict[str, Any]:
-    """Return the checked field values of an update; every field it names is one an update may change."""
+    """Return the validated field values of an update."""
     if not raw:
         raise InvalidInput("memory", "nothing to change; give a new text or another field")
     return {name: _edit(name, value, limits) for name, value in raw.items()}
@@ -150,7 +150,7 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
 
 
 def seconds_of(name: str, value: float) -> float:
-    """Return a time to wait in seconds, at most some thirty years."""
+    """Return a timeout in seconds, at most some thirty years."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
         raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
     return value

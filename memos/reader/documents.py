@@ -34,7 +34,7 @@ _RULE = re.compile(r" {0,3}\|[ \t:|-]+\|[ \t]*$")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """From `offset` on a text is of this page, and under these titles of the outline."""
+    """The page and outline titles of the text from `offset` on."""
 
     offset: int
     page: int | None = None
@@ -43,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Characters `start` to `end` of the Markdown; `header` is the first row of the table that it continues."""
+    """Characters `start` to `end` of the Markdown; `header` is the header row of a table that continues here."""
 
     start: int
     end: int
@@ -70,7 +70,7 @@ class _Block:
 
 
 def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structured: bool = True) -> list[Passage]:
-    """Return the passages of a text that is not blank; one that is not `structured` has no headings, tables or code."""
+    """Split a text into passages; unless `structured`, it has no headings, tables or code."""
     whole = _blocks(markdown, marks, structured=structured)
     pieces = [piece for block in whole for piece in _bounded(markdown, block, split)]
     return [Passage(one.start, one.end, one.path, one.page, one.header) for one in _packed(markdown, pieces, split)]
@@ -80,7 +80,7 @@ def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structu
 
 
 def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Block]:
-    """Cut a text into blocks that cover all of it."""
+    """Split a text into blocks that cover all of it."""
     cuts = sorted({mark.offset for mark in marks if 0 < mark.offset < len(text)})
     edges = [0, *cuts, len(text)]
     offsets = [mark.offset for mark in marks]
@@ -97,7 +97,7 @@ def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Bloc
 
 
 def _page_blocks(text: str, start: int, end: int, *, structured: bool) -> Iterator[_Block]:
-    """Yield the blocks between two places; their paths are not known yet."""
+    """Yield the blocks of a page, without their paths."""
     lines = _lines(text, start, end)
     place = 0
     while place < len(lines):
@@ -213,7 +213,7 @@ def _limit(block: _Block) -> int:
 
 
 def _bounded(text: str, block: _Block, split: Split) -> Iterator[_Block]:
-    """Yield a block, or the parts it has to be cut into."""
+    """Yield a block, or the parts it must be split into."""
     limit = _limit(block)
     if _fits(text[block.start : block.end], limit, split):
         yield block

@@ -53,7 +53,7 @@ _DAMAGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Format, media type and the width and height as shown; `taken_at` is the camera's own time, as text."""
+    """Format, media type and displayed size; `taken_at` is the camera's time, as text."""
 
     format: str
     media_type: str
@@ -109,7 +109,7 @@ def _check_size(where: str, width: int, height: int, limits: ImageSettings) -> N
 
 
 def _check_webp(where: str, data: bytes, limits: ImageSettings) -> None:
-    """Look at a WebP's size and length first: its decoder takes memory for the canvas when it is opened."""
+    """Check a WebP's size first: its decoder allocates the canvas on opening."""
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         return
     if len(data) < 30 or len(data) < int.from_bytes(data[4:8], "little") + 8:
@@ -138,7 +138,7 @@ def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> Non
 
 
 def _has_end(data: bytes) -> bool:
-    """Return True if a JPEG's own end is there: a thumbnail has one too, and phones append whole films behind it."""
+    """Return True if a JPEG is complete: thumbnails have an end marker too, and phones append whole videos."""
     at = 2
     for _ in range(_MOST_SEGMENTS):
         found = _MARKER.search(data, at)
@@ -198,7 +198,7 @@ _UNSHOWN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image part as it was read; `kept` stands in the message's content, without `picture` it is not at hand."""
+    """A parsed image part; `kept` is stored in the content, `picture` is missing if the bytes are not available."""
 
     mark: str
     kept: Json
@@ -215,7 +215,7 @@ class _GivenImage:
 
 @dataclass(slots=True)
 class ImageParts:
-    """Reads the images of one add, which may have so many and so many bytes together."""
+    """Reads the images of one add, within a limit of number and bytes."""
 
     settings: ImageSettings = field(default_factory=ImageSettings)
     source: ImageSource | None = None
@@ -249,7 +249,7 @@ class ImageParts:
         return ImagePart(mark(caption, name, header), {**rest, "file": told}, picture)
 
     def _given(self, where: str, part: Mapping[str, Json]) -> _GivenImage | None:
-        """Return the bytes of a part, None when it says only that there was an image."""
+        """Return the bytes of a part, None if it only mentions an image."""
         if part["type"] == "image":
             return self._of_data(f"{where}.data", part.get("data"), part.get("media_type"))
         inner = part.get("image_url")
@@ -307,7 +307,7 @@ class ImageParts:
 
 
 def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
-    """Return an image part as it may be kept: all it says but its bytes, or the address that has them."""
+    """Return an image part without its bytes, or the address that has them."""
     rest = {key: value for key, value in part.items() if key not in ("data", "file")}
     inner = rest.get("image_url")
     if isinstance(inner, Mapping):
@@ -318,7 +318,7 @@ def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def mark(caption: str, name: str, header: Header) -> str:
-    """Return how an image stands in a message's text, so that it is found by its caption, name and day."""
+    """Return the text mark of an image, so that it is found by caption, name and date."""
     # In small letters: the format is no name of anything.
     size = f"{header.width}×{header.height} {header.format.lower()}"
     words = [caption, name, "" if header.taken_at is None else header.taken_at[:10], size]
@@ -326,7 +326,7 @@ def mark(caption: str, name: str, header: Header) -> str:
 
 
 def file_name(raw: str) -> str:
-    """Return the last part of a path or address as one line that hides nothing."""
+    """Return the last part of a path or URL as one printable line."""
     name = _UNSHOWN.sub(" ", re.split(r"[/\\]", unquote(raw))[-1])
     return " ".join(name.split())[:_NAME_CHARS]
 

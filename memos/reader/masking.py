@@ -24,7 +24,7 @@ _MOST_SHOWN = 100
 
 
 class Masking:
-    """A call's masking. With neither `secrets` nor `personal` everything stays as it is."""
+    """The masking of one call; without `secrets` and `personal` it does nothing."""
 
     def __init__(self, limits: LimitSettings, *, secrets: bool, personal: bool) -> None:
         self._secrets, self._personal = secrets, personal
@@ -53,26 +53,26 @@ class Masking:
         return kinds
 
     def text(self, where: str, value: str) -> str:
-        """Return a text with what must not be stored masked."""
+        """Return a text with secrets masked."""
         return self._masked(where, value, personal=self._personal)
 
     def whole(self, where: str, value: str) -> str:
-        """Return a text of any length masked: a document is not refused for being long."""
+        """Mask a text of any length, such as a document."""
         return self._mask(where, value, personal=self._personal)
 
     def name(self, where: str, value: str) -> str:
-        """Return a name that others are told apart by with secrets masked; personal data in it stays."""
+        """Mask secrets in a name; personal data stays, since it tells names apart."""
         return self._masked(where, value, personal=False)
 
     def any(self, where: str, value: Json) -> Json:
-        """Return any value with the texts in it masked; what is refused anyway may stay as it is."""
+        """Mask the texts in any value; a value that is refused anyway may stay."""
         return self._any(where, value, _MOST_NESTING)
 
     def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:
         return {name: self.any(f"{where}.{name}" if where else name, value) for name, value in raw.items()}
 
     def messages(self, raw: Json, most: int) -> Json:
-        """Return the messages of an add masked, at most so many: more are refused."""
+        """Mask the messages of an add, up to `most`; more are refused later."""
         if isinstance(raw, str):
             return self.text("messages[0].content", raw)
         if isinstance(raw, Mapping):
@@ -103,7 +103,7 @@ class Masking:
         )
 
     def record(self, change: Change) -> None:
-        """Leave in the cube's chain of events how many passages of which kind were masked, if any were."""
+        """Record the numbers of masked passages by kind in the cube's events, if any."""
         if self._counts:
             changes.record(change, "mask", dict(self.kinds))
 

@@ -25,14 +25,14 @@ _SCAN_CHARS = 4_000
 
 
 def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Json], zone: ZoneInfo) -> list[Draft]:
-    """Return one draft for each message, the text as written, its span the whole message; days are those of `zone`."""
+    """Return a draft for each message; days are those of `zone`."""
     return [_draft(message, tuple(tags), info, zone) for message in messages]
 
 
 def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:
-    """Return key, value, entities, keywords and validity of a text, as its speaker's words at that time.
+    """Return key, value, entities, keywords and validity of a text as its speaker's statement.
 
-    The first time it names is when what it tells of was or will be; without one that is when it was said.
+    The first time in it is when it holds; otherwise the time it was said.
     """
     head = text[:_SCAN_CHARS]
     found = statements(head) if role is Role.USER else []
@@ -73,7 +73,7 @@ _LONGEST_S = 1e9
 def read_messages(
     raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings, images: ImageParts | None = None
 ) -> list[Message]:
-    """Return the messages of one add, in order, with their `images`, whose bytes are left out of the content.
+    """Return the validated messages of one add, with `images` moved out of the content.
 
     A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
     """
@@ -145,7 +145,7 @@ def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:
-    """Return what the message says, else untrusted for what a tool gave back: a web page may say anything."""
+    """Return the trust a message claims; tool results are untrusted by default."""
     if value is None:
         return Trust.UNTRUSTED if role is Role.TOOL else Trust.TRUSTED
     if not isinstance(value, str) or value not in set(Trust):
@@ -160,9 +160,9 @@ def _optional(where: str, value: Json) -> str | None:
 def _content(
     where: str, content: Json, limits: LimitSettings, images: ImageParts
 ) -> tuple[str, Json, tuple[Picture, ...]]:
-    """Return the written text of a string or of content parts, the parts to keep, and the images among them.
+    """Return the text, the parts to keep, and the images of a string or content parts.
 
-    Parts that are no text stand in it as a short mark.
+    Parts other than text appear in it as a short mark.
     """
     if content is None:
         return "", None, ()
@@ -200,7 +200,7 @@ def _content(
 
 
 def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
-    """Refuse what JSON, or a store that keeps it, cannot hold: odd types, text with NUL, endless nesting."""
+    """Refuse what JSON or a store cannot hold: odd types, NUL, deep nesting."""
     level: list[Json] = [value]
     for _ in range(_MAX_NESTING):
         for entry in level:
@@ -283,7 +283,7 @@ _SHAPE = "must look like {'type': 'function', 'function': {'name', 'description'
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool: its definition as a message of JSON, and what memory says of it."""
+    """A tool definition as a JSON message, and the memory of it."""
 
     name: str
     description: str
@@ -292,7 +292,7 @@ class ToolDefinition:
 
 
 def read_tools(raw: Json, now: datetime, limits: LimitSettings) -> list[ToolDefinition]:
-    """Return definitions in order, the last one of each name."""
+    """Return definitions in order, the last of each name."""
     if raw is None:
         return []
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Sequence):

@@ -42,7 +42,7 @@ _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 @dataclass(frozen=True, slots=True)
 class PreviewSource:
-    """Messages as they were given, with the conversation of each, and what could not be read, with its place."""
+    """Input messages with their conversations, and unreadable records with their places."""
 
     messages: tuple[Json, ...]
     conversations: tuple[str | None, ...]
@@ -84,7 +84,7 @@ class PreviewItem:
 
 @dataclass(frozen=True, slots=True)
 class PreviewFact:
-    """A fact a reader finds, with the passages that say so; `waits` for review when an untrusted source orders it."""
+    """A fact a reader finds, with its passages; `waits` for review if an untrusted source orders it."""
 
     type: ItemType
     subject: str
@@ -117,7 +117,7 @@ class Preview:
 
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
-    """Return at most so many messages of a text, a JSON or JSONL file or a chat export."""
+    """Return up to `most` messages of a text, a JSON or JSONL file or a chat export."""
     if (limit := reading.limits.messages_per_add) < most:
         raise InvalidInput("limit", f"is {most:,}, at most {limit:,} are read")
     data = file.read(ENTRY_BYTES + 1)
@@ -185,7 +185,7 @@ def preview(given: PreviewSource, reading: Reading) -> Preview:
 
 
 def _export(data: bytes, name: str, reading: Reading, most: int) -> PreviewSource:
-    """Read an export; its readers want a file of their own, since they go through it twice."""
+    """Read an export through a temporary file, since its readers pass over it twice."""
     with tempfile.TemporaryDirectory(prefix="memos-read-") as folder:
         path = Path(folder) / f"input{Path(name).suffix.lower() or '.json'}"
         path.write_bytes(data)
@@ -251,7 +251,7 @@ def _item(draft: Draft, conversation: str | None, number: int) -> Item:
 
 
 def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Yield runs of one conversation that are small enough to be read at once."""
+    """Yield runs of one conversation small enough to be read at once."""
     window: list[Item] = []
     tokens = 0
     for item in items:

@@ -259,18 +259,18 @@ def score_candidates(
 
 
 def reorder(
-    voted: Sequence[Ranked],
+    scored: Sequence[Ranked],
     question: Question,
     newer: Mapping[str, str] = MappingProxyType({}),
-    standing: PreferenceCandidates = NO_PREFERENCES,
+    preferences: PreferenceCandidates = NO_PREFERENCES,
 ) -> list[Ranked]:
     """Return candidates in their final order: by score, replacements before what they replaced, preferences promoted.
 
-    `standing` are the candidates for promotion (`select_preferences`).
+    `preferences` are the candidates for promotion (`select_preferences`).
     """
     if Intent.LATEST in question.intents:
-        newer = {**newer, **_told_since(voted)}
-    return _promote_preferences(_newer_first(voted, newer), question, standing)
+        newer = {**newer, **_replaced_in_pool(scored)}
+    return _promote_preferences(_newer_first(scored, newer), question, preferences)
 
 
 def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ranked]:
@@ -331,14 +331,14 @@ def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _MOST_STAT
     return tuple(nearest.values())
 
 
-def _promote_preferences(ranked: list[Ranked], question: Question, standing: PreferenceCandidates) -> list[Ranked]:
+def _promote_preferences(ranked: list[Ranked], question: Question, preferences: PreferenceCandidates) -> list[Ranked]:
     """Promote lasting statements: who asks for a hotel does not mention the crowds that they avoid.
 
     A request gets the nearest instructions and other lasting statements, then what users told about themselves; any
     other question only an instruction that is about it.
     """
     there = {entry.item.id: entry for entry in ranked}
-    found = _without_repeats(standing.stated, there)
+    found = _without_repeats(preferences.stated, there)
     told = [point for point in found if instructs(there[point.item].item.memory)]
     if question.is_request:
         stated = [*told[:_PROMOTED], *[point for point in found if point not in told][:_PROMOTED]]
@@ -346,7 +346,7 @@ def _promote_preferences(ranked: list[Ranked], question: Question, standing: Pre
         stated = told[:1]
     stated.sort(key=lambda point: -point.score)
     wanted = [(Arm.STANDING, point) for point in stated]
-    wanted += [(Arm.OF_SELF, point) for point in _without_repeats(standing.of_self, there)]
+    wanted += [(Arm.OF_SELF, point) for point in _without_repeats(preferences.of_self, there)]
     ranked, order = list(ranked), [entry.item.id for entry in ranked]
     lifted, room = 0, 2 * _PROMOTED - len(stated)
     for arm, point in wanted:
@@ -358,7 +358,7 @@ def _promote_preferences(ranked: list[Ranked], question: Question, standing: Pre
         entry = ranked.pop(at)
         order.insert(place, order.pop(at))
         score = min(ranked[place].score * _BEFORE, ranked[place - 1].score)
-        rank = (standing.stated if arm is Arm.STANDING else standing.of_self).index(point) + 1
+        rank = (preferences.stated if arm is Arm.STANDING else preferences.of_self).index(point) + 1
         vote = (arm.value, rank, point.score, score - entry.score)
         ranked.insert(place, entry._replace(score=score, votes=(*entry.votes, vote)))
         lifted += 1
@@ -472,10 +472,10 @@ def asking_share(text: str) -> float:
     return asked / told if told else 0.0
 
 
-def _told_since(voted: Sequence[Ranked]) -> Mapping[str, str]:
+def _replaced_in_pool(scored: Sequence[Ranked]) -> Mapping[str, str]:
     """Return candidates that a later one with the same key replaces."""
     by_key: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    for item, *_ in voted:
+    for item, *_ in scored:
         if item.key is not None and item.valid_from is not None:
             by_key[item.cube, item.key].append((item.valid_from, item.id))
     found: dict[str, str] = {}

@@ -106,30 +106,30 @@ def checked_scores(scores: Sequence[float], count: int, name: str) -> list[float
     return numbers
 
 
-def apply_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
+def apply_scores(ranked: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
     """Add the vote of a reranker that scored some candidates, by item id; best first.
 
     The best score gives `weight` times the best score without it, the last nothing.
     """
     if not scores:
-        return list(voted)
-    best = max((entry.score for entry in voted), default=0.0)
+        return list(ranked)
+    best = max((entry.score for entry in ranked), default=0.0)
     high, low = max(scores.values()), min(scores.values())
     # Half of each: of two finite numbers the difference may be none.
     width = high / 2 - low / 2
     places: dict[float, int] = {}
     for place, score in enumerate(sorted(scores.values(), reverse=True), start=1):
         places.setdefault(score, place)
-    ranked = []
-    for entry in voted:
-        scored = scores.get(entry.item.id)
-        if scored is None:
-            ranked.append(entry)
+    reranked = []
+    for entry in ranked:
+        given = scores.get(entry.item.id)
+        if given is None:
+            reranked.append(entry)
             continue
-        gave = weight * best * ((scored / 2 - low / 2) / width if width else 1.0)
-        vote: Vote = (ARM, places[scored], scored, gave)
-        ranked.append(entry._replace(score=entry.score + gave, votes=(*entry.votes, vote)))
-    return sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
+        gave = weight * best * ((given / 2 - low / 2) / width if width else 1.0)
+        vote: Vote = (ARM, places[given], given, gave)
+        reranked.append(entry._replace(score=entry.score + gave, votes=(*entry.votes, vote)))
+    return sorted(reranked, key=lambda entry: (-entry.score, entry.item.id))
 
 
 def _end_of(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -218,10 +218,10 @@ Arms = dict[str, list[ScoredPoint] | None]
 
 
 class _Vectors(NamedTuple):
-    """A question's vector, and about the one with the names that were left out of it, None where none were."""
+    """The vector of a question, and approximately of the question with its speakers' names if those were removed."""
 
-    asked: Vector
-    named: Vector | None
+    question: Vector
+    with_names: Vector | None
 
 
 class LexicalRecall(NamedTuple):
@@ -234,11 +234,21 @@ class LexicalRecall(NamedTuple):
     near: list[str] | None
 
 
+class _Search(NamedTuple):
+    """What stays the same when a search looks further down the arms."""
+
+    rules: Rules
+    reader: CandidateReader
+    vectors: _Vectors
+    lexical: LexicalRecall
+    dated: list[Fused]
+
+
 @dataclass(frozen=True, slots=True)
 class RankedCandidates:
     """The state of a search before the cut: ranked candidates, duplicates, missing arms.
 
-    `voted` are all candidates by score alone; `newer` and `standing` reorder them.
+    `scored` are all candidates by score alone; `newer` and `preferences` reorder them.
     """
 
     candidates: CandidateReader
@@ -248,9 +258,9 @@ class RankedCandidates:
     ranked: tuple[Ranked, ...]
     copies: Mapping[str, tuple[str, ...]]
     missing: tuple[str, ...]
-    voted: tuple[Ranked, ...]
+    scored: tuple[Ranked, ...]
     newer: Mapping[str, str]
-    standing: PreferenceCandidates
+    preferences: PreferenceCandidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,63 +313,89 @@ class Searcher:
         """Recall at most `limit` points an arm, and more while too few distinct candidates pass."""
         rules = Rules.of(request)
         with clock.stage("embed"):
-            # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
-            asked, names = without_speaker_names(
-                request.query, ledger_queries.frequent_speakers(connection, request.scope.cubes)
-            )
-            # Half of a search needs no vector, and the embedder leaves the interpreter to others.
-            try:
-                helped = self.helper.submit(self._recall_without_vector, request, rules, limit)
-            except RuntimeError as error:  # its threads were ended meanwhile
-                raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
-            dense = self.embedder.embed_query(asked)
-            vectors = _Vectors(dense, _vector_with_names(dense, [self.embedder.embed_query(name) for name in names]))
+            vectors, helped = self._embed(connection, request, rules, limit)
         with clock.stage("recall"):
-            beside = helped.result()
-            known = candidates_of(connection, request, rules)
-            asking = _dense_arms(vectors, beside.question)
-            arms = self._recall(request, rules, asking, limit, partial(_prefetch, known, beside))
-            arms |= beside.arms
-            dated = self._dated(connection, request, rules, vectors, beside, limit)
+            lexical = helped.result()
+            reader = candidates_of(connection, request, rules)
+            queries = _dense_arms(vectors, lexical.question)
+            arms = self._recall(request, rules, queries, limit, partial(_prefetch, reader, lexical))
+            arms |= lexical.arms
+            dated = self._dated(connection, request, rules, vectors, lexical, limit)
+        search = _Search(rules, reader, vectors, lexical, dated)
         while True:
-            with clock.stage("recall"):
-                missing = tuple(arm for arm, found in arms.items() if found is None and arm not in _BESIDE)
-                recalled = {arm: found or [] for arm, found in arms.items()}
-                self._add_unindexed(connection, request, rules, recalled, vectors, beside, down=bool(missing))
-                stands = select_preferences(beside.question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
-                of_them = recalled.pop(Arm.NAMED.value, [])
-            with clock.stage("fuse"):
-                fused = fuse(recalled, len(beside.terms.indices))
-            with clock.stage("hydrate"):
-                early = [*(beside.near or []), *stands.items(), *map(_item_of, dated)]
-                pool = _read_candidates(known, self._enough(request), fused, early)
-                newer = dict(prefer_tool_calls(connection, beside.question, pool))
-                if request.as_of is None and Intent.FORMER not in beside.question.intents:
-                    newer |= _with_successors(known, pool)
-            with clock.stage("rank"):
-                voted = score_candidates(pool, beside.question, beside.near or [], newer, dated, of_them)
-                order = reorder(voted, beside.question, newer, stands)
-                ranked, copies = _collapse(connection, order, request.as_of)
-            full = any(len(found) >= limit for found in recalled.values())
-            if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
-                missing = missing if beside.near is not None else (*missing, "graph")
-                missing = missing if len(beside.waiting) <= _MAX_UNINDEXED else (*missing, UNINDEXED)
-                return RankedCandidates(
-                    known,
-                    beside.question,
-                    len(beside.terms.indices),
-                    rules,
-                    ranked,
-                    copies,
-                    missing,
-                    tuple(voted),
-                    newer,
-                    stands,
-                )
+            found, full = self._rank(connection, request, search, arms, limit, clock)
+            if len(found.ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
+                return found
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):
-                arms = self._recall(request, rules, (*asking, *_term_arms(beside.terms)), limit)
+                arms = self._recall(request, rules, (*queries, *_term_arms(lexical.terms)), limit)
+
+    def _embed(
+        self, connection: sa.Connection, request: SearchRequest, rules: Rules, limit: int
+    ) -> tuple[_Vectors, Future[LexicalRecall]]:
+        """Embed the question, while a helper thread does what needs no vector."""
+        # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
+        speakers = ledger_queries.frequent_speakers(connection, request.scope.cubes)
+        text, names = without_speaker_names(request.query, speakers)
+        # Half of a search needs no vector, and the embedder leaves the interpreter to others.
+        try:
+            helped = self.helper.submit(self._recall_without_vector, request, rules, limit)
+        except RuntimeError as error:  # its threads were ended meanwhile
+            raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
+        dense = self.embedder.embed_query(text)
+        with_names = _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])
+        return _Vectors(dense, with_names), helped
+
+    def _rank(
+        self,
+        connection: sa.Connection,
+        request: SearchRequest,
+        search: _Search,
+        arms: Arms,
+        limit: int,
+        clock: StageClock,
+    ) -> tuple[RankedCandidates, bool]:
+        """Fuse and rank what the arms found; also return True if an arm was full and may have more."""
+        lexical = search.lexical
+        question = lexical.question
+        near = lexical.near or []
+        with clock.stage("recall"):
+            missing = [arm for arm, points in arms.items() if points is None and arm not in _BESIDE]
+            recalled = {arm: points or [] for arm, points in arms.items()}
+            self._add_unindexed(
+                connection, request, search.rules, recalled, search.vectors, lexical, down=bool(missing)
+            )
+            preferences = select_preferences(question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
+            named = recalled.pop(Arm.NAMED.value, [])
+        with clock.stage("fuse"):
+            fused = fuse(recalled, len(lexical.terms.indices))
+        with clock.stage("hydrate"):
+            early = [*near, *preferences.items(), *map(_item_of, search.dated)]
+            pool = _read_candidates(search.reader, self._enough(request), fused, early)
+            newer = dict(prefer_tool_calls(connection, question, pool))
+            if request.as_of is None and Intent.FORMER not in question.intents:
+                newer |= _with_successors(search.reader, pool)
+        with clock.stage("rank"):
+            scored = score_candidates(pool, question, near, newer, search.dated, named)
+            ranked, copies = _collapse(connection, reorder(scored, question, newer, preferences), request.as_of)
+        if lexical.near is None:
+            missing.append("graph")
+        if len(lexical.waiting) > _MAX_UNINDEXED:
+            missing.append(UNINDEXED)
+        found = RankedCandidates(
+            candidates=search.reader,
+            question=question,
+            terms=len(lexical.terms.indices),
+            rules=search.rules,
+            ranked=ranked,
+            copies=copies,
+            missing=tuple(missing),
+            scored=tuple(scored),
+            newer=newer,
+            preferences=preferences,
+        )
+        return found, any(len(points) >= limit for points in recalled.values())
 
     def rerank_texts(self, request: SearchRequest, found: RankedCandidates) -> dict[str, str]:
         """Return the texts for the reranker by id, best first; empty unless reranking is requested."""
@@ -386,10 +422,10 @@ class Searcher:
                 return replace(plain, missing=(*plain.missing, ARM))
             with clock.stage("rank"):
                 by_id = dict(zip(texts, scores, strict=True))
-                voted = apply_scores(found.voted, by_id, self.reranker.settings.weight)
-                order = reorder(voted, found.question, found.newer, found.standing)
+                scored = apply_scores(found.scored, by_id, self.reranker.settings.weight)
+                order = reorder(scored, found.question, found.newer, found.preferences)
                 ranked, copies = _collapse(connection, order, request.as_of)
-        return replace(found, ranked=ranked, copies=copies, voted=tuple(voted))
+        return replace(found, ranked=ranked, copies=copies, scored=tuple(scored))
 
     def _recall_without_vector(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
         """Do what needs no vector: parse the question, read the outbox, run the term arms, read their neighbours."""
@@ -429,20 +465,20 @@ class Searcher:
         request: SearchRequest,
         rules: Rules,
         vectors: _Vectors,
-        beside: LexicalRecall,
+        lexical: LexicalRecall,
         limit: int,
     ) -> list[Fused]:
-        if not beside.question.spans:
+        if not lexical.question.spans:
             return []
-        of_then = rules.narrowed(of_spans(beside.question.spans))
-        queries = (ArmQuery(Arm.DATED, vectors.asked), *_term_arms(beside.terms)[:1])
+        of_then = rules.narrowed(of_spans(lexical.question.spans))
+        queries = (ArmQuery(Arm.DATED, vectors.question), *_term_arms(lexical.terms)[:1])
         arms = self._recall(request, of_then, queries, limit)
         recalled = {arm: found or [] for arm, found in arms.items()}
         recalled[Arm.TURN.value] = recalled.pop(Arm.DATED.value)
-        self._add_unindexed(connection, request, of_then, recalled, vectors, beside, down=None in arms.values())
+        self._add_unindexed(connection, request, of_then, recalled, vectors, lexical, down=None in arms.values())
         for arm in _BESIDE:
             recalled.pop(arm.value, None)
-        found = fuse(recalled, len(beside.terms.indices))
+        found = fuse(recalled, len(lexical.terms.indices))
         # What has nothing to do with the words was said then all the same; where nothing has, all is as good.
         rest = dict.fromkeys(point.key for points in recalled.values() for point in points)
         for fused in found:
@@ -456,7 +492,7 @@ class Searcher:
         rules: Rules,
         arms: dict[str, list[ScoredPoint]],
         vectors: _Vectors,
-        beside: LexicalRecall,
+        lexical: LexicalRecall,
         *,
         down: bool,
     ) -> None:
@@ -464,10 +500,10 @@ class Searcher:
 
         Cosines join their arm. Without the index there is no IDF, so terms become an arm of their own.
         """
-        if not beside.waiting and not down:
+        if not lexical.waiting and not down:
             return
         cubes = request.scope.cubes
-        states = items.current(connection, cubes, beside.waiting[:_MAX_UNINDEXED], request.as_of)
+        states = items.current(connection, cubes, lexical.waiting[:_MAX_UNINDEXED], request.as_of)
         if down:
             states |= {state.id: state for state in items.newest(connection, cubes, _MAX_UNINDEXED, request.as_of)}
         wanted = [state for state in states.values() if matches(rules.wanted, items.record_of(state))]
@@ -477,19 +513,19 @@ class Searcher:
         chunks = [self.follower.first_chunk(state) for state in wanted]
         texts = [chunk.turn for chunk in chunks]
         documents = [self.terms.encode_document(text) for text in texts]
-        shared = [document.values[np.isin(document.indices, beside.terms.indices)].sum() for document in documents]
+        shared = [document.values[np.isin(document.indices, lexical.terms.indices)].sum() for document in documents]
         by_terms = [ScoredPoint(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
         arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
         with suppress(ModelError):
             given = self.embedder.embed_documents(texts)
-            found = _by_cosine(keys, given, vectors.asked)
+            found = _by_cosine(keys, given, vectors.question)
             by_arm = {Arm.TURN: found}
             for point, chunk in zip(found, chunks, strict=True):
                 if (own := standing_arm(chunk)) is not None:
                     by_arm.setdefault(own, []).append(point)
-            if vectors.named is not None:
-                by_arm[Arm.NAMED] = _by_cosine(keys, given, vectors.named)
+            if vectors.with_names is not None:
+                by_arm[Arm.NAMED] = _by_cosine(keys, given, vectors.with_names)
             for arm, more in by_arm.items():
                 arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
@@ -507,10 +543,10 @@ class Searcher:
             return None
 
     @staticmethod
-    def hits(known: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
+    def hits(reader: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
         best = found.ranked[: request.top_k]
         ids = [entry.item.id for entry in best]
-        states = known.whole(ids)
+        states = reader.whole(ids)
         hits = []
         for entry in best:
             state = states.get(entry.item.id)
@@ -546,15 +582,15 @@ def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rule
     return CandidateReader(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
 
 
-def _prefetch(known: CandidateReader, beside: LexicalRecall) -> None:
-    likely = fuse({arm: found or [] for arm, found in beside.arms.items()}, len(beside.terms.indices))[:_MIN_POOL]
+def _prefetch(reader: CandidateReader, lexical: LexicalRecall) -> None:
+    likely = fuse({arm: found or [] for arm, found in lexical.arms.items()}, len(lexical.terms.indices))[:_MIN_POOL]
     ids = [*map(_item_of, likely)]
-    known.briefs([*ids, *(beside.near or ())])
-    known.whole(ids[:_LIKELY_HITS])
+    reader.briefs([*ids, *(lexical.near or ())])
+    reader.whole(ids[:_LIKELY_HITS])
 
 
 def _read_candidates(
-    known: CandidateReader, enough: int, fused: Sequence[Fused], near: Sequence[str]
+    reader: CandidateReader, enough: int, fused: Sequence[Fused], near: Sequence[str]
 ) -> list[Recalled]:
     """Read candidates from the ledger, a page at a time, until `enough` distinct ones passed every check.
 
@@ -570,7 +606,7 @@ def _read_candidates(
     pool: list[Recalled] = []
     distinct: set[tuple[str, str, str]] = set()
     for page in pages:
-        found = known.briefs({*map(_item_of, page), *unrecalled})
+        found = reader.briefs({*map(_item_of, page), *unrecalled})
         by_version = {f"{brief.id}:{brief.version}": brief for brief in found}
         for entry in page:
             brief = by_version.get(entry.version_key)
@@ -584,13 +620,13 @@ def _read_candidates(
     return pool
 
 
-def _with_successors(known: CandidateReader, pool: list[Recalled]) -> Mapping[str, str]:
+def _with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[str, str]:
     outdated = [entry.item.id for entry in pool if entry.item.outdated]
     if not outdated:
         return {}
-    newer = items.successors(known.connection, outdated)
+    newer = items.successors(reader.connection, outdated)
     missing = set(newer.values()) - {entry.item.id for entry in pool}
-    pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in known.briefs(missing)]
+    pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in reader.briefs(missing)]
     return newer
 
 
@@ -659,9 +695,9 @@ def _by_cosine(keys: Sequence[str], given: Vector, asked: Vector) -> list[Scored
 
 def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
     of_self = [Arm.OF_SELF] if question.is_request else []
-    own = [ArmQuery(arm, vectors.asked) for arm in (Arm.TURN, Arm.WINDOW)]
-    own += [ArmQuery(arm, vectors.asked, _MOST_STANDING) for arm in (Arm.STANDING, *of_self)]
-    return tuple(own) if vectors.named is None else (*own, ArmQuery(Arm.NAMED, vectors.named))
+    own = [ArmQuery(arm, vectors.question) for arm in (Arm.TURN, Arm.WINDOW)]
+    own += [ArmQuery(arm, vectors.question, _MOST_STANDING) for arm in (Arm.STANDING, *of_self)]
+    return tuple(own) if vectors.with_names is None else (*own, ArmQuery(Arm.NAMED, vectors.with_names))
 
 
 def _vector_with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 
 class Format(StrEnum):
-    """A kind of document that can be read."""
+    """A supported document format."""
 
     PDF = "pdf"
     DOCX = "docx"
@@ -90,11 +90,11 @@ _PDF_END = b"startxref"
 
 
 class Unreadable(Exception):
-    """The document cannot be read; the reason is one of our own sentences about the file, never its text."""
+    """The document cannot be read; the reason never quotes its text."""
 
 
 def format_of(name: str, data: bytes) -> Format:
-    """Return what the bytes are; the name decides only between kinds of text."""
+    """Detect the format by content; the name only tells kinds of text apart."""
     if not data.strip(b"\0\t\r\n\f "):
         raise Unreadable("is empty")
     head = data[:_HEAD_BYTES]

@@ -47,7 +47,7 @@ Box = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class RecognisedPage:
-    """Text that was read in a picture, and how sure the models are of it, from 0 to 1."""
+    """Recognised text of an image, with its confidence from 0 to 1."""
 
     text: str
     confidence: float
@@ -58,7 +58,7 @@ def available() -> bool:
 
 
 class OcrEngine:
-    """Reads pictures until `deadline` (monotonic seconds) or until it has read as many as it may."""
+    """Recognises text in images until `deadline` (monotonic seconds) or its page limit."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -69,7 +69,7 @@ class OcrEngine:
         return self._left > 0 and time.monotonic() < self._deadline
 
     def read(self, picture: Image.Image) -> RecognisedPage:
-        """Return what a picture says, in lines from top to bottom, whichever side of it is up."""
+        """Return an image's text in lines from top to bottom, whatever its orientation."""
         self._left -= 1
         best, upright = self._read(picture)
         for turn in _TURNS:
@@ -116,7 +116,7 @@ def _engine() -> Callable[[Any], Any]:
 
 
 def in_lines(boxes: Sequence[Box], texts: Sequence[str]) -> str:
-    """Return texts as they stand on a page: what is at one height is one line. Columns are read across."""
+    """Return texts in page layout: boxes at one height are one line. Columns are read across."""
     lines: list[tuple[float, list[tuple[float, str]]]] = []
     for box, text in sorted(zip(boxes, texts, strict=True), key=lambda one: _middle(one[0])):
         if lines and abs(_middle(box) - lines[-1][0]) < _height(box) / 2:
@@ -153,14 +153,14 @@ def _share(width: float, height: float) -> float:
 
 
 def is_image_page(page: Any) -> bool:
-    """Return True if a page of a PDF shows anything."""
+    """Return True if a PDF page shows anything."""
     import pypdfium2  # noqa: PLC0415 - an optional extra
 
     return bool(pypdfium2.raw.FPDFPage_CountObjects(page.raw) > 0)
 
 
 def page_images(format_: Format, raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
-    """Yield the pages (from 1) of these numbers as they look."""
+    """Yield the pages (from 1) as images."""
     return _of_pdf(raw, numbers) if format_ is Format.PDF else _of_image(format_, raw, numbers)
 
 
@@ -180,7 +180,7 @@ def _of_pdf(raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
 
 
 def frames(format_: Format, raw: bytes) -> int:
-    """Return how many pictures an image file holds that are pages."""
+    """Return the number of pages in an image file."""
     with _opened(format_, raw) as image:
         # Other kinds hold films, whose first picture stands for all.
         return int(getattr(image, "n_frames", 1)) if format_ is Format.TIFF else 1
@@ -212,7 +212,7 @@ def _check_size(image: Image.Image) -> None:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Return an image with white where it is transparent, since text is rarely white."""
+    """Put a transparent image on white."""
     if not image.has_transparency_data:
         return image.convert("RGB")
     share = _share(*image.size)
@@ -282,7 +282,7 @@ def _more() -> None:
 
 
 def read_file(name: str, raw: bytes, early: Callable[[Answer], object] = lambda _: None) -> Answer:
-    """Return the pages of a document, or the `reason` why there are none; `early` is told what is read already."""
+    """Return the pages of a document, or the `reason` it has none; `early` gets partial results."""
     format_: Format | None = None
     left = 0
     try:
@@ -334,9 +334,9 @@ def _no_text(format_: Format, pages: int, left: int) -> str:
 
 
 def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
-    """Fill the drawn pages with the text in their pictures; return how many were not read.
+    """Add recognised text to image pages; return how many were not read.
 
-    Whatever makes that fail, the text that is there already is kept.
+    If it fails, existing text is kept.
     """
     _more()
     wanted = [page for page in pages if "drawn" in page]
@@ -381,7 +381,7 @@ def _too_long() -> Unreadable:
 
 
 def _decoded(raw: bytes) -> str:
-    """Return text as it was meant: Unicode by its mark, else UTF-8, else what its bytes look like."""
+    """Decode text: Unicode by its BOM, else UTF-8, else by guessing."""
     if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         text = raw.decode("utf-32", "replace")
     elif raw.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -35,10 +35,10 @@ _ENVIRONMENT = {"PATH": os.defpath, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "
 
 
 class ChildDocumentReader:
-    """Reads documents with the parsers of the extra `documents`, and pictures with the extra `ocr`, one child each."""
+    """Reads documents with the extra `documents`, and images with the extra `ocr`, one child each."""
 
     def pages(self, name: str, data: bytes, check_cancelled: Callable[[], object]) -> DocumentPages:
-        """Return a document's text; `check_cancelled` is called now and again and may end it by raising."""
+        """Return a document's text; `check_cancelled` is called now and then and may raise."""
         with _memory("document") as given, _memory("answer") as answer:
             with os.fdopen(os.dup(given), "wb") as file:
                 file.write(json.dumps(name).encode() + b"\n")
@@ -57,7 +57,7 @@ class ChildDocumentReader:
 
 
 def _taken(told: bytes) -> DocumentPages:
-    """Check what the child says: a parser that was taken over may say anything."""
+    """Validate the child's answer: a compromised parser may send anything."""
     try:
         answer: dict[str, Any] = json.loads(told)
         if "pages" not in answer:

@@ -72,7 +72,7 @@ def is_commitment(sentence: str) -> bool:
 
 
 def own_name(sentence: str) -> str | None:
-    """Return the name that whoever says the sentence gives as theirs."""
+    """Return the name a speaker gives as their own."""
     match = _NAME.search(sentence)
     return None if match is None else match.group("v") or match.group("h")
 
@@ -222,7 +222,7 @@ def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
 
 
 def standing_instructions(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the sentences that tell the assistant how to act from now on; questions tell nothing."""
+    """Return the spans of sentences that tell the assistant how to act from now on; not questions."""
     head = text[:_SCAN_CHARS]
     found = []
     for start, end in sentences(head):
@@ -233,10 +233,9 @@ def standing_instructions(text: str) -> list[tuple[int, int]]:
 
 
 def reads_like_instruction(text: str) -> bool:
-    """Return True for what tries to make an assistant act, whoever wrote it; only the first 20,000 characters count.
+    """Return True for text that tries to make an assistant act; only the first 20,000 characters count.
 
-    Written for what comes from untrusted sources: it errs on the side of True. Invisible characters and full-width
-    letters hide nothing.
+    For untrusted sources: it errs on the side of True. Invisible characters and full-width letters hide nothing.
     """
     plain = _plain(text[:_SCAN_CHARS])
     if _compiled(_HOSTILE, _LINES).search(plain):
@@ -294,10 +293,10 @@ _STANDS = re.compile(
 
 
 def is_lasting_preference(text: str) -> bool:
-    """Return True if a text states a taste, a need, a limit or a way to do things that holds on."""
+    """Return True if a text states a lasting taste, need, limit or way of doing things."""
     return states_preference(text) or _STANDS.search(text[:_PREFERENCE_SCAN_CHARS]) is not None or instructs(text)
 
 
 def instructs(text: str) -> bool:
-    """Return True if a text tells its reader how to do something each time it comes up."""
+    """Return True if a text tells its reader how to do something whenever it comes up."""
     return bool(standing_instructions(text[:_PREFERENCE_SCAN_CHARS]))

@@ -27,7 +27,7 @@ _COMMON = frozenset(
 
 
 def entities(text: str) -> tuple[str, ...]:
-    """Return distinct names in order of appearance, at most 32; a lone word that only starts a sentence is none."""
+    """Return distinct names in order, at most 32; a capitalised first word alone does not count."""
     found: dict[str, str] = {}
     for match in _RUN.finditer(text):
         words = match.group(0).removesuffix("'s").removesuffix("’s").split()
@@ -124,7 +124,7 @@ _STEM = 4
 
 
 def find_passage(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where a text says what a quote says, whatever its case, white space, accents, quotes and dashes."""
+    """Return where a text contains a quote, ignoring case, white space, accents, quotes and dashes."""
     wanted = "".join(sign for sign, _ in _folded(quote.strip().strip("\"'“”‘’「」…").strip()))
     if not wanted:
         return None
@@ -136,12 +136,12 @@ def find_passage(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def folded(text: str) -> str:
-    """Return a text as passages are compared: no white space, case, accents, or kinds of quotes and dashes."""
+    """Fold white space, case, accents, quotes and dashes, for comparing passages."""
     return "".join(sign for sign, _ in _folded(text))
 
 
 def numbers(text: str, *, words: bool = False) -> set[str]:
-    """Return the numbers in a text without leading zeros, with `words` also small ones that are spelt out."""
+    """Return the numbers in a text without leading zeros; with `words` also small spelt-out ones."""
     plain = _THOUSANDS.sub("", unicodedata.normalize("NFKC", text))
     found = {str(int(run)) if len(run) < 40 else run for run in _NUMBER.findall(plain)}
     if words:
@@ -157,17 +157,17 @@ def addresses(text: str) -> set[str]:
 
 
 def shared_words(claim: str, source: str) -> float:
-    """Return which share of a claim's words a source has, 1.0 when the claim has none.
+    """Return the share of a claim's words that a source has, 1.0 if the claim has none.
 
-    Words are those of 4 letters or more, and Han characters in pairs. They count by their first 4 letters, so that
-    "lives" is found in "I live".
+    Words have 4 letters or more, or are pairs of Han characters. They match by their first 4 letters, so that "lives"
+    is found in "I live".
     """
     wanted = stems(claim)
     return len(wanted & stems(source)) / len(wanted) if wanted else 1.0
 
 
 def stems(text: str) -> set[str]:
-    """Return the beginnings of a text's words, and its pairs of Han characters."""
+    """Return the word stems of a text, and its pairs of Han characters."""
     low = unicodedata.normalize("NFKC", text).casefold()
     han = {
         first + second for first, second in pairwise(low) if _PASSAGE_HAN.match(first) and _PASSAGE_HAN.match(second)
@@ -216,13 +216,13 @@ _EMPTY = frozenset(
 
 
 def normalized_value(value: str | None) -> str:
-    """Return a value as values are compared: "Saint-Denis" is "Saint Denis", however its letters are encoded."""
+    """Normalize a value for comparison: "Saint-Denis" equals "Saint Denis" in any Unicode form."""
     composed = unicodedata.normalize("NFKC", value or "").casefold().replace("’", "'")
     return " ".join(_DASHES.sub(" ", composed).split()).strip(" .,!?'\"")
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the content words of a text, folded, endings taken off; of Chinese and Japanese the characters."""
+    """Return the content words of a text, folded and stemmed; for Chinese and Japanese the characters."""
     found: set[str] = set()
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     for word in _WORD.findall(folded):
@@ -234,7 +234,7 @@ def words(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    """Take off the endings that two statements of one fact differ by most: "moved", "moving", "moves"."""
+    """Strip the endings by which statements of one fact usually differ: "moved", "moving", "moves"."""
     if word.endswith(("ied", "ies")):
         return f"{word[:-3]}y"
     for ending in ("ing", "ed", "es", "s"):
@@ -244,13 +244,13 @@ def _stem(word: str) -> str:
 
 
 def overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the Jaccard index of two sets of words, 0 when both are empty."""
+    """Return the Jaccard index of two word sets, 0 if both are empty."""
     either = len(one | other)
     return len(one & other) / either if either else 0.0
 
 
 def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return which part of the smaller set's words the larger one has: below 1 each says something of its own."""
+    """Return the share of the smaller word set that the larger one has."""
     smaller = min(len(one), len(other))
     return len(one & other) / smaller if smaller else 0.0
 
@@ -258,7 +258,7 @@ def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
 def contradicts(one: str, other: str) -> bool:
     """Return True if two texts cannot be the same statement.
 
-    They have another number, another name, only one denies or intends, or one tells what is and the other what was.
+    They differ in a number or name, only one denies or intends, or one is about now and the other about the past.
     """
     if _numbers(one) != _numbers(other):
         return True

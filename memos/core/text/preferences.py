@@ -173,10 +173,10 @@ _ENDS_IN_E = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Liking:
-    """The speaker likes or dislikes `thing`, or did when it `ended`; the span is that of the whole match.
+    """A thing the speaker likes or dislikes, or did until `ended`; the span covers the whole match.
 
-    `thing` is in lower case, without article and plural, so that what is liked and disliked later is the same; None
-    when it is more than one thing, or too long to be one.
+    `thing` is lower case without article and plural, so that mentions compare; None if it is several things or too
+    long.
     """
 
     thing: str | None
@@ -192,23 +192,23 @@ def states_preference(text: str) -> bool:
 
 
 def firm_preference(sentence: str) -> tuple[int, int] | None:
-    """Return where a sentence says what its speaker cannot have, avoids or likes best, beside what `liking` reads.
+    """Return where a sentence says what its speaker cannot have, avoids or likes best, beyond `liking`.
 
-    Stricter than `states_preference`, which only ranks.
+    Stricter than `states_preference`, which only affects ranking.
     """
     match = _FIRM.search(sentence[:_SCAN_CHARS])
     return None if match is None else match.span()
 
 
 def liking(sentence: str) -> Liking | None:
-    """Return the first thing a sentence says its speaker likes or dislikes, by pattern; see `likings`."""
+    """Return the first thing a speaker likes or dislikes; see `likings`."""
     return next(iter(likings(sentence)), None)
 
 
 def likings(sentence: str) -> list[Liking]:
-    """Return the things a sentence says its speaker likes or dislikes, by pattern, in order; each word is in one.
+    """Return the things a speaker likes or dislikes, by pattern, in order, without overlaps.
 
-    Wishes are no likings, nor is "I love it", which says nothing to whoever does not know what "it" is.
+    Wishes do not count, nor does "I love it", which does not say what "it" is.
     """
     head = sentence[:_SCAN_CHARS]
     found = [
@@ -242,7 +242,7 @@ def _of_the_moment(head: str, match: re.Match[str], *, likes: bool) -> bool:
 
 
 def thing_of(said: str) -> str | None:
-    """Return a liked thing as keys name it: lower case, no article, no plural; None for "it" and for several things."""
+    """Normalize a liked thing for keys: lower case, no article, singular; None for "it" and several things."""
     thing = " ".join(said.casefold().replace("’", "'").split()).strip(" '-*_")
     while (shorter := _ARTICLES.sub("", thing)) != thing:
         thing = shorter

@@ -61,7 +61,7 @@ Span = tuple[int, int, str]
 
 
 def personal_data(text: str) -> Iterator[Span]:
-    """Yield where personal data stands, and its kind; passages may overlap."""
+    """Yield spans of personal data with their kinds; they may overlap."""
     if "@" in text:
         yield from _matches(text, _EMAIL, "e-mail")
     if sum(map(str.isdigit, text)) < _LEAST_PHONE_DIGITS:
@@ -89,7 +89,7 @@ def _is_card(text: str) -> bool:
 
 
 def _is_chinese_id(text: str) -> bool:
-    """Return True if a date of birth and a check digit stand where they must (GB 11643-1999)."""
+    """Return True if the date of birth and the check digit are valid (GB 11643-1999)."""
     try:
         date(int(text[6:10]), int(text[10:12]), int(text[12:14]))
     except ValueError:
@@ -104,7 +104,7 @@ def _is_phone(text: str) -> bool:
 
 
 def _ibans(text: str) -> Iterator[Span]:
-    """Yield account numbers: as long as their country's are, with check digits that hold (ISO 13616)."""
+    """Yield account numbers of their country's length with valid check digits (ISO 13616)."""
     for match in _IBAN.finditer(text):
         length = _IBAN_LENGTHS.get(match[0][:2].upper())
         if length is None:
@@ -134,7 +134,7 @@ _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
 
 class Found(NamedTuple):
-    """Characters `start` to `end` of a text that are of one kind."""
+    """Characters `start` to `end` of a text that match a kind."""
 
     start: int
     end: int
@@ -142,9 +142,9 @@ class Found(NamedTuple):
 
 
 def mask(text: str, *, secrets: bool = True, personal: bool = False) -> tuple[str, Mapping[str, int]]:
-    """Return a text with each secret replaced by `[masked: kind]`, and how many there were of each kind.
+    """Replace each secret by `[masked: kind]`; also return the counts by kind.
 
-    JSON stays JSON. With `personal` e-mail addresses and the like are masked too. Masked text is masked no further.
+    JSON stays JSON. `personal` also masks e-mail addresses and the like. Masking is idempotent.
     """
     counts: Counter[str] = Counter()
     for _ in range(_MOST_PASSES):
@@ -170,7 +170,7 @@ def _once(text: str, *, secrets: bool, personal: bool) -> tuple[str, Counter[str
 
 
 def marks(text: str) -> Mapping[str, int]:
-    """Return how many passages of each kind a text says are masked."""
+    """Return the number of masked passages by kind that a text mentions."""
     return Counter(_MARK.findall(text))
 
 
@@ -244,10 +244,9 @@ def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[s
 
 
 def _plain(text: str) -> tuple[str, list[tuple[int, int]] | None]:
-    """Return text as formats are looked for in it: without invisible characters and the backslashes of escapes.
+    """Normalize text for pattern search: no invisible characters or escape backslashes, full-width as ASCII.
 
-    Full-width characters are ASCII in it. With it comes where each character stands in the text, None when all stand
-    where they did.
+    Also returns each character's position in the text, None if all stay in place.
     """
     escapes = {match.start(): match for match in _ESCAPES.finditer(text)} if "\\" in text else {}
     if text.isascii() and not escapes:

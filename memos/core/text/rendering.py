@@ -24,7 +24,7 @@ _TITLE_CHARS = 50
 
 
 def visible(text: str) -> str:
-    """Return text with control characters spelt out, for a terminal."""
+    """Escape control characters, for a terminal."""
     return text.translate(_CONTROLS)
 
 
@@ -33,7 +33,7 @@ def said(speaker: str, text: str) -> str:
 
 
 def passage(name: str, path: Sequence[str], header: str | None, text: str) -> str:
-    """Return a passage of a document as the arms index it: after the document's name and the headings above it."""
+    """Return a passage of a document as indexed: after the document's name and headings."""
     place = " › ".join(map(_short, (name, *path[-_TITLES:])))
     return f"{place}: {text}" if header is None else f"{place}: {header}\n{text}"
 
@@ -43,7 +43,7 @@ def _short(title: str) -> str:
 
 
 def dated(day: datetime | None, text: str) -> str:
-    """Return a text after the day it was said, with its weekday."""
+    """Prefix a text with its date and weekday."""
     return text if day is None else f"[{_day(day)}] {text}"
 
 
@@ -57,7 +57,7 @@ def _day(day: datetime) -> str:
 
 
 def citation(number: int | str, at: datetime | None, text: str) -> str:
-    """Return what was said, and by whom, as a line of an assembled context: number, date with weekday, text."""
+    """Return a line of a context: number, date with weekday, text."""
     date = f"{_day(at)} " if at else ""
     return f"[{number}] {date}{text}"
 
@@ -84,12 +84,12 @@ _OPEN, _CLOSE = "<untrusted", "</untrusted>"
 
 
 def is_untrusted(sources: Iterable[Source]) -> bool:
-    """Return True if any of the sources may say anything."""
+    """Return True if any of the sources is untrusted."""
     return any(source.trust is Trust.UNTRUSTED for source in sources)
 
 
 def speaker_of(item: Item, sources: Iterable[Source]) -> str:
-    """Return who said what is untrusted of an item: a fact is about its subject, and a page may have said it."""
+    """Return who said an item's untrusted part: a fact has its subject, but a page may have said it."""
     return next((source.speaker for source in sources if source.trust is Trust.UNTRUSTED), item.speaker)
 
 
@@ -99,12 +99,12 @@ def wrap_untrusted(text: str, source: str) -> str:
 
 
 def memory_section(lines: Iterable[str]) -> str:
-    """Return remembered lines, each made by `remembered`, as one fenced part of a prompt."""
+    """Return lines made by `remembered` as one fenced part of a prompt."""
     return "\n".join([MEMORY_NOTICE, f"<{_MEMORY}>", *lines, f"</{_MEMORY}>"])
 
 
 def remembered(text: str) -> str:
-    """Return a text that can stand in a memory section and not end it; fences of untrusted texts in it stay."""
+    """Return a text that cannot close a memory section; fences of untrusted text in it stay."""
     return _without_tags(text, _MEMORY)
 
 
@@ -130,7 +130,7 @@ def has_fence(text: str) -> bool:
 
 
 def closed(text: str) -> str:
-    """Return the beginning of a text with the fence that was cut open closed again."""
+    """Close a fence that truncation cut open."""
     opened = text.rfind(_OPEN)
     if opened <= text.rfind(_CLOSE):
         return text
@@ -138,5 +138,5 @@ def closed(text: str) -> str:
 
 
 def quoted(item: Item, text: str, source: str | None = None) -> str:
-    """Return what is shown of an item, read with its sources: fenced when one of them is untrusted."""
+    """Return an item's text for a prompt, fenced if a source is untrusted."""
     return wrap_untrusted(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text

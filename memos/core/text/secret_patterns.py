@@ -29,7 +29,7 @@ _FIRST_CUT = re.compile(r"(?:[\s>|]|[nr]\\)++[A-Za-z0-9+/=]{1,15}\s*\Z")
 
 
 def private_keys(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of private keys, in order. A begin or an end that no key follows or precedes is none."""
+    """Yield the spans of private keys, in order; a lone begin or end marker does not count."""
     marks = list(_MARK.finditer(text))
     done = 0
     for place, mark in enumerate(marks):
@@ -79,9 +79,9 @@ def _always(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its pattern is tried where one of the lower-case `needles` occurs.
+    """A secret format: its pattern is tried where one of the lower-case `needles` occurs.
 
-    What is masked is the group named `secret`, or all that matched, if it is `real`.
+    The group `secret`, or else the whole match, is masked if it is `real`.
     """
 
     kind: str
@@ -103,7 +103,7 @@ def _has_digit(text: str) -> bool:
 
 
 def _is_opaque(text: str) -> bool:
-    """Return True if a token is made by a machine: "Bearer authentication" names a way, not a token."""
+    """Return True if a token looks generated: "Bearer authentication" is not a token."""
     return _has_digit(text) and (len(text) >= 8)
 
 

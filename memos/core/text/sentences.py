@@ -26,7 +26,7 @@ _TASK = re.compile(
 
 
 def without_pasted_text(text: str) -> str:
-    """Return a text of the same length with blanks where it is code or given material; lines stay lines."""
+    """Blank out code and pasted material in a text, keeping its length and lines."""
     own = _FENCE.sub(_blank, text)
     task = _TASK.search(own)
     if task is not None:
@@ -88,7 +88,7 @@ _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"))
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Return where each sentence starts and ends, without white space around it; lines end sentences, too."""
+    """Return the span of each sentence without outer white space; line ends end sentences."""
     found = []
     start = 0
     for match in _END.finditer(text):
@@ -101,24 +101,24 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def is_question(sentence: str) -> bool:
-    """Return True for what asks, with a question mark or without one."""
+    """Return True for questions, with or without a question mark."""
     return _QUESTION.search(sentence.strip()) is not None
 
 
 def is_hypothetical(sentence: str) -> bool:
-    """Return True for what is so only if something else is, is played, or was given to be worked on."""
+    """Return True for conditional, played or pasted statements."""
     return _IF.search(sentence) is not None or is_role_play(sentence)
 
 
 def is_role_play(sentence: str) -> bool:
-    """Return True for what is played, imagined, or given to be worked on."""
+    """Return True for role play, imagination and pasted material."""
     return _SUPPOSED.search(sentence) is not None
 
 
 def asserted(sentence: str, start: int, end: int) -> bool:
-    """Return whether a sentence says what its characters `start` to `end` say as true, in its speaker's own words.
+    """Return True if a sentence asserts its characters `start` to `end` in its speaker's own words.
 
-    What is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated is not.
+    Not what is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated.
     """
     before, after = sentence[:start], sentence[end:]
     if _IF.search(_CLAUSE.split(before)[-1]) or _SUPPOSED.search(before):
@@ -210,7 +210,7 @@ _SCAN_CHARS = 2_000
 
 
 def is_request(text: str) -> bool:
-    """Return True if a text asks for something to be done or advised; its first 2,000 characters are looked at."""
+    """Return True if a text asks for an action or advice; its first 2,000 characters are checked."""
     head = text[:_SCAN_CHARS]
     of_self = _SELF.search(head) is not None
     for start, end in sentences(head):
@@ -228,7 +228,7 @@ def orders(sentence: str) -> bool:
 
 
 def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
-    """Return True if a sentence asks what is best, or what would be for one who speaks of themselves.
+    """Return True if a sentence asks what is best, or would be for a speaker who tells of themselves.
 
     "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
     """

@@ -85,18 +85,18 @@ _MARKED = re.compile(r"\d|[a-z][A-Z]|[_()<>'\"=]")
 
 
 def is_place(name: str) -> bool:
-    """Return True for a well-known city or country; False says nothing."""
+    """Return True for a well-known city or country; False means unknown."""
     plain = _plain(name)
     return plain in _PLACES or _HAN_PLACES.fullmatch(plain) is not None
 
 
 def is_home(name: str) -> bool:
-    """Return False for what nobody lives in: software, days, "Phase 2", and what looks like code."""
+    """Return False for what cannot be a home: software, days, "Phase 2", code."""
     return _plain(name) not in _TOOLS and _MARKED.search(name) is None and _NOT_THERE.match(name) is None
 
 
 def is_employer(name: str) -> bool:
-    """Return False for what employs nobody: "Free", "Fun", days and months."""
+    """Return False for what cannot be an employer: "Free", "Fun", days and months."""
     return _plain(name) not in _NOBODY and _NOT_THERE.match(name) is None
 
 
@@ -121,7 +121,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SelfDisclosure:
-    """The characters `start` to `end` of a sentence tell something of that kind."""
+    """The kind of a lasting self-disclosure in characters `start` to `end` of a sentence."""
 
     kind: Kind
     start: int
@@ -155,7 +155,7 @@ _DISCLOSURE_DENIED = re.compile(
 
 
 def self_disclosures(sentence: str) -> list[SelfDisclosure]:
-    """Return what a sentence tells that lasts, in order, no two at one place; only its first 1,000 characters count."""
+    """Return lasting self-disclosures of a sentence in order, without overlaps; in the first 1,000 characters."""
     head = sentence[:_DISCLOSURE_CHARS]
     han = _DISCLOSURE_HAN.search(head) is not None
     words = disclosures_chinese if han else disclosures_english
@@ -191,7 +191,7 @@ def _told(kind: Kind, match: re.Match[str]) -> Iterator[SelfDisclosure]:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`attribute` of the speaker is `value`, or was when it `ended`; the span is that of the whole match."""
+    """The speaker's `attribute` is `value`, or was until `ended`; the span covers the whole match."""
 
     attribute: str
     value: str
@@ -342,19 +342,19 @@ def _compiled(patterns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Patt
 
 
 def statements(text: str) -> list[Statement]:
-    """Return what the text states about its speaker, in order; denials and 'used to' state nothing."""
+    """Return statements of a text about its speaker, in order, without denials and "used to"."""
     return _found(text, _compiled(_PATTERNS), ended=False)
 
 
 def past_statements(text: str) -> list[Statement]:
-    """Return what the text says to be over for its speaker ("I used to live in Paris"), in order."""
+    """Return statements about the speaker's past ("I used to live in Paris"), in order."""
     return _found(text, _compiled(_PAST), ended=True)
 
 
 def third_person_statements(text: str) -> list[ThirdPersonStatement]:
-    """Return what the text states of somebody else where they live or work, in order: "my sister Eva lives in Oslo".
+    """Return statements about where others live or work, in order: "my sister Eva lives in Oslo".
 
-    The first 4,000 characters are looked at.
+    The first 4,000 characters are checked.
     """
     found = []
     for match in _OTHERS.finditer(text[:_SCAN_CHARS]):
@@ -389,7 +389,7 @@ def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ende
 
 
 def _known(attribute: str, value: str) -> str | None:
-    """Return the attribute a value can be of: nobody lives in PostgreSQL, and leaving Paris ends no job."""
+    """Return the attribute a value fits: nobody lives in PostgreSQL, and leaving Paris ends no job."""
     if attribute == "left":
         return "residence" if is_place(value) else None
     if attribute == "residence":
@@ -400,11 +400,11 @@ def _known(attribute: str, value: str) -> str | None:
 
 
 def _denied(text: str, match: re.Match[str]) -> bool:
-    """'I don't live in' never matches by itself; 'I used to ... I live' and '不住在' need a look around."""
+    """Return True for denials around a match: "I used to ... I live" and "不住在"."""
     before = text[max(0, match.start() - 12) : match.start()]
     return bool(_DENIED.search(before)) or "used to" in match.group(0)
 
 
 def key_of(subject: str, attribute: str) -> str:
-    """Return the key under which statements of one subject's attribute replace each other."""
+    """Return the key of a subject's attribute, under which statements replace each other."""
     return unicodedata.normalize("NFC", f"{' '.join(subject.casefold().split())}|{attribute}")

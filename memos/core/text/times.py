@@ -97,7 +97,7 @@ _HAN_UNITS = {"天": "day", "日": "day", "周": "week", "週": "week", "星期"
 
 @dataclass(frozen=True, slots=True)
 class TimeExpression:
-    """`text` at characters `start` to `end` means the moments from `valid_from` up to, not including, `valid_to`."""
+    """A time expression in characters `start` to `end`: from `valid_from` up to, not including, `valid_to`."""
 
     text: str
     start: int
@@ -107,7 +107,7 @@ class TimeExpression:
 
 
 def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeExpression, ...]:
-    """Return what the text says about time, seen from `anchor` (aware) in `zone`, in order, at most 16.
+    """Return the time expressions of a text relative to `anchor` (aware) in `zone`, in order, at most 16.
 
     Days, weeks (from Monday), months and years are whole ones of that zone; `valid_from` and `valid_to` are UTC.
     """
@@ -127,7 +127,7 @@ def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeE
 
 
 def _days(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
-    """Return the first day and the day after the last; None when it is no date or out of the calendar."""
+    """Return the first day and the day after the last; None for invalid dates."""
     kind = match.lastgroup
     assert kind is not None
     try:
@@ -273,7 +273,7 @@ def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] 
 
 
 def _occurrences(month: int, day: int, today: date) -> list[date]:
-    """Return the days of that name around today: 29 February may be eight years away, as before 1904."""
+    """Return the days of this name around today; 29 February may be eight years away."""
     years = range(max(1, today.year - 8), min(9999, today.year + 8) + 1)
     return [date(year, month, day) for year in years if 1 <= day <= calendar.monthrange(year, month)[1]]
 

@@ -36,7 +36,7 @@ _HTTP = re.compile(r"^\W*(?:error\W+)?(?:http )?([45]\d\d)\b", re.IGNORECASE)
 
 
 def call_succeeded(outcome: str) -> bool | None:
-    """Return whether a tool's answer tells of success, None when that is not clear."""
+    """Return True if a tool's answer reports success, None if unclear."""
     head = outcome[:LOOKED_CHARS].strip()
     if len(outcome) <= LOOKED_CHARS and head[:1] in "{[" and (told := _told(head)) is not None:
         return told
@@ -48,7 +48,7 @@ def call_succeeded(outcome: str) -> bool | None:
 
 
 def error_type(outcome: str) -> str:
-    """Return in a word or two of what sort the error is that an answer tells of; `error` when that cannot be told."""
+    """Return the kind of error an answer reports, in a word or two; `error` if unclear."""
     head = outcome[:LOOKED_CHARS].strip()
     answer = _object(head)
     if answer is not None:
@@ -109,7 +109,7 @@ INFO = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message by its item: where it stands, the calls it makes, the id of the call it answers."""
+    """A message with its position, the calls it makes, and the id of the call it answers."""
 
     item: str
     conversation: str
@@ -122,7 +122,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Pair:
-    """The `place`-th call of a message and the messages that answer it, in order."""
+    """Call number `place` of a message and the messages that answer it, in order."""
 
     turn: Turn
     place: int
@@ -135,7 +135,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A call that was answered, with both messages as they stand; `outcome` is the last answer that is left."""
+    """An answered call with both messages; `outcome` is the last remaining answer."""
 
     pair: Pair
     call: Item
@@ -157,11 +157,10 @@ class Run:
 
 
 def pairs(turns: Iterable[Turn]) -> list[Pair]:
-    """Return the calls of assistants with what answers them, in order of the calls, answered or not.
+    """Return assistants' calls with their answers, in order, answered or not.
 
-    An answer is that of the nearest call with its id before it, or of the next one when there is none before; a
-    second answer counts as one only while no other call stands between. One without an id answers the single call of
-    the message just before it.
+    An answer belongs to the nearest earlier call with its id, or else to the next one; a second answer counts only if
+    no other call is in between.
     """
     found: list[Pair] = []
     by_talk: dict[str, list[Turn]] = {}
@@ -207,7 +206,7 @@ def _answer(asked: Sequence[Pair], answer: Turn) -> None:
 
 
 def runs(found: Iterable[Pair], states: Mapping[str, Item], usable: frozenset[str]) -> list[Run]:
-    """Return the calls whose message says what it said, with the answers that are left; both have to be `usable`."""
+    """Return calls whose messages are unchanged, with the remaining answers; both must be `usable`."""
     done = []
     for pair in found:
         answers = tuple(states[turn.item] for turn in pair.answers if turn.item in usable)
@@ -217,7 +216,7 @@ def runs(found: Iterable[Pair], states: Mapping[str, Item], usable: frozenset[st
 
 
 def lessons(done: Iterable[Run]) -> list[tuple[Run, Run]]:
-    """Return (failed, worked) where a tool worked, with other arguments, after its last call of the page had failed."""
+    """Return (failed, worked) where a tool worked with other arguments after its last call in the page failed."""
     found = []
     failed: dict[tuple[str, int, str], Run] = {}
     for run in sorted(done, key=lambda run: run.place):
@@ -236,7 +235,7 @@ def _differ(before: Run, run: Run) -> bool:
 
 
 def canonical(run: Run) -> str:
-    """Return a call's arguments as JSON with sorted keys; what is no JSON, or cannot be kept decoded, as written."""
+    """Return arguments as JSON with sorted keys; invalid JSON as written."""
     return normalised(run.pair.call.arguments)
 
 
@@ -253,7 +252,7 @@ def normalised_value(value: Json) -> str:
 
 
 def decoded(arguments: str) -> Json:
-    """Return what arguments say, None for what is no JSON or what no store could keep; no arguments are an object."""
+    """Return decoded arguments, None if invalid or not storable; no arguments are an empty object."""
     if not arguments.strip():
         return {}
     try:
@@ -270,7 +269,7 @@ def written(call: ToolCall) -> str:
 
 
 def span_of(text: str, calls: Sequence[ToolCall], place: int) -> tuple[int, int]:
-    """Return which characters of a message's text are one of its calls; all of it when it was written otherwise."""
+    """Return the characters of a message that make one of its calls; all of it if written otherwise."""
     pieces = [written(call) for call in calls]
     start = len(text) - len("\n".join(pieces))
     if start < 0 or not text.endswith("\n".join(pieces)):
@@ -280,7 +279,7 @@ def span_of(text: str, calls: Sequence[ToolCall], place: int) -> tuple[int, int]
 
 
 def shown_call(tool: str, arguments: str) -> str:
-    """Return a call as people write it: `search_flights(from=Paris, to=Osaka)`."""
+    """Render a call for people: `search_flights(from=Paris, to=Osaka)`."""
     value = decoded(arguments)
     if isinstance(value, dict):
         told = ", ".join(f"{cut(str(name), _VALUE_CHARS)}={_value(inner)}" for name, inner in value.items())
@@ -295,7 +294,7 @@ def _value(value: Json) -> str:
 
 
 def told(run: Run) -> str:
-    """Return a call and what came of it as one line."""
+    """Render a call and its result as one line."""
     call = shown_call(run.tool, run.pair.call.arguments)
     result = cut(_line(run.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
     return f"{call} failed: {result}" if run.ok is False else f"{call} → {result}"
@@ -307,7 +306,7 @@ def lesson_of(failed: Run, right: Run) -> str:
 
 
 def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int]) -> dict[str, Json]:
-    """Return what the runs of one call say together; `earlier` counts calls, successes and failures before them."""
+    """Return the `info` of the runs of one call; `earlier` counts those before them."""
     last = own[-1]
     calls, successes, failures = counted(own)
     calls = calls + earlier[0]
@@ -339,7 +338,7 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
 
 
 def counted(own: Iterable[Run]) -> tuple[int, int, int]:
-    """Return how many calls there were, how many worked and how many failed."""
+    """Return the numbers of calls, successes and failures."""
     told = [run.ok for run in own]
     return len(told), told.count(True), told.count(False)
 
@@ -349,7 +348,7 @@ def at_of(run: Run) -> datetime:
 
 
 def duration_s(run: Run) -> float | None:
-    """Return how long a call took: as its answer says, else from both messages' times when an hour or less apart."""
+    """Return a call's duration: as its answer says, or else from the messages' times if within an hour."""
     given = run.outcome.info.get("duration_s")
     if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
         return float(given)
@@ -364,5 +363,5 @@ def _line(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text, or its beginning with a mark that it goes on."""
+    """Truncate a text with a mark."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -44,7 +44,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def check_text(where: str, value: Json, max_bytes: int) -> str:
-    """Return the text unchanged when every store can keep it."""
+    """Return the text unchanged if every store can keep it."""
     if isinstance(value, bytes):
         raise InvalidInput(where, "is bytes; decode it to text first (UTF-8, errors='strict')")
     if not isinstance(value, str):
@@ -70,7 +70,7 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
 
 
 def check_new_id(where: str, value: Json) -> str:
-    """Return the id of what is about to be made; others will have to read and write it."""
+    """Return a new id if it is readable and writable for others."""
     text = check_name(where, value, 128)
     if text != text.strip():
         raise InvalidInput(where, "begins or ends with space; take it away")

@@ -47,7 +47,7 @@ class DiskTier:
 
     @classmethod
     def open(cls, folder: Path) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
-        """Return the tier, and what it holds; files that nothing knows are taken in, damaged ones removed."""
+        """Open the folder; unknown files are adopted, damaged ones removed."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             tier = cls(folder, _opened(folder / _INDEX))
@@ -71,7 +71,7 @@ class DiskTier:
         return array
 
     def remove(self, keys: Collection[str]) -> None:
-        """Remove files and what the index says of them; the files first, so that none is left that nothing knows."""
+        """Remove files, then their index rows, so that no unknown file is left."""
         for key in keys:
             blocks.file_of(self._folder, key).unlink(missing_ok=True)
         try:
@@ -81,7 +81,7 @@ class DiskTier:
             raise OSError(f"index: {error}") from error
 
     def keep_heats(self, heats: Mapping[str, Heat]) -> None:
-        """Write down how hot blocks are, for the next process."""
+        """Save the heats of blocks for the next process."""
         with self._index:
             rows = [(heat.uses, heat.at, key) for key, heat in heats.items()]
             self._index.executemany("UPDATE blocks SET uses = ?, used_at = ? WHERE key = ?", rows)
@@ -126,7 +126,7 @@ class DiskTier:
 
 
 def _orphans(known: Mapping[str, tuple[Block, Heat]], lost: Collection[str]) -> set[str]:
-    """Return blocks with an ancestor that is not there: no prompt can reach them."""
+    """Return blocks with a missing ancestor: no prompt can reach them."""
     reached: dict[str, bool] = {}
 
     def reach(key: str) -> bool:
@@ -196,7 +196,7 @@ _DISK_PAUSE_S = 60.0
 
 
 class Device(Protocol):
-    """Memory beside the processor's own; `Held` arrays are the device's."""
+    """Memory of an accelerator; `Held` arrays are the device's."""
 
     def upload(self, array: Array, block: Block) -> object:
         """Return a copy on the device."""
@@ -207,7 +207,7 @@ class Device(Protocol):
         ...
 
     def room(self, block: Block) -> Array:
-        """Return host memory for a block that the device reads quickly."""
+        """Return host memory that the device reads quickly."""
         ...
 
 
@@ -251,9 +251,9 @@ class BlockStore:
             self._writer.start()
 
     def checkout(self, keys: Sequence[str], *, counted: bool = True) -> BlockLease:
-        """Lend the longest run of blocks from the first key on that is there.
+        """Lend the longest available run of blocks from the first key on.
 
-        All of the keys count as used, also those that are missing, unless this use is counted already.
+        All keys count as used, including missing ones, unless this use is `counted` already.
         """
         with self._lock:
             if counted:
@@ -267,7 +267,7 @@ class BlockStore:
         return BlockLease(self, found)
 
     def has(self, keys: Sequence[str]) -> int:
-        """Return how many of the leading blocks are there, using none."""
+        """Return how many leading blocks are available, without counting a use."""
         with self._lock:
             return len(self._shelves.find(keys))
 
@@ -279,12 +279,12 @@ class BlockStore:
             return free
 
     def end(self, key: str) -> None:
-        """Return True if whoever began to build a block has ended, also without it."""
+        """Release the reservation of a block, whether it was built or not."""
         with self._lock:
             self._building.discard(key)
 
     def forget(self, items: Collection[str]) -> int:
-        """Remove every block in which, or behind which, one of these items stands, from all tiers; return how many."""
+        """Remove every block that contains, or follows, one of these items, from all tiers; return how many."""
         wanted = frozenset(items)
         return self._remove_where(lambda block: not wanted.isdisjoint(block.items))
 
@@ -293,7 +293,7 @@ class BlockStore:
         return self._remove_where(lambda block: cube in (None, block.cube) and fingerprint in (None, block.fingerprint))
 
     def reconcile(self) -> int:
-        """Remove what the ledger says may no longer be held; return how many blocks."""
+        """Remove blocks that the ledger no longer allows; return how many."""
         with self._lock:
             told = {(entry.block.cube, entry.block.items) for entry in self._shelves.entries.values()}
         dead = {each for each in told if not self._alive(*each)}
@@ -326,7 +326,7 @@ class BlockStore:
             return KvStats(tiers, self._dropped, self._damaged, self._forgotten)
 
     def verify(self) -> list[str]:
-        """Read every file; remove damaged ones with what stands behind them and return their keys."""
+        """Read every file; remove damaged blocks with their descendants and return their keys."""
         with self._lock:
             entries = [entry for entry in self._shelves.entries.values() if Tier.DISK in entry.held]
         damaged = []
@@ -364,7 +364,7 @@ class BlockStore:
                 self._disk = None
 
     def lend_blocks(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
-        """Yield the blocks of a cube with their keys and values; none is evicted meanwhile."""
+        """Yield a cube's blocks with their keys and values; none is evicted meanwhile."""
         with self._lock:
             found = [entry for entry in self._shelves.entries.values() if entry.block.cube == cube]
             for entry in found:
@@ -377,7 +377,7 @@ class BlockStore:
             self.returned(found)
 
     def adopt(self, block: Block, array: Array) -> bool:
-        """Take in a block that was computed elsewhere, for the disk too; False when it is here, or has no room."""
+        """Add a block computed elsewhere, on disk too; False if it exists or does not fit."""
         if self._writes.full():
             self.settle()
         with self._lock:
@@ -415,15 +415,15 @@ class BlockStore:
     # What a checkout calls.
 
     def load_s(self, entry: Entry) -> float:
-        """Return how long loading a block should take; what is in the fastest tier is not loaded at all."""
+        """Return how long loading a block should take; 0 from the fastest tier."""
         with self._lock:
             tier = entry.tier or Tier.DISK
             return 0.0 if tier is Tier.DEVICE else self._rates[tier].seconds(entry.block.size_bytes)
 
     def loaded(self, entry: Entry) -> tuple[Tier, object] | None:
-        """Return a lent block's keys and values and where they were; they move up where there is room.
+        """Return a lent block's keys and values and their tier; they move up where there is room.
 
-        None when the block was forgotten meanwhile or its file is damaged.
+        None if the block was removed meanwhile or its file is damaged.
         """
         with self._lock:
             held = dict(entry.held)
@@ -459,12 +459,12 @@ class BlockStore:
             self._shelves.hold(entry, tier, held)
 
     def measured(self, tier: Tier, size_bytes: int, seconds: float) -> None:
-        """Take in how long bringing blocks of a tier to where they are used took."""
+        """Record how long loading blocks of a tier took."""
         with self._lock:
             self._rates[tier].measured(size_bytes, seconds)
 
     def added(self, block: Block, held: object, tier: Tier) -> Entry | None:
-        """Hold a new block and lend it; None when there is no room, or its text may not be held any more."""
+        """Store a new block and lend it; None if there is no room, or its text may no longer be kept."""
         with self._lock:
             entry = self._shelves.entries.get(block.key)
             if entry is None and not self._closed:
@@ -487,7 +487,7 @@ class BlockStore:
         return self._clock.now().timestamp()
 
     def _leave(self, entry: Entry, tier: Tier) -> bool:
-        """See a block out of a tier: its file goes, or from the device it goes to host memory if there is room."""
+        """Move a block out of a tier: its file is removed, or it goes from the device to host memory."""
         if tier is Tier.DISK:
             assert self._disk is not None
             try:
@@ -504,7 +504,7 @@ class BlockStore:
         return True
 
     def _lose(self, entry: Entry) -> None:
-        """Remove a damaged block and all that stands behind it."""
+        """Remove a damaged block and its descendants."""
         with self._io, suppress(OSError):  # a file that stays is tried again with the next removal
             with self._lock:
                 self._damaged += 1
@@ -522,7 +522,7 @@ class BlockStore:
             return count
 
     def _remove(self, keys: Sequence[str]) -> int:
-        """Remove blocks with all that stands behind them. The caller holds `_io`."""
+        """Remove blocks with their descendants. The caller holds `_io`."""
         with self._lock:
             removed = self._shelves.remove(keys)
             for entry in removed:
@@ -535,7 +535,7 @@ class BlockStore:
         return len(removed)
 
     def _write_behind(self, entry: Entry) -> None:
-        """Queue a block for the disk once it was used a second time; a full queue drops it, which costs no answer."""
+        """Queue a block for the disk at its second use; a full queue drops it, at no cost to answers."""
         if self._disk is None or self._closed or entry.queued or entry.gone or not entry.held.keys() - {Tier.DISK}:
             return
         if Tier.DISK in entry.held or self._shelves.heat(entry.block.key).uses <= policy.ADMITTED_USES - 1:

@@ -44,7 +44,7 @@ _LEAST_CONTEXT_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A span of one version: its text, and that rendered for both kinds of arm."""
+    """A chunk of a version: its text, rendered for the turn and the window arms."""
 
     item: Item
     number: int
@@ -54,10 +54,10 @@ class Chunk:
 
 
 class VectorSource(Protocol):
-    """Vectors that somebody has already."""
+    """A source of existing vectors."""
 
     def of(self, point: str) -> tuple[Vector, Vector] | None:
-        """Return turn and window vector of a point."""
+        """Return the turn and the window vector of a point."""
         ...
 
 
@@ -72,11 +72,11 @@ class VectorFollower:
         self._lent: VectorSource | None = None
 
     def lend(self, lent: VectorSource | None) -> None:
-        """Use these vectors for items at their first revision, in place of any lent before; None: no more."""
+        """Use these vectors for items at their first revision, replacing earlier ones; None ends that."""
         self._lent = lent
 
     def project(self, item_ids: Sequence[str]) -> None:
-        """Write every version's points of these items and remove points they no longer have."""
+        """Write the points of every version of these items, and remove points they no longer have."""
         with self._ledger.read() as connection:
             states = items.all_versions(connection, item_ids)
             revisions = items.revisions(connection, item_ids)
@@ -104,13 +104,13 @@ class VectorFollower:
         return self._index.restart_count
 
     def first_chunk(self, state: Item) -> Chunk:
-        """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
+        """Return an item's first chunk as the turn arms would index it, for items not indexed yet."""
         return self._chunks(state, ())[0]
 
     def turns_of(self, states: Sequence[Item]) -> Vector:
-        """Return float32 (len(states), dimension): the turn vectors of items as they are now.
+        """Return float32 (len(states), dimension): the turn vectors of items.
 
-        The index has nearly all of them; the others are embedded.
+        Read from the index; those missing are embedded.
         """
         found = self._index.turns([point_id(state.version_id, 0) for state in states])
         missing = [state for state in states if point_id(state.version_id, 0) not in found]
@@ -169,7 +169,7 @@ class VectorFollower:
         ]
 
     def _dense(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[tuple[Vector, Vector]]:
-        """Return turn and window vector of each chunk: those that were lent, the others embedded."""
+        """Return the turn and window vectors of each chunk, lent or embedded."""
         found: list[tuple[Vector, Vector] | None] = [None] * len(chunks)
         if (lent := self._lent) is not None:
             found = [
@@ -198,20 +198,20 @@ def _rendered(item: Item, text: str) -> str:
 
 
 def _tail(text: str, room: int) -> str:
-    """Keep a window's context short: what the embedder had to cut in two would cost double and blur the turn."""
+    """Shorten a window's context: text the embedder had to split would cost double and blur the turn."""
     room = max(_LEAST_CONTEXT_CHARS, room)
     return text if len(text) <= room else "…" + text[-room:]
 
 
 def point_id(version_id: str, chunk: int) -> str:
-    """Return the point's UUID: the version's own for its first chunk, derived from it for the others."""
+    """Return a point's UUID: the version's id for its first chunk, derived from it for the others."""
     return version_id if chunk == 0 else str(uuid.uuid5(uuid.UUID(version_id), str(chunk)))
 
 
 def standing_arm(chunk: Chunk) -> Arm | None:
-    """Return the arm that a user's word on what holds on has of its own, or whatever users tell of themselves.
+    """Return the extra arm of a chunk: lasting preferences, or what users tell about themselves.
 
-    Of a long message only the chunks that say what holds on: all of its chunks would be all that is found near it.
+    Of a long message only the chunks that qualify, otherwise everything near them would be found.
     """
     item = chunk.item
     if item.type in (ItemType.PREFERENCE, ItemType.INSTRUCTION):
@@ -224,7 +224,7 @@ def standing_arm(chunk: Chunk) -> Arm | None:
 
 
 def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
-    """Return the filter fields of one version; entities and memory text stay in the ledger."""
+    """Return the filter fields of a version; entities and text stay in the ledger."""
     item = chunk.item
     record = {
         name: value
@@ -246,14 +246,14 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
 
 
 class GraphFollower:
-    """Keeps a `GraphIndex` equal to the ledger; deleted items are not in it."""
+    """Keeps a `GraphIndex` equal to the ledger, without deleted items."""
 
     def __init__(self, ledger: Ledger, index: GraphIndex) -> None:
         self._ledger = ledger
         self._index = index
 
     def project(self, item_ids: Sequence[str]) -> None:
-        """Write the current nodes of these items and remove those that are deleted or erased."""
+        """Write the current nodes of these items, and remove those that are deleted or erased."""
         with self._ledger.read() as connection:
             states = {item_id: versions[-1] for item_id, versions in items.all_versions(connection, item_ids).items()}
             live = {item_id: state for item_id, state in states.items() if state.status is not Status.DELETED}
@@ -296,6 +296,6 @@ class GraphFollower:
 
 
 def digest(salt: bytes, kind: str, name: str) -> str:
-    """Return the graph's id of a name: equal names meet in one node, and no name can be read from it."""
+    """Return the graph id of a name: equal names share a node, and the name cannot be read from it."""
     text = f"{kind}\0{' '.join(name.casefold().split())}"
     return hashlib.blake2b(text.encode(), key=salt, digest_size=16).hexdigest()

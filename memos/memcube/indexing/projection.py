@@ -21,14 +21,14 @@ _BATCH = 256
 
 
 class IndexWriter(Protocol):
-    """An index seen from its projection."""
+    """Writes items to one index."""
 
     def project(self, item_ids: Sequence[str]) -> None:
-        """Make the index show the items' current ledger state; visible at once, durable after `flush`."""
+        """Write the items' current state to the index; visible at once, durable after `flush`."""
         ...
 
     def flush(self, mark: int) -> None:
-        """Make what was projected durable, with the mark."""
+        """Make writes durable, together with the mark."""
         ...
 
     def mark(self) -> int:
@@ -36,7 +36,7 @@ class IndexWriter(Protocol):
         ...
 
     def restart_count(self) -> int:
-        """Return a number that grows when unflushed writes were lost (the engine restarted)."""
+        """Return a number that grows when the engine restarted and unflushed writes were lost."""
         ...
 
 
@@ -47,22 +47,22 @@ class Projection(Protocol):
     last_error: MemosError | None
 
     def drain(self, wait_s: float) -> bool:
-        """Apply what waits, for at most about `wait_s`; True when the index shows everything that was committed.
+        """Apply pending changes for at most about `wait_s`; return True if the index is up to date.
 
-        An unavailable index ends the drain and is remembered in `last_error`; it never raises.
+        Never raises: an unavailable index ends the drain and is kept in `last_error`.
         """
         ...
 
     def flush(self) -> None:
-        """Make what was applied durable, so that its rows leave the outbox."""
+        """Make applied changes durable, so that their rows leave the outbox."""
         ...
 
     def flush_if_due(self) -> None:
-        """Flush when applied changes have waited long enough."""
+        """Flush if applied changes have waited long enough."""
         ...
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
-        """Return items of these cubes that the index may not show yet, newest change first."""
+        """Return items of these cubes that the index may lack, newest change first."""
         ...
 
     def stuck(self) -> bool:
@@ -70,16 +70,16 @@ class Projection(Protocol):
         ...
 
     def retry_dead_letters(self) -> None:
-        """Give parked rows another chance."""
+        """Retry parked rows."""
         ...
 
     def lost_writes(self) -> bool:
-        """Return True if the index is older (or from another history) than the ledger's record of its flushes."""
+        """Return True if the index is older than the ledger's record of its flushes, or of another history."""
         ...
 
 
 class OwnProjection:
-    """An index's only writer: one thread at a time projects, rows leave the outbox only after a flush."""
+    """The only writer of an index: one thread at a time projects; rows leave the outbox after a flush."""
 
     def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
         self.target = target
@@ -100,17 +100,12 @@ class OwnProjection:
         self.last_error: MemosError | None = None
 
     def lost_writes(self) -> bool:
-        """Return True if the index is older (or from another history) than the ledger's record of its flushes."""
         with self._ledger.read() as connection:
             expected = outbox.mark(connection, self.target)
         # One ahead is a flush whose confirmation a crash cut off: its rows are still there and are replayed.
         return self._follower.mark() not in (expected, expected + 1)
 
     def drain(self, wait_s: float) -> bool:
-        """Apply what waits, for at most about `wait_s`; True when the index shows everything that was committed.
-
-        An unavailable index ends the drain and is remembered in `last_error`; it never raises.
-        """
         deadline = time.monotonic() + wait_s
         if not self._lock.acquire(timeout=max(0.0, wait_s)):
             return False
@@ -160,14 +155,12 @@ class OwnProjection:
                 self._flush()
 
     def flush(self) -> None:
-        """Flush now, so that applied rows leave the outbox."""
         with self._lock:
             self._notice_restart()
             if self._applied:
                 self._flush()
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
-        """Return items of these cubes that the index does not show yet, newest change first."""
         if self._follower.restart_count() != self._incarnation:
             floor, behind = 0, []
         else:
@@ -180,7 +173,6 @@ class OwnProjection:
         return list(dict.fromkeys([*fresh, *behind]))[:limit]
 
     def stuck(self) -> bool:
-        """Return True if only rows the index refuses are left."""
         with self._lock, self._ledger.read() as connection:
             fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
         return not fresh and all(row.attempts >= self._settings.park_after for row in self._behind.values())
@@ -205,7 +197,7 @@ class OwnProjection:
         self._behind.clear()
 
     def _apply(self, rows: Sequence[OutboxRow]) -> None:
-        """Project a batch; when it is refused, row by row, so that one poisoned item holds up no other."""
+        """Project a batch; if it is refused, row by row, so that one bad item holds up no other."""
         try:
             self._project(rows)
             return
@@ -268,7 +260,7 @@ _WRITERS = 4
 
 
 class SharedProjection:
-    """An of the writers of an index on a server."""
+    """One of several writers of an index on a server; rows are claimed one by one."""
 
     def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
         self.target = target
@@ -285,7 +277,6 @@ class SharedProjection:
         self._doubtful: dict[str, list[str]] = {}
 
     def lost_writes(self) -> bool:
-        """Return True if the index is older than the ledger's record of its marks."""
         first = self._known_mark()
         index = self._follower.mark()
         last = self._known_mark()
@@ -293,7 +284,7 @@ class SharedProjection:
         return not first <= index <= last + 1
 
     def drain(self, wait_s: float) -> bool:
-        """Apply what waits until nothing is left that waited at the start, for at most about `wait_s`."""
+        """Apply pending changes until none is left that waited at the start, for at most about `wait_s`."""
         deadline = time.monotonic() + wait_s
         if not self._turns.acquire(timeout=max(0.0, wait_s)):
             return False
@@ -331,7 +322,7 @@ class SharedProjection:
         return True
 
     def flush_if_due(self) -> None:
-        """Leave a mark when changes were applied a while ago."""
+        """Leave a mark if changes were applied a while ago."""
         if time.monotonic() - self._flushed_at >= self._settings.flush_every_s:
             self.flush()
 
@@ -351,7 +342,6 @@ class SharedProjection:
             self._flushed_at = time.monotonic()
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
-        """Return items of these cubes with a row left, newest change first."""
         with self._ledger.read() as connection:
             return outbox.items_after(connection, self.target, cubes, 0, limit)
 
@@ -385,7 +375,6 @@ class SharedProjection:
         return bool(rows)
 
     def _apply(self, rows: Sequence[OutboxRow]) -> tuple[list[OutboxRow], list[tuple[OutboxRow, MemosError]]]:
-        """Project a batch; when it is refused, row by row, so that one poisoned item holds up no other."""
         if not rows:
             return [], []
         apply = partial(project, self._follower, self.target)

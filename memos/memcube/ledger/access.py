@@ -62,7 +62,7 @@ def list_identities(connection: sa.Connection, kind: IdentityKind | None, limit:
 
 
 def join(connection: sa.Connection, group: str, member: str, now: datetime) -> None:
-    """Make an identity a member of a group; it may be one already."""
+    """Add an identity to a group, unless it is a member already."""
     known = (memberships.c.group_id == group, memberships.c.member_id == member)
     if connection.scalar(sa.select(memberships.c.group_id).where(*known)) is None:
         connection.execute(sa.insert(memberships).values(group_id=group, member_id=member, created_at=now))
@@ -79,7 +79,7 @@ def members(connection: sa.Connection, group: str) -> list[str]:
 
 
 def grant(connection: sa.Connection, given: Grant) -> None:
-    """Give a role on a cube, in place of the one given before."""
+    """Set a role on a cube, replacing an earlier one."""
     ungrant(connection, given.cube, given.identity)
     connection.execute(
         sa.insert(grants).values(
@@ -110,9 +110,9 @@ def require_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def roles(connection: sa.Connection, identity: str, among: Collection[str] | None = None) -> dict[str, CubeRole]:
-    """Return an identity's role on each cube it has one on: as its owner, by a grant, through a group, as everyone.
+    """Return an identity's role on each cube: as owner, by a grant, through a group, or as everyone.
 
-    An agent has besides what it was given itself what the user has whom it acts for.
+    An agent also has the roles of the user it acts for.
     """
     acting = sa.select(identities.c.acts_for).where(identities.c.id == identity, identities.c.acts_for.is_not(None))
     selves = [identity, *connection.scalars(acting)]
@@ -150,7 +150,6 @@ def add_key(connection: sa.Connection, key: Key, digest: str) -> None:
 
 
 def limits_row(limits: KeyLimits) -> dict[str, int]:
-    """Return limits as a key's row has them: those that are set."""
     return {name: value for name, value in asdict(limits).items() if value is not None}
 
 
@@ -215,9 +214,9 @@ def _moment(value: datetime) -> datetime:
 
 
 def take(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:
-    """Count an amount unless more than the limit were used then; a negative one gives back. Say whether it was counted.
+    """Count an amount unless it exceeds the limit; a negative one gives back. Return True if it was counted.
 
-    The row is changed by one statement, and other transactions wait for it: together they never use more.
+    A single statement changes the row and makes other transactions wait, so together they never exceed the limit.
     """
     where = (key_usage.c.key_id == key, key_usage.c.what == what, key_usage.c.span == span)
     if queues.insert_new(connection, key_usage, {"key_id": key, "what": what, "span": span, "used": 0}):

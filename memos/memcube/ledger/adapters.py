@@ -44,12 +44,12 @@ def include(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[
 
 
 def excluded(connection: sa.Connection, cube: str) -> frozenset[str]:
-    """Return the memories of a cube that no adapter may learn."""
+    """Return the memories of a cube that are excluded from training."""
     return frozenset(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.cube_id == cube)))
 
 
 def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return those of some memories that no adapter may learn."""
+    """Return which of these memories are excluded from training."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         found.update(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.item_id.in_(batch))))
@@ -83,7 +83,7 @@ TRAINED = frozenset({AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIR
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A memory whose text an adapter saw; `digest` is the SHA-256 of that text, hexadecimal."""
+    """A memory an adapter was trained on; `digest` is the SHA-256 of its text, in hex."""
 
     item: str
     version: int
@@ -92,7 +92,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class NewAdapter:
-    """An adapter to be trained; `base` and `data_hash` are SHA-256 digests of the base model and of the course.
+    """An adapter to train; `base` and `data_hash` are SHA-256 digests of the base model and the training set.
 
     `parent` answered for the cube when this one was begun.
     """
@@ -139,7 +139,7 @@ class AdapterRow:
 
     @property
     def failed_here(self) -> bool:
-        """True if it was trained here and refused: what arrived says nothing of what a training here would give."""
+        """True if it was trained here and refused; an imported one says nothing about a training here."""
         return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
 
 
@@ -149,14 +149,14 @@ def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
 
 
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
-    """Note the consent of a cube's owner that its memories are learned; the first one stays."""
+    """Record the owner's consent to training on a cube's memories; an existing one stays."""
     if not cubes.exists(connection, cube):
         raise cubes.unknown(cube)
     queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
 
 
 def disallow(connection: sa.Connection, cube: str) -> None:
-    """Take the consent back: no adapter of the cube answers any more."""
+    """Withdraw the consent: no adapter of the cube answers any more."""
     connection.execute(sa.delete(consents).where(consents.c.cube_id == cube))
 
 
@@ -165,7 +165,7 @@ def is_allowed(connection: sa.Connection, cube: str) -> bool:
 
 
 def allowed(connection: sa.Connection) -> list[str]:
-    """Return the cubes whose memories may be learned, by id."""
+    """Return the cubes with consent to training, by id."""
     return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
 
 
@@ -263,7 +263,7 @@ def seen(connection: sa.Connection, id_: str) -> list[Seen]:
 
 
 def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
-    """Return the adapters of a cube, in any state, that saw one of these memories, by id."""
+    """Return a cube's adapters, in any state, trained on one of these memories, by id."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
@@ -278,7 +278,7 @@ def trained(connection: sa.Connection) -> list[AdapterRow]:
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return those of some ids that are an adapter's which has files: of a refused one there are none to keep."""
+    """Return which of these ids are adapters with files; refused ones have none."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
@@ -309,7 +309,7 @@ def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
 
 
 def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
-    """Return the adapters in any state that saw such a thing, of all cubes or some: what a training writes is text."""
+    """Return stale adapters in any state, of all cubes or some: files of a training contain text."""
     query = sa.select(t).where(_changed()).order_by(t.c.cube_id, t.c.id)
     if cube_ids is not None:
         query = query.where(t.c.cube_id.in_(sorted(cube_ids)))
@@ -317,7 +317,7 @@ def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None)
 
 
 def remove(connection: sa.Connection, id_: str) -> None:
-    """Remove an adapter from the registry: its files are nobody's from now on."""
+    """Remove an adapter from the registry; its files become orphans."""
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id == id_))
     connection.execute(sa.delete(t).where(t.c.id == id_))
 
@@ -350,7 +350,7 @@ def _as_seen() -> sa.Select[Any]:
 
 
 def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
-    """See that memories are still what they were read as, and may be learned."""
+    """Check that memories are unchanged and may be learned."""
     now: dict[str, int] = {}
     for batch in items.in_batches(each.item for each in seen):
         query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))

@@ -56,9 +56,9 @@ def set_owner(connection: sa.Connection, cube_id: str, owner: str) -> None:
 
 
 def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
-    """Make other writers of a cube wait for this transaction; return when its last change was recorded.
+    """Lock a cube against other writers; return when its last change was recorded.
 
-    SQLite has one writer, whose clock rises.
+    SQLite has one writer, with a rising clock.
     """
     if connection.dialect.name == "sqlite":
         return None
@@ -71,9 +71,9 @@ def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
 
 
 def installation(connection: sa.Connection) -> str:
-    """Return the name under which this ledger's indexes stand on servers; made at the first call, and for a copy.
+    """Return the name of this ledger's indexes on servers; created at the first call, and for a copy.
 
-    It begins with "mark:" since, like the marks, it is about indexes and goes into no copy of the ledger.
+    It begins with "mark:" since, like the marks, it is not copied with the ledger.
     """
     here = "" if connection.dialect.name == "sqlite" else postgres.identity(connection)
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.in_([_INSTALLATION, _DATABASE])))
@@ -116,7 +116,7 @@ class CubeHead(NamedTuple):
 
 
 def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
-    """Return what a call needs to know of every named cube, without counting items."""
+    """Return the heads of the named cubes, without counting items."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
     rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
     known = {
@@ -138,7 +138,7 @@ def zones(connection: sa.Connection, ids: Collection[str]) -> dict[str, ZoneInfo
 
 
 def set_redaction(connection: sa.Connection, cube_id: str, *, redact_pii: bool) -> None:
-    """Return True if personal data in what comes in from now on is masked."""
+    """Set whether personal data is masked in later additions."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(redact_pii=redact_pii))
 
 
@@ -197,7 +197,7 @@ class NextMessage:
 
 
 def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> NextMessage:
-    """Return where a conversation stands; it is made when new."""
+    """Return the state of a conversation, creating it if new."""
     row = connection.execute(
         sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
     ).one_or_none()
@@ -256,7 +256,7 @@ def newest_event(connection: sa.Connection) -> datetime | None:
 
 
 def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
-    """Return what is wrong with the cube's event chain, None when it is whole; erased bodies do not break it."""
+    """Return what is wrong with the cube's event chain, None if intact; erased bodies do not break it."""
     head = connection.execute(
         sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
     ).one_or_none()
@@ -293,7 +293,7 @@ def get_template(connection: sa.Connection, cube: str) -> str | None:
 
 
 def every(connection: sa.Connection, cubes: Collection[str] | None) -> list[str]:
-    """Return the JSON of the own templates of these cubes, or of all."""
+    """Return the JSON of these cubes' own templates, or of all."""
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.startswith("template:")))
     keys = None if cubes is None else {_key(cube) for cube in cubes}
     return [row.value for row in rows.all() if keys is None or row.key in keys]
@@ -340,19 +340,19 @@ def find(connection: sa.Connection, cube: str, wanted: EventQuery) -> list[Event
 
 
 def number_at(connection: sa.Connection, cube: str, moment: datetime) -> int:
-    """Return the number of a cube's last event up to a moment, 0 when there was none; reads what came after it."""
+    """Return the number of a cube's last event up to a moment, 0 if none; scans backwards from the newest."""
     query = sa.select(events.c.seq).where(events.c.cube_id == cube, events.c.at <= moment)
     return int(connection.scalar(query.order_by(events.c.seq.desc()).limit(1)) or 0)
 
 
 def tally_all(connection: sa.Connection, cube: str, after: int) -> dict[str, int]:
-    """Return how many events of each kind came behind a number."""
+    """Return the number of events of each kind after a number."""
     query = sa.select(events.c.kind, sa.func.count()).where(events.c.cube_id == cube, events.c.seq > after)
     return {row[0]: row[1] for row in connection.execute(query.group_by(events.c.kind))}
 
 
 def tally(connection: sa.Connection, cube: str, after: int, kinds: Sequence[str]) -> dict[str, int]:
-    """Return how many events of each of these kinds came behind a number; kinds without one are left out."""
+    """Return the number of events of each of these kinds after a number, without zeros."""
     query = sa.select(events.c.kind, sa.func.count().label("number")).where(
         events.c.cube_id == cube, events.c.seq > after
     )

@@ -162,7 +162,7 @@ class Ledger:
 
     @property
     def changes(self) -> int | None:
-        """Return a number that grows with every change, before it is acknowledged; None when others may write too."""
+        """Return a number that grows with every change, before it is acknowledged; None if others may write too."""
         return None if self._writer is None else self._changes
 
     @contextmanager
@@ -188,24 +188,23 @@ class Ledger:
             self.on_task_due()
 
     def hold(self, *, alone: str | None, follows_graph: bool = False) -> None:
-        """Claim the ledger for this process: alone, as the embedded index of the folder of this id needs it, or not.
+        """Claim the ledger for this process, exclusively if `alone` is the folder id of an embedded index.
 
-        `follows_graph` tells the others that this process keeps a graph index up to date.
-
-        SQLite's folder is locked already.
+        `follows_graph` tells other processes that this one keeps a graph index up to date. SQLite relies on the folder
+        lock.
         """
         if not self.is_sqlite:
             with self._translated():
                 self._hold = postgres.Hold(self._engine, alone=alone, follows_graph=follows_graph)
 
     def renew_hold(self) -> None:
-        """See that the claim still stands: it ends with its connection."""
+        """Check that the claim still holds; it ends with its connection."""
         if self._hold is not None:
             with self._translated():
                 self._hold.renew()
 
     def check(self) -> list[str]:
-        """Return what the database says is wrong with its own pages; empty when whole, or when it is a server's."""
+        """Return the database's own complaints about its pages; empty if intact, or on a server."""
         if not self.is_sqlite:
             return []
         with self.read() as connection:
@@ -213,7 +212,7 @@ class Ledger:
         return [] if rows == ["ok"] else [str(row) for row in rows]
 
     def quick_check(self) -> None:
-        """Look at every page of an embedded ledger once."""
+        """Check every page of an embedded ledger once."""
         if not self.is_sqlite:
             return
         with self.read() as connection:
@@ -222,10 +221,10 @@ class Ledger:
             raise sqlite_damaged(self.description, str(first))
 
     def vacuum(self) -> None:
-        """Free what deleted rows took.
+        """Free the space of deleted rows.
 
-        SQLite's file is written anew: `secure_delete` misses copies that a page keeps after its cells were moved.
-        PostgreSQL only makes the space free for other rows: writing tables anew would stop everybody meanwhile.
+        SQLite's file is rewritten, since `secure_delete` misses copies left in a page when cells move. PostgreSQL only
+        marks the space as free: rewriting tables would block everybody.
         """
         with self._translated():
             if self._writer is None:
@@ -237,7 +236,7 @@ class Ledger:
                 raw.execute("VACUUM")
 
     def truncate_wal(self) -> bool:
-        """Empty SQLite's write-ahead log, so that no deleted text is left in it; False when a reader is in the way."""
+        """Empty SQLite's write-ahead log, so that no deleted text is left in it; False if a reader prevents it."""
         if self._writer is None:
             return True
         with self._translated(), self._writer, self._engine.connect() as connection:
@@ -351,7 +350,7 @@ class LedgerInspection:
 
     @property
     def is_current(self) -> bool:
-        """Return True if this program reads and writes it as it is."""
+        """Return True if this program can use it without a migration."""
         return self.revision == HEAD
 
 
@@ -373,7 +372,7 @@ def look_at_file(path: Path) -> LedgerInspection:
 
 
 def look_at_server(url: str) -> LedgerInspection:
-    """Look at a ledger on PostgreSQL, its version and clock too."""
+    """Inspect a ledger on PostgreSQL, with its version and clock."""
     parsed = _parsed(url)
     engine = postgres.make_engine(parsed, pool_size=1)
     ledger = Ledger(engine, postgres.place_of(parsed))

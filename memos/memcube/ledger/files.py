@@ -49,7 +49,7 @@ def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
 
 
 def replace_content(connection: sa.Connection, file_id: str, data: bytes) -> None:
-    """Keep other bytes for a file than it came with; it is known by the digest of those it came with."""
+    """Store other bytes for a file; it keeps the digest of the original ones."""
     connection.execute(sa.delete(file_parts).where(file_parts.c.file_id == file_id))
     connection.execute(sa.update(files).where(files.c.id == file_id).values(bytes=len(data)))
     _add_parts(connection, file_id, data)
@@ -74,7 +74,7 @@ def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> 
 
 
 def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]:
-    """Return the documents of a cube whose columns have these values, the newest first."""
+    """Return the documents of a cube with these column values, newest first."""
     query = sa.select(files).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT)
     query = query.where(*(files.c[name] == value for name, value in equal.items()))
     found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
@@ -82,7 +82,7 @@ def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]
 
 
 def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[StoredFile]:
-    """Return files as they stand: one whose task is no more is not being read, whatever its row says."""
+    """Return files with their effective state: without a task, none is being read, whatever its row says."""
     waiting = [file.id for file in found if file.state is FileState.PROCESSING]
     alive: set[str | None] = set()
     for batch in items.in_batches(waiting):
@@ -97,7 +97,7 @@ def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[Stored
 
 
 def has_live_items(connection: sa.Connection, file_id: str) -> bool:
-    """Return True if something that a file was read into is still to be found."""
+    """Return True if any passage of a file can still be found."""
     query = (
         sa.select(file_items.c.item_id)
         .join(versions, versions.c.item_id == file_items.c.item_id)
@@ -107,7 +107,7 @@ def has_live_items(connection: sa.Connection, file_id: str) -> bool:
 
 
 def text(connection: sa.Connection, file_id: str) -> str:
-    """Return what is left of a document's Markdown; updates of its items do not change it."""
+    """Return the remaining Markdown of a document; updates of its items do not change it."""
     query = (
         sa.select(messages.c.text)
         .select_from(file_items)
@@ -120,7 +120,7 @@ def text(connection: sa.Connection, file_id: str) -> str:
 
 
 def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
-    """Return a document of any cube; whether the caller may see it is checked by its cube."""
+    """Return a document of any cube; the caller checks access to its cube."""
     query = sa.select(files).where(files.c.id == file_id, files.c.kind == FileKind.DOCUMENT)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -139,7 +139,7 @@ def content(connection: sa.Connection, file_id: str) -> bytes:
 
 
 def of_items(connection: sa.Connection, item_ids: Collection[str]) -> dict[str, str]:
-    """Return the file of each of these items that is part of one, or that has one, by item."""
+    """Return the file of each item that belongs to one, by item."""
     found: dict[str, str] = {}
     for batch in items.in_batches(item_ids):
         part_of = sa.select(file_items.c.item_id, file_items.c.file_id).where(file_items.c.item_id.in_(batch))
@@ -162,7 +162,7 @@ def known(connection: sa.Connection, ids: Collection[str]) -> list[str]:
 
 
 def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
-    """Return how many documents of a cube are in each state; states without one are left out."""
+    """Return the number of a cube's documents by state, without zeros."""
     found: dict[FileState, int] = {}
     for file in find(connection, cube):
         found[file.state] = found.get(file.state, 0) + 1
@@ -170,7 +170,7 @@ def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
 
 
 def whole(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
-    """Return those of these files whose bytes were not erased yet."""
+    """Return which of these files still have their bytes."""
     return [
         file
         for batch in items.in_batches(file_ids)
@@ -187,13 +187,13 @@ def made_at(connection: sa.Connection, file_ids: Collection[str]) -> list[dateti
 
 
 def parts(connection: sa.Connection, file_id: str) -> list[sa.Row[Any]]:
-    """Return the items that a document was read into, in its order: item_id, ordinal, start, end, page."""
+    """Return the passages of a document in order: item_id, ordinal, start, end, page."""
     query = sa.select(file_items).where(file_items.c.file_id == file_id).order_by(file_items.c.ordinal)
     return list(connection.execute(query))
 
 
 def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[str, int]:
-    """Remove the bytes of files and the digests made of them, and the files of which no item is left; return counts."""
+    """Remove the bytes and digests of files, and files without items; return counts."""
     removed = {"files": 0, "file_parts": 0}
     for batch in items.in_batches(file_ids):
         gone = connection.execute(sa.delete(file_parts).where(file_parts.c.file_id.in_(batch)))
@@ -209,7 +209,7 @@ def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[s
 
 
 def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]:
-    """Return by cube the files without items that were deleted before a moment."""
+    """Return, by cube, files without items that were deleted before a moment."""
     left = sa.exists().where(file_items.c.file_id == files.c.id)
     query = sa.select(files.c.cube_id, files.c.id).where(
         files.c.state == FileState.DELETED, files.c.finished_at < before, ~left
@@ -221,7 +221,7 @@ def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]
 
 
 def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
-    """Return the files of a cube that are not whole, and what is wrong with each; erased ones are whole as they are."""
+    """Return damaged files of a cube with the reason; erased ones count as intact."""
     length = sa.func.coalesce(sa.func.sum(sa.func.length(file_parts.c.data)), 0)
     size = sa.select(length).where(file_parts.c.file_id == files.c.id).scalar_subquery()
     short = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.sha256 != "", files.c.bytes != size)

@@ -45,7 +45,7 @@ _COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The rows of a JSON list, or of a single value: `text` is null for what is no text, `flag` 'true' or 'false'."""
+    """The elements of a JSON list or of a single value: `text` is null for non-text, `flag` is 'true' or 'false'."""
 
     rows: sa.FromClause
     is_text: Bool
@@ -57,27 +57,27 @@ class Elements:
 
 
 class JsonSql(Protocol):
-    """A database's ways."""
+    """How a database reads JSON, compares numbers and folds case."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
-        """Return the elements of a JSON list or, with a key, of what is under it in a JSON object."""
+        """Return the elements of a JSON list or, with a key, of the value under it."""
         ...
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare a column of numbers exactly, as Python compares."""
+        """Compare a numeric column exactly, as Python compares."""
         ...
 
     def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
-        """Return True if a column of numbers equals one of the values, as Python compares."""
+        """Match a numeric column against values, as Python compares."""
         ...
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Return True if a text has a part, case folded as Python folds it."""
+        """Match a text containing `part`, both folded as Python folds case."""
         ...
 
 
 class SqliteJson:
-    """SQLite's ways: `json_each` gives every element with its type."""
+    """SQLite: `json_each` gives every element with its type."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
         # A filter's field name has no quote and no backslash (`memos.core.filters`), so this is the key alone.
@@ -95,7 +95,7 @@ class SqliteJson:
         )
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare; SQLite does so exactly, whole numbers with floats too."""
+        """Compare; SQLite compares whole numbers and floats exactly."""
         # Without the column's type: a filter's date is epoch microseconds already, as the ledger stores it.
         holds: Bool = _COMPARE[op](sa.type_coerce(column, sa.types.NULLTYPE), value)
         return holds
@@ -104,12 +104,12 @@ class SqliteJson:
         return sa.type_coerce(column, sa.types.NULLTYPE).in_(values)
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Look for the part with Python's own folding: SQLite's `lower` knows ASCII only."""
+        """Match with Python's folding: SQLite's `lower` knows ASCII only."""
         return sa.func.instr(sa.func.casefold(text), part.casefold()) > 0
 
 
 class PostgresJson:
-    """PostgreSQL's ways: elements are JSON, and which numbers are floats shows in how they are written."""
+    """PostgreSQL: elements are JSON, and floats are recognised by their notation."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
         value: Sql = sa.type_coerce(column, sa.JSON)
@@ -135,7 +135,7 @@ class PostgresJson:
         )
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare a stored number; a float beside whole numbers is compared as the exact number it is."""
+        """Compare a number; a float beside whole numbers is compared as the exact number it is."""
         plain = sa.type_coerce(column, sa.types.NULLTYPE)
         if isinstance(column.type, sa.Float):
             return _compare_float(plain, op, value)
@@ -149,7 +149,7 @@ class PostgresJson:
         return sa.cast(plain, sa.Numeric).in_([_exactly(value) for value in values])
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Look for the part with a function that folds as Python does."""
+        """Match with an SQL function that folds as Python does."""
         return sa.func.strpos(sa.func.memos_casefold(text), sa.cast(part.casefold(), sa.Text)) > 0
 
 
@@ -158,7 +158,7 @@ def of(connection: sa.Connection) -> JsonSql:
 
 
 def _split(number: Sql) -> tuple[Sql, Sql]:
-    """Return a number as it stands in JSON as a float or as a whole number; one of them is null.
+    """Return a JSON number as a float or as a whole number, the other null.
 
     With a point or an exponent it is a float.
     """
@@ -180,7 +180,7 @@ def _one_of_written(number: Sql, values: Sequence[Number]) -> Bool:
 
 
 def _compare_float(number: Sql, op: Op, value: Number) -> Bool:
-    """Compare a float with a number that may be a whole one no float equals: then with the nearest float."""
+    """Compare a float with a number; a whole number that no float equals is replaced by the nearest float."""
     near = _nearest(value)
     if near != value:
         # No float lies between the value and the nearest one.
@@ -218,7 +218,7 @@ _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 
 
 def compile_sql(node: Node | None, ways: JsonSql) -> Bool:
-    """Return the condition on versions joined with items and, outer, with conversations."""
+    """Return the filter as a condition on versions joined with items and, outer, with conversations."""
     match node:
         case None:
             return sa.true()

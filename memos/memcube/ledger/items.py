@@ -81,14 +81,14 @@ _REVISIONS = PreparedSelect(sa.select(items.c.id, items.c.revision).where(items.
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of at most a statement's comfortable number of ids."""
+    """Yield lists of ids, small enough for one statement."""
     pending = list(values)
     for start in range(0, len(pending), _BATCH):
         yield pending[start : start + _BATCH]
 
 
 def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
-    """Build the item as one joined version row says it was."""
+    """Build an item from a joined version row."""
     return Item(
         id=row.item_id,
         cube=row.cube_id,
@@ -123,7 +123,7 @@ def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
 
 
 def record_of(item: Item) -> dict[str, Json]:
-    """Return the flat record the filter language speaks of (see `memos.core.filters.matches`)."""
+    """Return an item as the flat record that filters see (see `memos.core.filters.matches`)."""
     record: dict[str, Json] = {
         "id": item.id,
         "memory": item.memory,
@@ -153,7 +153,7 @@ def record_of(item: Item) -> dict[str, Json]:
 def current(
     connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
 ) -> dict[str, Item]:
-    """Return the items that exist in these cubes as they are now, or stood at a moment, deleted ones too, by id."""
+    """Return items of these cubes now, or at a moment, by id; including deleted ones."""
     found: dict[str, Item] = {}
     for batch in in_batches(ids):
         rows = _these(connection, _CURRENT, _THESE, batch, cubes, at)
@@ -162,7 +162,7 @@ def current(
 
 
 def standing(at: datetime | None) -> sa.ColumnElement[bool]:
-    """Return the condition for versions that are current, or that were at a moment."""
+    """Return the condition for versions that are current, or were at a moment."""
     if at is None:
         return versions.c.recorded_to.is_(None)
     open_ended = sa.or_(versions.c.recorded_to.is_(None), versions.c.recorded_to > at)
@@ -225,7 +225,7 @@ _BRIEF_NOW = PreparedSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brie
 def briefs(
     connection: sa.Connection, cubes: Sequence[str], ids: Collection[str], at: datetime | None = None
 ) -> list[Brief]:
-    """Return what exists of these items in these cubes as it is now, or stood at a moment, in no order."""
+    """Return briefs of items in these cubes now, or at a moment, unordered."""
     found: list[Brief] = []
     for batch in in_batches(ids):
         found += _these(connection, _BRIEF_NOW, _BRIEF, batch, cubes, at)
@@ -247,7 +247,7 @@ def _these(
 
 
 def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
-    """Return every version of the items, oldest first, by item id; for projections."""
+    """Return every version of the items, oldest first, by item id."""
     found: dict[str, list[Item]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in _VERSIONS.rows(connection, ids=batch):
@@ -256,7 +256,7 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
 
 
 def cube_of(connection: sa.Connection, item_id: str) -> str:
-    """Return the cube an item is, or was until it was erased, in."""
+    """Return the cube of an item, also of an erased one."""
     found = connection.scalar(sa.select(items.c.cube_id).where(items.c.id == item_id))
     if found is None:
         raise _unknown(connection, item_id)
@@ -276,7 +276,7 @@ def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
 
 
 def unknown(item_id: str) -> NotFound:
-    """Return the error for an item that is not there, or that a caller may not know of."""
+    """Return the error for an item that does not exist or is not visible to the caller."""
     return NotFound("item", item_id, "List what there is with `memos list`.")
 
 
@@ -289,7 +289,7 @@ def matching(
     offset: int = 0,
     newest: bool = False,
 ) -> list[Item]:
-    """Return the items that pass a filter as they are now, oldest or `newest` first."""
+    """Return current items that pass a filter, oldest or `newest` first."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
@@ -297,7 +297,7 @@ def matching(
 
 
 def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
-    """Return how many items pass a filter as they are now."""
+    """Return the number of current items that pass a filter."""
     query = _SELECT.with_only_columns(sa.func.count())
     query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     return connection.execute(query).scalar_one()
@@ -311,7 +311,7 @@ def matching_ids(
     at: datetime | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """Return ids, in no order, of items that pass a filter as they are now, or as they stood at a moment."""
+    """Return ids, unordered, of items that pass a filter now or at a moment."""
     query = _SELECT.with_only_columns(versions.c.item_id)
     query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, filter_sql.of(connection))).limit(
         limit
@@ -327,7 +327,7 @@ def passing(
     *,
     at: datetime | None = None,
 ) -> set[str]:
-    """Return those of the given ids whose items pass a filter as they are now, or as they stood at a moment."""
+    """Return which of the given ids pass a filter now or at a moment."""
     found: set[str] = set()
     query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
     condition = compile_sql(node, filter_sql.of(connection))
@@ -337,7 +337,7 @@ def passing(
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
-    """Return the newest items of these cubes as they are now, or stood at a moment."""
+    """Return the newest items of these cubes now or at a moment."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(at))
     return [to_item(row) for row in connection.execute(query.order_by(items.c.created_at.desc()).limit(limit))]
 
@@ -354,7 +354,7 @@ def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]
 
 
 def with_keys(connection: sa.Connection, cube: str, keys: Sequence[str]) -> list[Item]:
-    """Return the cube's items with one of these keys as they are now, of any status."""
+    """Return the cube's current items with one of these keys, of any status."""
     query = _SELECT.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.key.in_(keys))
     return [to_item(row) for row in connection.execute(query)]
 
@@ -364,7 +364,7 @@ def _escape(text: str) -> str:
 
 
 def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> list[Version]:
-    """Return every version with what was before and after, oldest first."""
+    """Return every version with its predecessor, oldest first."""
     require(connection, cubes, item_id)
     rows = connection.execute(_SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
     entries: list[Version] = []
@@ -377,7 +377,7 @@ def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> li
 
 
 def sources_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[Source, ...]]:
-    """Return each item's sources with the exact passage, in order."""
+    """Return each item's sources with the exact passages, in order."""
     found: dict[str, list[Source]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in connection.execute(_SOURCES, {"ids": batch}):
@@ -414,7 +414,7 @@ def _source(row: Any) -> Source:
 
 
 def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:
-    """Write the given states as versions recorded at their `updated_at`."""
+    """Insert states as versions recorded at their `updated_at`."""
     if states:
         connection.execute(sa.insert(versions), [_version_row(state, actor, reason) for state in states])
 
@@ -436,7 +436,7 @@ def append(connection: sa.Connection, before: Item, after: Item, actor: str, rea
 
 
 def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
-    """Return the projection revision of the items that exist, by id."""
+    """Return the projection revisions of existing items, by id."""
     found: dict[str, int] = {}
     for batch in in_batches(ids):
         found.update(_REVISIONS.rows(connection, ids=batch))
@@ -444,7 +444,7 @@ def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
 
 
 def before_in_conversation(connection: sa.Connection, item: Item | Brief, reach: int) -> list[str]:
-    """Return ids of the up to `reach` items said just before in its session, nearest first, deleted ones included."""
+    """Return ids of up to `reach` items just before one in its session, nearest first, including deleted ones."""
     if item.conversation is None or item.position is None:
         return []
     return [row.id for row in _before(reach).rows(connection, ids=[item.id])]
@@ -493,7 +493,7 @@ def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bo
 
 
 def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Return for messages what replaced what they say: the current item of the key of a superseded one made of them."""
+    """Return, by message, the current item that replaced what was extracted from it."""
     found: dict[str, str] = {}
     now = versions.alias("now")
     for batch in in_batches(ids):
@@ -513,7 +513,7 @@ def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
 
 
 def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
-    """Return the items that were made of one of these."""
+    """Return the items derived from one of these."""
     found: set[str] = set()
     for batch in in_batches(ids):
         made = sa.select(links.c.from_id).where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
@@ -522,13 +522,13 @@ def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
 
 
 def touch(connection: sa.Connection, ids: Iterable[str]) -> None:
-    """Raise the revision of items whose projection changed for a neighbour's sake."""
+    """Raise the projection revision of items whose window contains a changed neighbour."""
     for batch in in_batches(ids):
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(revision=items.c.revision + 1))
 
 
 def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) -> list[str]:
-    """Return the items whose windows cover one of the changed items: the next `reach` that are left after it."""
+    """Return items whose windows contain a changed item: the next `reach` live ones after it."""
     found: set[str] = set()
     for item in changed:
         if item.conversation is None or item.position is None:

@@ -21,7 +21,7 @@ _GRAPH = "mark:follows-graph"
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A waiting change."""
+    """A pending change."""
 
     id: int
     cube: str
@@ -39,14 +39,14 @@ def targets(connection: sa.Connection) -> tuple[Target, ...]:
 
 
 def follow_graph(connection: sa.Connection) -> None:
-    """Queue changes for the graph index too; compare all of it at the next open if it missed changes until now."""
+    """Queue changes for the graph index too; if it missed changes, the next open compares all of it."""
     if _set_follows_graph(connection, "yes"):
         # No flush has left this mark in the index, so the index is taken for one that lost writes.
         set_mark(connection, "graph", secrets.randbelow(2**48))
 
 
 def leave_graph(connection: sa.Connection) -> None:
-    """Stop queueing changes for a graph index, and drop those that wait for one."""
+    """Stop queueing changes for a graph index, and drop pending ones."""
     _set_follows_graph(connection, "no")
     connection.execute(sa.delete(outbox).where(outbox.c.target == "graph"))
 
@@ -78,17 +78,16 @@ def enqueue(
 def rows_after(
     connection: sa.Connection, target: Target, after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[OutboxRow]:
-    """Return unparked rows numbered above `after` but those that were `seen`, oldest first."""
+    """Return unparked rows numbered above `after`, without those `seen`, oldest first."""
     asked = {"target": target, "after": after, "most": limit}
     query = _ROWS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ROWS_AFTER
     return [OutboxRow(*row) for row in connection.execute(query, asked)]
 
 
 def claim(connection: sa.Connection, target: Target, limit: int, tried: Collection[int]) -> list[OutboxRow]:
-    """Return unparked rows nobody else has claimed, but those just `tried`; this transaction's until it ends.
+    """Lock unparked rows that nobody else has claimed, without those just `tried`. PostgreSQL only.
 
-    PostgreSQL only. A row of an item another transaction is writing stays that one's to come back to: two writers of
-    one item could leave the older state in the index.
+    Rows of an item that another transaction writes are skipped: two writers could leave the older state in the index.
     """
     query = _waiting(target).order_by(outbox.c.id).limit(limit).with_for_update(skip_locked=True)
     if tried:
@@ -143,7 +142,7 @@ _EACH_ITEM_AFTER = _ITEMS_AFTER.order_by(None).group_by(outbox.c.item_id).order_
 def items_after(
     connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[str]:
-    """Return items of these cubes with a change numbered above `after` that was not `seen`, newest change first."""
+    """Return items of these cubes with an unseen change numbered above `after`, newest change first."""
     asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
 
     def unseen(query: sa.Select[tuple[str]]) -> list[str]:
@@ -197,18 +196,18 @@ def dead_letters(connection: sa.Connection) -> list[DeadLetter]:
 
 
 def count(connection: sa.Connection, target: Target) -> int:
-    """Return how many changes the index has not durably followed yet."""
+    """Return how many changes the index has not flushed yet."""
     return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target)) or 0
 
 
 def mark(connection: sa.Connection, target: Target) -> int:
-    """Return the mark of the index's last flush that the ledger knows of."""
+    """Return the mark of the index's last flush known to the ledger."""
     value = connection.scalar(sa.select(meta.c.value).where(meta.c.key == f"mark:{target}"))
     return int(value) if value is not None else 0
 
 
 def next_mark(connection: sa.Connection, target: Target) -> int:
-    """Return the mark a flush is to leave; nobody else gets it before this transaction ends. PostgreSQL only."""
+    """Reserve the mark of the next flush for this transaction. PostgreSQL only."""
     key = f"mark:{target}"
     connection.execute(postgresql.insert(meta).values(key=key, value="0").on_conflict_do_nothing())
     return int(connection.execute(sa.select(meta.c.value).where(meta.c.key == key).with_for_update()).scalar_one()) + 1

@@ -42,7 +42,7 @@ _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is
 
 
 def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
-    """Return an engine whose connections are checked before use, durable at commit and never wait for ever."""
+    """Return an engine with pre-ping, synchronous commits and bounded waits."""
     try:
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -112,7 +112,7 @@ def check_server(connection: sa.Connection, now: datetime) -> None:
 
 
 def identity(connection: sa.Connection) -> str:
-    """Return what tells this database from a copy: the server's identifier, where it may be asked, and its oid."""
+    """Return what tells this database from a copy: the server's identifier, where readable, and its oid."""
     oid = connection.exec_driver_sql("SELECT oid FROM pg_database WHERE datname = current_database()").scalar_one()
     allowed = connection.exec_driver_sql("SELECT has_function_privilege('pg_control_system()', 'execute')").scalar_one()
     if not allowed:
@@ -127,11 +127,10 @@ def lock_schema(connection: sa.Connection) -> None:
 
 
 class Hold:
-    """A process's claim on the ledger: alone, as an embedded index needs it, or beside others that claim the same.
+    """A process's claim on the ledger, exclusive for an embedded index or shared.
 
-    It lives on a connection of its own and ends with it; `renew` notices that and claims again. `alone` is the id of
-    the folder with the embedded index; when another folder's process was alone in between, its index followed changes
-    that this one has missed, and this process cannot go on.
+    It lives on its own connection and ends with it; `renew` notices that and claims again. `alone` is the id of the
+    folder with the embedded index; if another folder's process was exclusive in between, renewing is refused.
     """
 
     def __init__(self, engine: sa.Engine, *, alone: str | None, follows_graph: bool) -> None:
@@ -145,7 +144,7 @@ class Hold:
         self.renew()
 
     def renew(self) -> None:
-        """See that the claim still stands, else make it again."""
+        """Check the claim, and claim again if its connection was lost."""
         with self._lock:
             if self._connection is not None and time.monotonic() - self._renewed_at < _RENEW_S:
                 return
@@ -190,7 +189,7 @@ class Hold:
 
 
 def another_follows_graph(connection: sa.Connection) -> bool:
-    """Return True if some process keeps a graph index up to date; if not, none begins before the transaction ends."""
+    """Return True if a process keeps a graph index up to date; if not, none starts before the transaction ends."""
     return not connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_FOLLOWING)))
 
 
@@ -198,7 +197,7 @@ _ALONE = "mark:alone"
 
 
 def last_alone(connection: sa.Connection) -> str | None:
-    """Return the id of the folder whose embedded index followed this ledger last."""
+    """Return the id of the folder whose embedded index last followed this ledger."""
     found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ALONE))
     return found
 
@@ -218,7 +217,7 @@ def _missed() -> BackendUnavailable:
 
 
 def translate(error: exc.DBAPIError, where: str) -> MemosError:
-    """Map a driver's error to the tree by its SQLSTATE; the text never shows values, which may be memories."""
+    """Map a driver's error to ours by SQLSTATE; the text never shows values, which may be memories."""
     state = getattr(error.orig, "sqlstate", None) or ""
     diagnosis = getattr(error.orig, "diag", None)
     said = getattr(diagnosis, "message_primary", None) or str(error.orig).split("DETAIL:")[0]
@@ -254,7 +253,7 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
 
 
 def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[str]:
-    """Return those of the ids that no other transaction has locked for this purpose; this one keeps them to its end."""
+    """Lock those of the ids that no other transaction has locked for this purpose, and return them."""
     named = (
         sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text))).table_valued("id", name="wanted").render_derived()
     )
@@ -264,10 +263,10 @@ def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[s
 
 
 def fold_function() -> str:
-    """Return the statement that creates `memos_casefold(text)`, which folds case as Python's `str.casefold` does.
+    """Return the statement that creates `memos_casefold(text)`, equal to Python's `str.casefold`.
 
-    That is ICU's lower case, then what folding changes in lower case too: single characters by `translate`, those that
-    become several by `replace`, and that only in texts that have one of them.
+    ICU's lower case, then the characters that folding changes besides: single ones by `translate`, those that expand by
+    `replace`, only in texts that have one.
     """
     stable = [
         c

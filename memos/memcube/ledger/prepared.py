@@ -24,7 +24,7 @@ Make = Callable[[Iterable[Any]], Any]
 
 
 class PreparedSelect:
-    """A select with expanding parameters only, besides constants; rows are named tuples, or what `make` makes."""
+    """A select whose only parameters are expanding lists; rows are named tuples, or what `make` makes."""
 
     def __init__(self, statement: sa.Select[Any], make: Make | None = None) -> None:
         self.make = make

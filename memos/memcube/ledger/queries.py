@@ -35,7 +35,7 @@ _WHY_CHARS = 300
 
 
 def of_cube(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
-    """Return a cube's pending items with their sources, the oldest first."""
+    """Return a cube's pending items with their sources, oldest first."""
     waiting = Condition("status", Op.EQ, str(Status.PENDING))
     found = items.matching(connection, [cube], waiting, limit=limit)
     sources = items.sources_of(connection, [state.id for state in found])
@@ -60,7 +60,7 @@ def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
 
 
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:
-    """Return True if any message of a segment's pages comes from a source that may say anything."""
+    """Return True if any message of a segment comes from an untrusted source."""
     in_page = sa.and_(pages.c.conversation_id == items_table.c.conversation_id, pages.c.number == items_table.c.page)
     alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == items_table.c.id)
     for joined in (in_page, alone):
@@ -87,7 +87,7 @@ class CubeSummary:
 
 
 def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSummary]:
-    """Return the newest event of these cubes, without a list of all, by cube."""
+    """Return the newest event of these cubes, or of all, by cube."""
     newest = sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq)
     query = sa.select(cubes.c.id, cubes.c.event_seq, events.c.at).join(events, newest, isouter=True)
     if named is not None:
@@ -107,20 +107,20 @@ class StoredCounts:
 
 
 def stored(connection: sa.Connection, named: Sequence[str]) -> dict[str, StoredCounts]:
-    """Return what each of these cubes holds; takes as long as it is much."""
+    """Return the counts of these cubes; the cost is linear in their size."""
     said = _by_cube(connection, sa.select(messages.c.cube_id, sa.func.count()), messages.c.cube_id, named)
     kept = _by_cube(connection, sa.select(items_table.c.cube_id, sa.func.count()), items_table.c.cube_id, named)
     return {cube: StoredCounts(said.get(cube, 0), kept.get(cube, 0)) for cube in named}
 
 
 def short_pages(connection: sa.Connection, named: Sequence[str]) -> dict[str, int]:
-    """Return how many pages are in the short tier of each cube, as overflowing counts them: with erased ones."""
+    """Return the number of pages in the short tier by cube, including erased ones."""
     pages = sa.func.sum(conversations.c.next_page - conversations.c.first_short + 1)
     return _by_cube(connection, sa.select(conversations.c.cube_id, pages), conversations.c.cube_id, named)
 
 
 def segments_by_state(connection: sa.Connection, named: Sequence[str]) -> dict[tuple[str, str], int]:
-    """Return how many segments each cube has in each state."""
+    """Return the number of segments by cube and state."""
     query = sa.select(segments.c.cube_id, segments.c.state, sa.func.count()).where(segments.c.cube_id.in_(named))
     rows = connection.execute(query.group_by(segments.c.cube_id, segments.c.state))
     return {(cube, state): number for cube, state, number in rows}
@@ -143,7 +143,7 @@ def waiting(connection: sa.Connection, named: Sequence[str] | None) -> dict[tupl
 
 
 def running(connection: sa.Connection, named: Sequence[str] | None) -> list[Task]:
-    """Return the tasks that run, the longest first; no more than all workers have threads."""
+    """Return the running tasks, longest first."""
     # A lease is there exactly while a task runs; naming it makes SQLite use the index.
     leased = sa.select(tasks).where(RUNNING, tasks.c.lease_until.is_not(None))
     query = _of(named, leased).order_by(tasks.c.started_at, tasks.c.id)
@@ -151,7 +151,7 @@ def running(connection: sa.Connection, named: Sequence[str] | None) -> list[Task
 
 
 def ended(connection: sa.Connection, named: Sequence[str] | None, since: datetime) -> dict[tuple[str, str], int]:
-    """Return how many tasks ended since a moment, by kind and state."""
+    """Return the number of tasks that ended since a moment, by kind and state."""
     query = sa.select(tasks.c.kind, tasks.c.state, sa.func.count()).where(tasks.c.finished_at >= since)
     rows = connection.execute(_of(named, query).group_by(tasks.c.kind, tasks.c.state))
     return {(kind, state): number for kind, state, number in rows}
@@ -177,7 +177,7 @@ class InstallationCounts:
 
 
 def installation_counts(connection: sa.Connection) -> InstallationCounts:
-    """Count all cubes at once: segments by state, rows of the outbox by index and whether they are parked."""
+    """Count over all cubes: segments by state, outbox rows by index and whether parked, and more."""
     pages = sa.func.sum(conversations.c.next_page - conversations.c.first_short + 1)
     by_state = sa.select(segments.c.state, sa.func.count()).group_by(segments.c.state)
     left = sa.select(outbox.c.target, outbox.c.parked, sa.func.count()).group_by(outbox.c.target, outbox.c.parked)
@@ -198,9 +198,9 @@ _SPEAKING = (Role.USER.value, Role.ASSISTANT.value)
 
 
 def _distinct() -> sa.Select[tuple[str]]:
-    """Return what reads names in order, each by a probe for the next after it: no row of a name is read twice.
+    """Return a recursive query that reads distinct names in order, with one index probe a name.
 
-    It is asked for one cube and one role at a time: of several of either no probe finds the first name.
+    It covers one cube and role at a time: with several no probe finds the first name.
     """
     theirs = sa.and_(
         messages.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
@@ -221,9 +221,9 @@ _DISTINCT = PreparedSelect(_distinct(), _name)
 
 
 def frequent_speakers(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
-    """Return the names under which people and assistants speak in these cubes; none when they are more than `MOST`.
+    """Return the speakers' names in these cubes; none if there are more than `MOST`.
 
-    Who was given no name speaks under the name of a role, which is none of these.
+    Speakers without a name have that of their role, which is not included.
     """
     if len(cubes) > MOST:
         return []

@@ -28,7 +28,7 @@ TASK_DUE = "memos_task_due"
 
 
 def lock(connection: sa.Connection, cube: str) -> sa.Row[Any]:
-    """Return a cube's queue, made when new; no other transaction changes it before this one ends."""
+    """Lock a cube's queue, creating it if new."""
     query = sa.select(queues).where(queues.c.cube_id == cube).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -38,7 +38,7 @@ def lock(connection: sa.Connection, cube: str) -> sa.Row[Any]:
 
 
 def wake_up(connection: sa.Connection, cube: str, due: datetime, now: datetime) -> None:
-    """See that a cube with a new waiting task is served."""
+    """Schedule a cube with a new waiting task."""
     queue = lock(connection, cube)
     values: dict[str, Any] = {"due": due if queue.due is None else min(due, queue.due)}
     if due <= now:
@@ -49,7 +49,7 @@ def wake_up(connection: sa.Connection, cube: str, due: datetime, now: datetime) 
 
 
 def give_turns(connection: sa.Connection, now: datetime) -> None:
-    """Give turns to the cubes whose first task has become due."""
+    """Schedule the cubes whose first task has become due."""
     query = (
         sa.select(queues.c.cube_id, queues.c.weight)
         .where(queues.c.turn.is_(None), queues.c.due <= now)
@@ -62,7 +62,7 @@ def give_turns(connection: sa.Connection, now: datetime) -> None:
 
 
 def next_turn(connection: sa.Connection) -> sa.Row[Any] | None:
-    """Return and lock the queue to be served next; what another transaction serves is passed over."""
+    """Lock and return the queue to serve next, skipping those that other transactions serve."""
     query = (
         sa.select(queues)
         .where(queues.c.turn.is_not(None))
@@ -74,26 +74,26 @@ def next_turn(connection: sa.Connection) -> sa.Row[Any] | None:
 
 
 def settle(connection: sa.Connection, cube: str, turn: float | None, now: datetime) -> None:
-    """Write down when a locked queue's next task is due, and its turn unless none may begin."""
+    """Update a locked queue: when its next task is due, and its turn unless none may begin."""
     due = connection.scalar(sa.select(sa.func.min(tasks.c.not_before)).where(tasks.c.cube_id == cube, WAITING))
     values = {"due": due, "turn": turn if due is not None and due <= now else None}
     connection.execute(sa.update(queues).where(queues.c.cube_id == cube).values(values))
 
 
 def set_weight(connection: sa.Connection, cube: str, weight: float) -> None:
-    """Give a cube this many turns for each one of a cube of weight 1."""
+    """Set how many turns a cube gets for each turn of a cube of weight 1."""
     lock(connection, cube)
     connection.execute(sa.update(queues).where(queues.c.cube_id == cube).values(weight=weight))
 
 
 def next_due(connection: sa.Connection) -> datetime | None:
-    """Return when the earliest waiting task may begin, None when none waits."""
+    """Return when the earliest waiting task may begin, None if none waits."""
     due: datetime | None = connection.scalar(sa.select(sa.func.min(queues.c.due)))
     return due
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless a constraint says it is there already; say whether it was inserted."""
+    """Insert a row unless it exists; return True if it was inserted."""
     insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
     # What was inserted is returned: drivers count skipped rows each in their own way.
     [first, *_] = table.primary_key
@@ -116,7 +116,7 @@ def _upsert(dialect: str, table: sa.Table, names: tuple[str, ...]) -> Any:
 
 
 def _entry(connection: sa.Connection, weight: float) -> float:
-    """Return the turn of a cube that begins to be served: one task behind the one that is next."""
+    """Return the turn of a cube that starts being served: one task behind the next one."""
     lowest = connection.scalar(sa.select(sa.func.min(queues.c.turn)).where(queues.c.turn.is_not(None)))
     return (lowest or 0.0) + 1.0 / weight
 
@@ -128,7 +128,7 @@ def due(connection: sa.Connection, name: str, now: datetime, every: timedelta) -
 
 
 def fire(connection: sa.Connection, name: str, owner: str, now: datetime, every: timedelta) -> bool:
-    """Claim this period's firing; False when another process has it."""
+    """Claim this period's firing; False if another process has it."""
     mine = {"owner": owner, "until": now + every}
     if insert_new(connection, leases, {"name": name, **mine}):
         return True
@@ -148,7 +148,7 @@ def _over(connection: sa.Connection, until: datetime, now: datetime, every: time
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Calls and tokens of language models, and seconds of work."""
+    """Model calls, tokens and seconds of work."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -184,13 +184,13 @@ def today(connection: sa.Connection, cube: str, now: datetime, besides: Collecti
 
 
 def seconds_today(connection: sa.Connection, purpose: str, now: datetime) -> float:
-    """Return the seconds of work that all cubes together spent on a purpose since midnight UTC."""
+    """Return the seconds of work of all cubes for a purpose since midnight UTC."""
     query = sa.select(sa.func.sum(usage.c.seconds)).where(usage.c.day == _day(now), usage.c.purpose == purpose)
     return float(connection.scalar(query.where(usage.c.cube_id.in_(_every_cube()))) or 0.0)
 
 
 def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: datetime) -> dict[str, int]:
-    """Return the tokens these cubes, without a list all, spent since midnight UTC; cubes without any are left out."""
+    """Return the tokens of these cubes, or of all, since midnight UTC, without zeros."""
     query = sa.select(usage.c.cube_id, sa.func.sum(usage.c.prompt_tokens + usage.c.completion_tokens))
     query = query.where(usage.c.cube_id.in_(_every_cube() if cubes is None else cubes), usage.c.day == _day(now))
     return {cube: int(tokens) for cube, tokens in connection.execute(query.group_by(usage.c.cube_id)) if tokens}

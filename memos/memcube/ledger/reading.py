@@ -29,7 +29,7 @@ _WANTED = sa.text("items.reading = 'wanted'")
 
 
 class MessageRange(NamedTuple):
-    """Messages of a conversation in order: those that are wanted, with those before and between them."""
+    """Messages of a conversation in order: the queued ones, and those before and between them."""
 
     messages: tuple[Item, ...]
     wanted: frozenset[str]
@@ -86,19 +86,19 @@ def _enqueue(connection: sa.Connection, cube: str, ids: Sequence[str], now: date
 
 
 def read_task(conversation: str | None, not_before: datetime | None = None) -> NewTask:
-    """Return the task that reads the next window of a conversation, or of the messages that have none."""
+    """Return the task that reads the next window of a conversation, or of messages without one."""
     return NewTask(READ, {"conversation": conversation}, key=conversation or "", not_before=not_before)
 
 
 def enqueue_next(connection: sa.Connection, cube: str, conversation: str | None, task: str, now: datetime) -> None:
-    """Enqueue the next window's task while messages are wanted, unless another task is reading them."""
+    """Enqueue the next window's task while messages are queued, unless another task is reading them."""
     left = connection.scalar(_wanted(cube, conversation).limit(1)) is not None
     if left and not is_read_elsewhere(connection, cube, conversation, task):
         tasks.enqueue(connection, cube, [read_task(conversation)], now)
 
 
 def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | None, task: str) -> bool:
-    """Return True if another task than this one is reading the conversation: it goes on with what is wanted by then."""
+    """Return True if another task is reading the conversation; it will read the queued messages too."""
     running = sa.select(task_rows.c.id).where(
         RUNNING,
         task_rows.c.cube_id == cube,
@@ -110,7 +110,7 @@ def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | 
 
 
 def next_range(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> MessageRange:
-    """Return the oldest wanted messages, at most so many, with up to `around` before and all between them."""
+    """Return the oldest queued messages, at most `most`, with up to `around` before and all between them."""
     wanted: list[str] = list(connection.scalars(_wanted(cube, conversation).limit(most)))
     ids = wanted
     if conversation is not None and wanted:
@@ -136,14 +136,14 @@ def _wanted(cube: str, conversation: str | None) -> sa.Select[tuple[str]]:
 
 
 def mark(connection: sa.Connection, item_ids: Iterable[str]) -> None:
-    """Return True if those of these messages that were wanted have been read."""
+    """Mark queued messages as read."""
     for batch in items.in_batches(item_ids):
         done = sa.update(item_rows).where(item_rows.c.id.in_(batch), _WANTED)
         connection.execute(done.values(reading=Reading.READ))
 
 
 def states(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, Reading]:
-    """Return how far messages are, those that are wanted or were read, by id."""
+    """Return the reading state of messages that are queued or were read, by id."""
     found: dict[str, Reading] = {}
     for batch in items.in_batches(item_ids):
         query = sa.select(item_rows.c.id, item_rows.c.reading)
@@ -168,7 +168,7 @@ def is_coming(connection: sa.Connection, item_ids: Iterable[str]) -> bool:
 
 
 def records(connection: sa.Connection, item_id: str) -> list[ExtractionRecord]:
-    """Return what read an item, or what an item was read by, oldest first."""
+    """Return the extraction records of an item: by which reader it was read or made, oldest first."""
     e = extractions
     shown = sa.select(extraction_items.c.extraction_id).where(extraction_items.c.item_id == item_id)
     named = sa.select(sources.c.extraction_id).where(sources.c.item_id == item_id, sources.c.extraction_id.is_not(None))

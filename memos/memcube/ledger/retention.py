@@ -55,7 +55,7 @@ def add(connection: sa.Connection, rule: RetentionRule) -> None:
 
 
 def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
-    """Return a cube's rules, the strongest action first: the first one that matches an item is the one applied."""
+    """Return a cube's rules, strongest action first: the first match applies."""
     rows = connection.execute(sa.select(retention_rules).where(retention_rules.c.cube_id == cube))
     return sorted(map(_to_rule, rows), key=lambda rule: (-_STRENGTH.index(rule.action), rule.created_at, rule.id))
 
@@ -85,7 +85,7 @@ def cubes_with_rules(connection: sa.Connection) -> list[str]:
 def due(
     connection: sa.Connection, rule: RetentionRule, at: datetime, after: ScanPosition | None, limit: int
 ) -> list[ScanPosition]:
-    """Return the oldest items behind a place that a rule has something to do about at a moment."""
+    """Return the oldest items, after a position, on which a rule acts now."""
     query = _matching(connection, rule, at).order_by(items.c.created_at, items.c.id).limit(limit)
     if after is not None:
         last = (sa.literal(after.created_at, items.c.created_at.type), sa.literal(after.id))
@@ -94,7 +94,7 @@ def due(
 
 
 def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:
-    """Return those of some items that a rule has something to do about."""
+    """Return which of these items a rule still acts on."""
     rows = connection.execute(_matching(connection, rule, at).where(items.c.id.in_(ids)))
     return [row.id for row in rows]
 
@@ -121,7 +121,7 @@ def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> s
 
 
 def _holds_no_pinned_one() -> sa.ColumnElement[bool]:
-    """Return True if no pinned item was made of this one: it would be erased with it."""
+    """Return the condition that no pinned item was derived from this one: it would be erased with it."""
     kind, further = links.c.kind == LinkKind.DERIVED_FROM, links.alias("further")
     first = sa.select(links.c.from_id).where(links.c.to_id == items.c.id, kind).correlate(items)
     made = first.cte("made", recursive=True, nesting=True)

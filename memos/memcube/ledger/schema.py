@@ -16,7 +16,7 @@ from memos.core.clock import from_micros, to_micros
 
 
 class UtcMicros(sa.types.TypeDecorator[datetime]):
-    """An aware datetime kept as epoch microseconds: exact, ordered and the same on both dialects."""
+    """An aware datetime stored as epoch microseconds: exact, ordered and the same on both dialects."""
 
     impl = sa.BigInteger
     cache_ok = True
@@ -25,7 +25,7 @@ class UtcMicros(sa.types.TypeDecorator[datetime]):
         return None if value is None else to_micros(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
-        """Return what makes a moment of a stored number; not `process_result_value`, whose wrapping costs as much."""
+        """Return the conversion; `process_result_value` would double its cost."""
         return _moment
 
 

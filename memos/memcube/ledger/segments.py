@@ -43,7 +43,7 @@ _SEGMENTS_OF = [
 
 @dataclass(slots=True)
 class SegmentRow:
-    """A segment as its row says; `vector` is float32 (dimension,), the sum of its pages' unit vectors."""
+    """A segment's row; `vector` is float32 (dimension,), the sum of its pages' unit vectors."""
 
     id: str
     cube: str
@@ -92,12 +92,12 @@ class Overflow:
 
 
 def overflow_task(conversation: str | None, now: datetime) -> NewTask:
-    """Return the task that empties a conversation's short tier down to its capacity, a little later."""
+    """Return the task that shortens a conversation's short tier to its capacity, a little later."""
     return NewTask(OVERFLOW, {"conversation": conversation}, key=conversation or "", not_before=now + _GATHERING)
 
 
 def idle_task(conversation: str, *, read: bool = False) -> NewTask:
-    """Return the task that moves all pages of a conversation on; with `read` they are read then, hot or not."""
+    """Return the task that moves on all pages of a conversation; `read` also extracts facts, hot or not."""
     payload = {"conversation": conversation, "all": True, **({"read": True} if read else {})}
     return NewTask(OVERFLOW, payload, key=f"all:{conversation}")
 
@@ -105,7 +105,7 @@ def idle_task(conversation: str, *, read: bool = False) -> NewTask:
 def idle(
     connection: sa.Connection, before: datetime | None, limit: int, after: str = "", cube: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations with short pages to which nothing was added since a moment, by their ids."""
+    """Return (id, cube) of conversations with short pages and no addition since a moment, by id."""
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(
         conversations.c.next_position > 0,
         conversations.c.next_page >= conversations.c.first_short,
@@ -123,19 +123,19 @@ def idle(
 
 
 def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: datetime) -> None:
-    """Enqueue the tasks that make these segments again from their pages, a little later."""
+    """Enqueue the tasks that rebuild these segments from their pages, a little later."""
     due = now + _GATHERING
     new = [NewTask(REMAKE, {"segment": id_}, key=id_, not_before=due) for id_ in sorted(set(changed))]
     tasks.enqueue(connection, cube, new, now)
 
 
 def is_crowded(first_short: int, last_page: int, capacity: int) -> bool:
-    """Return True if a conversation has more short pages than it may."""
+    """Return True if a conversation exceeds its short pages."""
     return last_page - first_short + 1 > capacity
 
 
 def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "") -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations with more short pages than they may have, in the order of their ids."""
+    """Return (id, cube) of conversations that exceed their short pages, by id."""
     too_many = conversations.c.next_page - conversations.c.first_short + 1 > capacity
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(too_many, conversations.c.id > after)
     query = query.order_by(conversations.c.id).limit(limit)
@@ -145,7 +145,7 @@ def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "
 def overflow(
     connection: sa.Connection, cube: str, conversation: str | None, capacity: int, most: int
 ) -> Overflow | None:
-    """Return the oldest pages, at most so many, beyond a conversation's capacity; None when it holds no more.
+    """Return the oldest pages beyond a conversation's capacity, at most `most`; None if there are none.
 
     Messages without a conversation have no short tier.
     """
@@ -189,7 +189,7 @@ def _pages(connection: sa.Connection, cube: str, conversation: str, first: int, 
 
 
 def segment_of(connection: sa.Connection, conversation: str, number: int) -> str | None:
-    """Return the segment of a conversation's page, None when it is short-term or erased."""
+    """Return the segment of a page, None if it is in the short tier or erased."""
     here = (pages.c.conversation_id == conversation, pages.c.number == number)
     found: str | None = connection.scalar(sa.select(pages.c.segment_id).where(*here))
     return found
@@ -198,7 +198,7 @@ def segment_of(connection: sa.Connection, conversation: str, number: int) -> str
 def place_pages(
     connection: sa.Connection, cube: str, conversation: str | None, placed: Sequence[tuple[Page, str]], now: datetime
 ) -> None:
-    """Put pages into segments: their rows, and the tier of their messages."""
+    """Assign pages to segments: their rows, and the tier of their messages."""
     if not placed:
         return
     rows = [
@@ -238,7 +238,7 @@ def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) ->
 def comparable(
     connection: sa.Connection, cube: str, most: int
 ) -> list[tuple[str, NDArray[np.float32] | None, dict[str, int]]]:
-    """Return id, vector and keywords of the hottest segments that pages may join: all that comparing takes of them."""
+    """Return id, vector and keywords of the hottest segments that pages may join."""
     query = (
         sa.select(segments.c.id, segments.c.vector, segments.c.words)
         .where(segments.c.cube_id == cube, segments.c.state == OPEN)
@@ -252,7 +252,7 @@ def comparable(
 
 
 def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
-    """Return a cube's segments, open ones first, those of the highest level first."""
+    """Return a cube's segments, open ones first, highest level first."""
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         both: list[SegmentRow] = []
@@ -273,7 +273,7 @@ def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Seg
 
 
 def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterable[str]) -> None:
-    """Write segments as they have become; those that are not `known` are new."""
+    """Insert or update segments; those not `known` are new."""
     before = set(known)
     for segment in changed:
         values = _row(segment)
@@ -293,7 +293,7 @@ _SET_HEAT = (
 
 
 def save_heats(connection: sa.Connection, warmed: Iterable[SegmentRow]) -> None:
-    """Write how warm known segments have become, and nothing else of them."""
+    """Update the heat of known segments only."""
     rows = [{"segment": one.id, **{f"new_{name}": getattr(one, name) for name in _HEAT}} for one in warmed]
     if rows:
         connection.execute(_SET_HEAT, rows)
@@ -305,7 +305,7 @@ def _count(connection: sa.Connection, cube: str, more: int) -> None:
 
 
 def members(connection: sa.Connection, segment: str) -> list[Item]:
-    """Return the messages of a segment's pages as they are now, oldest first."""
+    """Return the current messages of a segment's pages, oldest first."""
     in_page = sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page)
     alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id)
     states: dict[str, Item] = {}
@@ -360,7 +360,7 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A page of the mid tier and where it is."""
+    """A page in the mid tier, with its segment."""
 
     id: str
     conversation: str | None
@@ -369,7 +369,7 @@ class Held:
 
 
 def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[Held]:
-    """Return the pages of the mid tier that these messages are in."""
+    """Return the mid-tier pages of these messages."""
     found: dict[str, Held] = {}
     for batch in items.in_batches(item_ids):
         said_in = sa.select(item_rows.c.conversation_id, item_rows.c.page).where(
@@ -384,7 +384,7 @@ def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[Held]:
 
 
 def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, str]:
-    """Return the segments these messages are in, by message; those in none are left out."""
+    """Return the segments of these messages, by message."""
     found: dict[str, str] = {}
     for batch in items.in_batches(item_ids):
         for select in _SEGMENTS_OF:
@@ -415,7 +415,7 @@ def _has_messages(connection: sa.Connection, page: Held) -> bool:
 
 
 def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
-    """Make everything of a segment that needs no vectors again from its messages; False when none is left."""
+    """Recompute everything of a segment that needs no vectors; False if it has no messages left."""
     messages = members(connection, segment.id)
     count = connection.scalar(sa.select(sa.func.count()).where(pages.c.segment_id == segment.id)) or 0
     if not count:
@@ -434,7 +434,7 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
 
 
 def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
-    """Forget the vectors of all segments, for another embedder; return the segments by cube."""
+    """Drop the vectors of all segments for another embedder; return the segments by cube."""
     connection.execute(sa.update(segments).values(vector=None))
     found: dict[str, list[str]] = {}
     for row in connection.execute(sa.select(segments.c.cube_id, segments.c.id)):
@@ -443,7 +443,7 @@ def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
 
 
 def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[str, str]]:
-    """Return (subject, what is wrong) for pages that are in no place or in two, and segments that miscount."""
+    """Return (subject, problem) for pages that are in no place or in two, and for miscounted segments."""
     wrong: list[tuple[str, str]] = []
     here = conversations.c.cube_id == cube
     said_on = (

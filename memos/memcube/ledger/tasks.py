@@ -33,7 +33,7 @@ _CLEANED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """A task to enqueue; `key` makes it the only waiting one of its kind and key. Payload and scope: ids only."""
+    """A task to enqueue; at most one of a kind and `key` waits. Payload and scope hold ids only."""
 
     kind: str
     payload: Mapping[str, Json] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Lease:
 
 
 def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: datetime) -> list[str]:
-    """Store tasks; return their ids, for one whose kind and key wait already the id of that one."""
+    """Store tasks; return their ids, or the id of the one that waits already with the same kind and key."""
     ids: list[str] = []
     plain: list[dict[str, Any]] = []
     if new:
@@ -88,9 +88,9 @@ def _row(cube: str, task: NewTask, now: datetime) -> dict[str, Any]:
 
 
 def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
-    """Lease the next task that may begin and whose kind has a cost, None when there is none.
+    """Lease the next task that may begin and whose kind has a cost, None if there is none.
 
-    The attempt is counted and the cube's turn moves on by the cost.
+    Counts the attempt and advances the cube's turn by the cost.
     """
     queues.give_turns(connection, now)
     while (queue := queues.next_turn(connection)) is not None:
@@ -123,7 +123,7 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
 
 
 def renew(connection: sa.Connection, task_id: str, lease: Lease, progress: float) -> bool:
-    """Keep a lease and say how far the task is; False when it is no longer this owner's."""
+    """Renew a lease and record progress; False if this owner no longer holds it."""
     held = _held(task_id, lease.owner)
     return bool(connection.execute(held.values(lease_until=lease.until, progress=progress)).rowcount)
 
@@ -134,20 +134,20 @@ def is_held(connection: sa.Connection, task_id: str, owner: str) -> bool:
 
 
 def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime, note: str | None = None) -> bool:
-    """Set a task done in the transaction of its effect; False, which forbids the effect, when the lease is lost."""
+    """Set a task done in the transaction of its effect; False, which forbids the effect, if the lease is lost."""
     done = {"state": TaskState.DONE, "finished_at": now, "progress": 1.0, "error": None, "note": note}
     return bool(connection.execute(_held(task_id, owner).values(**done, **_NO_LEASE)).rowcount)
 
 
 def fail(connection: sa.Connection, task: Task, owner: str, state: TaskState, error: str, now: datetime) -> bool:
-    """End a task as failed or dead; False when it is no longer this owner's."""
+    """End a task as failed or dead; False if this owner no longer holds it."""
     ended = {"state": state, "finished_at": now, "error": error[:_ERROR_CHARS]}
     return bool(connection.execute(_held(task.id, owner).values(**ended, **_NO_LEASE)).rowcount)
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Why and until when a task goes back to wait; `counted` is False when the attempt was not the task's fault."""
+    """Why and until when a task waits again; `counted` is False if the attempt was not the task's fault."""
 
     until: datetime
     note: str | None = None
@@ -180,9 +180,9 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
 
 
 def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: timedelta) -> list[Task]:
-    """Take back the tasks whose lease ran out; one that was tried as often as it may is dead.
+    """Take back tasks with expired leases; one without attempts left becomes dead.
 
-    `skew` is how far the clocks of two processes may be apart.
+    `skew` is the possible difference of two processes' clocks.
     """
     overdue = sa.select(tasks).where(RUNNING, tasks.c.lease_until < now - skew)
     rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
@@ -204,7 +204,7 @@ def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: 
 
 
 def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
-    """End a task that has not ended; the worker that runs it finds its lease gone."""
+    """End a task that has not ended; its worker finds the lease gone."""
     queues.lock(connection, task.cube)
     cancelled = {"state": TaskState.CANCELLED, "finished_at": now, **_NO_LEASE}
     alive = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.state.not_in(ENDED))
@@ -246,7 +246,7 @@ def unpark(connection: sa.Connection, kind: str, now: datetime) -> int:
 
 
 def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) -> bool:
-    """Add what an attempt spent, whoever has the task now; False when it is gone with its cube."""
+    """Add what an attempt spent, whoever holds the task now; False if it is gone with its cube."""
     added = {"tokens": tasks.c.tokens + tokens, "seconds": tasks.c.seconds + seconds}
     return bool(connection.execute(sa.update(tasks).where(tasks.c.id == task_id).values(added)).rowcount)
 
@@ -288,7 +288,7 @@ def unknown(task: str) -> NotFound:
 
 
 def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQuery) -> list[Task]:
-    """Return tasks of these cubes, of all without, newest first."""
+    """Return tasks of these cubes, or of all, newest first."""
     query = _of(cubes, sa.select(tasks)).order_by(tasks.c.id.desc()).limit(wanted.limit)
     if wanted.states:
         query = query.where(tasks.c.state.in_(wanted.states))
@@ -300,13 +300,13 @@ def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQue
 
 
 def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskState, int]:
-    """Return how many tasks of these cubes, of all without, are in each state; states without one are left out."""
+    """Return the number of tasks by state in these cubes, or in all, without zeros."""
     query = _of(cubes, sa.select(tasks.c.state, sa.func.count())).group_by(tasks.c.state)
     return {TaskState(state): number for state, number in connection.execute(query)}
 
 
 def unended(connection: sa.Connection, cubes: Sequence[str] | None, by: datetime = PARKED) -> int:
-    """Return how many tasks run or may begin before `by`; what ended, or waits for other settings, is left out."""
+    """Return how many tasks run or may begin before `by`, without ended and parked ones."""
     count = _of(cubes, sa.select(sa.func.count()).select_from(tasks)).where(tasks.c.not_before < by)
     return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, RUNNING))
 
@@ -366,10 +366,10 @@ def to_task(row: Any) -> Task:
 
 
 def backoff(attempts: int, first_s: float, longest_s: float, share: float) -> timedelta:
-    """Return how long a task waits after its n-th failure: full jitter, `share` in [0, 1) being the dice.
+    """Return the delay after the n-th failure: full jitter, with `share` in [0, 1) as the random number.
 
-    Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. Never under a tenth of the
-    ceiling, so that a failing backend gets a pause.
+    At least a tenth of the ceiling, so that a failing backend gets a pause.
+    Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
     ceiling = min(longest_s, first_s * 2.0 ** min(attempts - 1, 60))
     return timedelta(seconds=ceiling * (0.1 + 0.9 * share))

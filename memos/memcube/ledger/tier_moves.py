@@ -20,7 +20,7 @@ from memos.memcube.ledger.tasks import NewTask
 
 
 def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: Collection[int]) -> dict[int, Page]:
-    """Return those of a conversation's pages that are there, by number, without deleted messages."""
+    """Return existing pages of a conversation by number, without deleted messages."""
     here = conversations.c.id == item_rows.c.conversation_id
     query = sa.select(item_rows.c.id).join(conversations, here)
     query = query.where(conversations.c.cube_id == cube, conversations.c.name == conversation)
@@ -33,7 +33,7 @@ def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: C
 
 
 def newest(connection: sa.Connection, cube: str, conversation: str, most: int) -> tuple[Page, ...]:
-    """Return the newest pages of a conversation that are in the short tier, oldest first."""
+    """Return the newest pages of a conversation in the short tier, oldest first."""
     here = (conversations.c.cube_id == cube, conversations.c.name == conversation)
     place = connection.execute(
         sa.select(conversations.c.first_short, conversations.c.next_page).where(*here)
@@ -55,9 +55,9 @@ a segment's summary."""
 def analyse_task(
     *, segment: str | None = None, least: int = 1, everything: bool = False, cheaply: bool = False
 ) -> NewTask:
-    """Return the task that reads hot segments with so many unread pages; or one segment; or all unread pages.
+    """Return the task that reads hot segments with at least `least` unread pages, one segment, or all unread pages.
 
-    `cheaply` asks no model: what goes into the archive is not worth a call.
+    `cheaply` calls no model: what goes into the archive is not worth a call.
     """
     if segment is not None:
         return NewTask(ANALYSE, {"segment": segment, **({"cheaply": True} if cheaply else {})}, key=segment)
@@ -76,7 +76,7 @@ def summarise_task(segment: str) -> NewTask:
 
 
 def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int, least: int = 1) -> list[SegmentRow]:
-    """Return open segments with at least so many unread pages from a level on, the hottest first."""
+    """Return open segments with at least `least` unread pages from a level on, hottest first."""
     query = sa.select(segments).where(*_range(cube, OPEN, unread=True), segments.c.level >= level)
     if least > 1:
         query = query.where(_unread_pages(segments.c.id) >= least)
@@ -90,13 +90,13 @@ def _unread_pages(segment: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
 
 
 def unread_count(connection: sa.Connection, segment: str) -> int:
-    """Return how many pages of a segment were not read yet."""
+    """Return the number of unread pages of a segment."""
     unread = (pages.c.segment_id == segment, pages.c.read.is_(False))
     return int(connection.scalar(sa.select(sa.func.count()).select_from(pages).where(*unread)) or 0)
 
 
 def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[SegmentRow]:
-    """Return segments with unread pages in any state, open ones and the hottest first."""
+    """Return segments with unread pages in any state, open and hottest ones first."""
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         query = sa.select(segments).where(*_range(cube, state, unread=True)).order_by(segments.c.level.desc())
@@ -107,7 +107,7 @@ def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[Seg
 
 
 def cold(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[SegmentRow]:
-    """Return open, read segments below a level that are old enough and not pinned, the coldest first."""
+    """Return open, read, unpinned segments below a level that are old enough, coldest first."""
     query = (
         sa.select(segments)
         .where(*_range(cube, OPEN, unread=False), segments.c.level < level)
@@ -119,7 +119,7 @@ def cold(connection: sa.Connection, cube: str, level: float, before: datetime, l
 
 
 def cold_unread(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[str]:
-    """Return the ids of open segments below a level that still have unread pages, the coldest first."""
+    """Return the ids of open segments below a level with unread pages, coldest first."""
     query = (
         sa.select(segments.c.id)
         .where(*_range(cube, OPEN, unread=True), segments.c.level < level)
@@ -140,7 +140,7 @@ def revived(connection: sa.Connection, cube: str, level: float, limit: int) -> l
 
 
 def border_of(connection: sa.Connection, cube: str, capacity: int) -> float | None:
-    """Return the level of the hottest open segment beyond the capacity, None when all have room."""
+    """Return the level of the hottest open segment beyond the capacity, None if all fit."""
     if count(connection, cube) <= capacity:
         return None
     # A range has one `unread`: the two are ordered one by one, and together only as far as the capacity.
@@ -168,7 +168,7 @@ def _range(cube: str, state: str, *, unread: bool) -> tuple[sa.ColumnElement[boo
 
 
 def unread_pages(connection: sa.Connection, segment: SegmentRow, most: int) -> list[Page]:
-    """Return a segment's oldest unread pages with their messages, also the deleted ones."""
+    """Return a segment's oldest unread pages with their messages, including deleted ones."""
     query = sa.select(pages).where(pages.c.segment_id == segment.id, pages.c.read.is_(False))
     rows = connection.execute(query.order_by(pages.c.moved_at, pages.c.conversation_id, pages.c.number).limit(most))
     found = []
@@ -189,7 +189,7 @@ def _in_order(state: Item) -> tuple[int, str]:
 
 
 def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Page]) -> None:
-    """Return True if these pages were read; the segment is unread while another of its pages is."""
+    """Mark pages as read; the segment is unread while another of its pages is."""
     members = {message.id for page in read for message in page.messages}
     done = [held.id for held in segment_rows.pages_of(connection, members)]
     for batch in items.in_batches(done):
@@ -204,7 +204,7 @@ def has_unread(connection: sa.Connection, segment: str) -> bool:
 
 
 def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Mark the pages of these messages unread, what was read finely wanted: what was made of them is gone."""
+    """Mark the pages of these messages unread, and queue finely read ones again: what was made of them is gone."""
     ids = list(item_ids)
     reading.want_again(connection, cube, ids, now)
     held = segment_rows.pages_of(connection, ids)
@@ -218,7 +218,7 @@ def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], no
 
 
 def set_state(connection: sa.Connection, moved: Iterable[SegmentRow], state: str, now: datetime) -> None:
-    """Archive segments or open them again; their messages are ranked accordingly."""
+    """Archive segments or reopen them, and set the rank of their messages accordingly."""
     for segment in moved:
         segment.state, segment.updated_at = state, now
         here = sa.update(segments).where(segments.c.id == segment.id)
@@ -239,13 +239,13 @@ def pin(connection: sa.Connection, cube: str, id_: str, *, pinned: bool) -> bool
 
 
 def tau_of(connection: sa.Connection, cube: str) -> float | None:
-    """Return the tau in seconds under which a cube's levels were counted, None before the first."""
+    """Return the tau in seconds of a cube's levels, None before the first."""
     found: float | None = connection.scalar(sa.select(cubes.c.heat_tau_s).where(cubes.c.id == cube))
     return found
 
 
 def set_tau(connection: sa.Connection, cube: str, tau_s: float, shift: float = 0.0) -> None:
-    """Write down a cube's tau, and add to every level what keeps each heat as it is."""
+    """Set a cube's tau, and shift every level so that each heat stays."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(heat_tau_s=tau_s))
     if shift:
         for table in (segments, warmth):
@@ -254,5 +254,5 @@ def set_tau(connection: sa.Connection, cube: str, tau_s: float, shift: float = 0
 
 
 def enqueue(connection: sa.Connection, cube: str, new: NewTask, now: datetime) -> None:
-    """Enqueue one of these tasks; one that waits already is enough."""
+    """Enqueue a task of this module, unless it waits already."""
     tasks.enqueue(connection, cube, [new], now)

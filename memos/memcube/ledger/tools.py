@@ -49,7 +49,7 @@ _TURNS = (
 
 
 def turns(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[Turn]:
-    """Return those of some messages that call tools or answer calls."""
+    """Return which of these messages call tools or answer calls."""
     found: list[Turn] = []
     for batch in in_batches(ids):
         query = _TURNS.where(t.items.c.id.in_(batch), t.items.c.cube_id == cube)
@@ -58,7 +58,7 @@ def turns(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[Turn
 
 
 def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
-    """Return the messages of tools that stand within reach of these, themselves included."""
+    """Return the tool messages near these, including them."""
     places: dict[str, list[int]] = defaultdict(list)
     for turn in near:
         places[turn.conversation].append(turn.position)
@@ -71,7 +71,7 @@ def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
 
 
 def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, int], str]:
-    """Return the user's message that each of these turns' pages begins with, by conversation and page."""
+    """Return the user message at the beginning of each turn's page, by conversation and page."""
     found: dict[tuple[str, int], str] = {}
     for page in dict.fromkeys((turn.conversation, turn.page) for turn in asked):
         query = (
@@ -89,7 +89,7 @@ def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, i
 
 
 def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> list[Turn]:
-    """Return the messages of tools of these pages, each a conversation and a number."""
+    """Return the tool messages of pages, each a conversation and a number."""
     found: list[Turn] = []
     for conversation, page in dict.fromkeys(places):
         here = (t.items.c.conversation_id == conversation, t.items.c.page == page)
@@ -98,7 +98,7 @@ def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> li
 
 
 def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tuple[str, int]]:
-    """Return the pages of messages that are in conversations, each a conversation and a number."""
+    """Return the pages of messages in conversations, each a conversation and a number."""
     found: dict[tuple[str, int], None] = {}
     for batch in in_batches(ids):
         query = sa.select(t.items.c.conversation_id, t.items.c.page).where(
@@ -111,7 +111,7 @@ def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tup
 def made_of(
     connection: sa.Connection, cube: str, ids: Iterable[str], kind: ItemType, *, deleted: bool = False
 ) -> list[str]:
-    """Return the items of a type that were made of one of these, with `deleted` also those that are."""
+    """Return items of a type derived from these, also `deleted` ones if asked."""
     found: dict[str, None] = {}
     for batch in in_batches(ids):
         query = (
@@ -130,7 +130,7 @@ def made_of(
 def with_prefix(
     connection: sa.Connection, cube: str, prefix: str, kind: ItemType, limit: int, *, live: bool = True
 ) -> list[str]:
-    """Return the items of a type whose keys begin so, the newest versions first; with `live` only current ones."""
+    """Return items of a type whose keys have a prefix, newest version first; `live` only current ones."""
     v = t.versions
     # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
     begins = sa.func.substr(v.c.key, 1, len(prefix)) == prefix

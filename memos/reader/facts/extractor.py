@@ -101,7 +101,7 @@ class ModelExamination:
         self._passed: dict[str, bool] = {}
 
     def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
-        """Return True if a model's choices are worth more than chance."""
+        """Return True if a model's choices are better than chance."""
         with self._lock:
             known = self._passed.get(asker.model)
         if known is not None:
@@ -126,13 +126,13 @@ class ModelExamination:
 
 
 def choice_question(texts: Sequence[str]) -> list[ChatMessage]:
-    """Return the prompt, and the sentences numbered, each on one line and cut at 300 characters."""
+    """Return the prompt with numbered sentences, each on one line and cut at 300 characters."""
     lines = [f"{number}. {' '.join(text.split())[:_SHOWN_CHARS]}" for number, text in enumerate(texts, 1)]
     return [ChatMessage("system", _prompt()), ChatMessage("user", "\n".join(lines))]
 
 
 def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
-    """Return what a model takes sentences for, asked about sixteen at once."""
+    """Return the categories a model gives to sentences, about sixteen a call."""
     kinds: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         part = texts[first : first + _AT_ONCE]
@@ -142,7 +142,7 @@ def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
 
 
 def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list[OpenSentence]:
-    """Return the sentences that users state in their own words and in which nothing was found yet."""
+    """Return users' sentences in which nothing was found yet."""
     taken = [span for fact in found for span in fact.spans]
     undecided = []
     for item in messages:
@@ -200,7 +200,6 @@ def _fact(one: OpenSentence, type_: ItemType) -> Fact:
 
 @lru_cache(maxsize=_AT_ONCE)
 def _answer(count: int) -> type[BaseModel]:
-    """Return the shape of an answer about so many sentences: each number once, with one of four words."""
     fields: Any = {f"of_{number}": (_Kind, ...) for number in range(1, count + 1)}
     return create_model("Choices", __config__={"alias_generator": lambda name: name.removeprefix("of_")}, **fields)
 
@@ -235,7 +234,7 @@ class Extraction:
 
 
 class FactReader:
-    """Reads facts with the model that `asker` gives at each read, by pattern when it gives None. Thread-safe."""
+    """Extracts facts with the model that `asker` returns, or by patterns if it returns None. Thread-safe."""
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
@@ -283,7 +282,7 @@ class FactReader:
             raise
 
     def _may_write(self, model: str) -> bool:
-        """Return True if a model is asked to write facts down: not after useless answers, but now and again."""
+        """Return True if a model may write facts: not after useless answers, except for a retry now and then."""
         with self._lock:
             self._reads[model] += 1
             return self._unfit.get(model, 0) < _UNFIT or self._reads[model] % _AGAIN == 0

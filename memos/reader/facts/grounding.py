@@ -18,12 +18,12 @@ from memos.core.types import Item, Role, Span, Trust
 
 
 def said_at(item: Item) -> datetime:
-    """Return when a message was said, or stored when nobody knows."""
+    """Return when a message was said, or else stored."""
     return item.said_at or item.created_at
 
 
 def trust_of(items: Sequence[Item]) -> Trust:
-    """Return untrusted when any source of any of the items is."""
+    """Return untrusted if any source of any item is."""
     doubtful = any(source.trust is Trust.UNTRUSTED for item in items for source in item.sources)
     return Trust.UNTRUSTED if doubtful else Trust.TRUSTED
 
@@ -55,12 +55,12 @@ class Shown:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Return True if some message is from an untrusted source, and may have talked to the model."""
+        """Return True if a message is from an untrusted source, which may have instructed the model."""
         return trust_of(self.everything) is Trust.UNTRUSTED
 
     @cached_property
     def only_pages_say(self) -> set[str]:
-        """Return the beginnings of the words that untrusted messages have and no other."""
+        """Return the word stems that only untrusted messages contain."""
         pages = [each for each in self.everything if trust_of([each]) is Trust.UNTRUSTED]
         others = [f"{each.speaker} {subject_head(each)}" for each in self.everything if each not in pages]
         return set[str]().union(*(stems(subject_head(each)) for each in pages)).difference(*map(stems, others))
@@ -79,14 +79,14 @@ class Shown:
 
     @cached_property
     def times(self) -> list[tuple[datetime, datetime]]:
-        """Return the times that are named, from when until when."""
+        """Return the intervals that the messages name."""
         found = [
             time for each in self.everything for time in time_expressions(subject_head(each), said_at(each), self.zone)
         ]
         return [(time.valid_from, time.valid_to) for time in found]
 
     def numbered(self, number: int) -> Item | None:
-        """Return the message with a number, None when there is none."""
+        """Return the message with a number, or None."""
         return self.messages[number - 1] if 1 <= number <= len(self.messages) else None
 
 
@@ -95,7 +95,7 @@ def subject_head(item: Item) -> str:
 
 
 def quoted(quote: str, item: Item) -> Span | None:
-    """Return the passage of a message that is quoted; a single word of a longer message proves nothing."""
+    """Return the quoted passage of a message; a single word of a longer message is not enough."""
     text = subject_head(item)
     place = find_passage(quote, text)
     if place is None or (len(folded(quote)) < _QUOTE_SIGNS and folded(quote) != folded(text)):
@@ -104,7 +104,7 @@ def quoted(quote: str, item: Item) -> Span | None:
 
 
 def subject_of(name: str, item: Item, shown: Shown) -> str | None:
-    """Return the speaker as written in the messages, or a name that occurs in them; None for anybody else."""
+    """Return the speaker, or a name that occurs in the messages; None for anybody else."""
     plain = " ".join(name.split())
     if not plain or len(plain) > _NAME_CHARS:
         return None
@@ -122,13 +122,13 @@ def subject_of(name: str, item: Item, shown: Shown) -> str | None:
 
 
 def is_named(name: str, items: Sequence[Item]) -> bool:
-    """Return True if a name stands in one of the messages, as a word of its own, or speaks there."""
+    """Return True if a name occurs in a message as a word, or is a speaker's."""
     named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)" if name[:1].isascii() else re.escape(name))
     return any(named.search(subject_head(each)) or each.speaker.casefold() == name.casefold() for each in items)
 
 
 def is_supported(text: str, item: Item, zone: ZoneInfo) -> bool:
-    """Return whether a message, or its date, has every number and address of a text."""
+    """Return True if a message, or its date, contains every number and address of a text."""
     if not addresses(text) <= addresses(subject_head(item)):
         return False
     wanted = numbers(text) - numbers(subject_head(item), words=True) - numbers(item.speaker)
@@ -136,7 +136,7 @@ def is_supported(text: str, item: Item, zone: ZoneInfo) -> bool:
 
 
 def unknown_name(text: str, shown: Shown) -> bool:
-    """Return True if a text has a name of which no message has anything; a word that only begins it need not be one."""
+    """Return True if a text has a name that no message contains; a capitalised first word does not count."""
     for name in entities(text):
         words = [word.removesuffix("'s").removesuffix("’s") for word in name.split()]
         if text.startswith(name):
@@ -152,7 +152,7 @@ def _stem(word: str) -> str:
 
 
 def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
-    """Return True if a day is one that a message names or was said on, or has its year or its day's number."""
+    """Return True if a message names the day or was said on it, or has its year or day number."""
     day = local(moment, shown.zone)
     own = local(said_at(item), shown.zone)
     if day is None or (own is not None and own.date() == day.date()):
@@ -173,7 +173,7 @@ def _days(text: str, at: datetime, zone: ZoneInfo) -> set[str]:
 
 
 def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
-    """Return a moment as the clocks of a zone show it, None at the ends of the calendar."""
+    """Return a moment in a time zone, None at the ends of the calendar."""
     try:
         return moment.astimezone(zone)
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them
@@ -181,9 +181,9 @@ def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
 
 
 def trust_in(text: str, span: Span, item: Item, shown: Shown, *, orders: bool = False) -> Trust:
-    """Return the message's trust; where a page may have talked to the model, only of what the quote itself says.
+    """Return the trust of a fact: the message's or, if a page may have instructed the model, the quote's.
 
-    What orders something may not have a single word that only a page said.
+    An instruction must not contain a word that only a page said.
     """
     if orders and shown.only_pages_say & stems(text):
         return Trust.UNTRUSTED

@@ -54,7 +54,7 @@ _Entry = TypeVar("_Entry", bound=BaseModel)
 
 
 class FoundFact(BaseModel):
-    """A fact as the model writes it; what its fields may be is checked against the messages, not here."""
+    """A fact in a model's answer; its fields are checked against the messages later."""
 
     type: str
     subject: str
@@ -80,7 +80,7 @@ class FoundRelation(BaseModel):
 
 
 class FoundEntity(BaseModel):
-    """Somebody or something that has a name."""
+    """A named entity."""
 
     name: str
     kind: str = ""
@@ -96,7 +96,7 @@ class FoundLesson(BaseModel):
 
 
 def _usable(kind: type[_Entry]) -> BeforeValidator:
-    """Leave out entries that do not fit: one of them must not cost the facts."""
+    """Drop invalid entries: one of them must not cost the others."""
 
     def kept(raw: Any) -> list[_Entry]:
         found = []
@@ -127,9 +127,9 @@ class FactsAnswer(BaseModel):
 
 
 def answer_about(tokens: int) -> type[FactsAnswer]:
-    """Return the shape of an answer about messages of so many tokens: its schema says how many entries are enough.
+    """Return the schema of an answer about messages of this size, with a limit of entries.
 
-    A small model else repeats itself until its answer is cut off.
+    Without it a small model repeats itself until its answer is cut off.
     """
     room = _LEAST_ROOM
     while room * _TOKENS_A_FACT < tokens and room < _MOST:
@@ -159,7 +159,7 @@ _MOST_NAMES = 16
 
 
 def relations(found: Sequence[FoundRelation], shown: Shown, reader: str) -> Iterator[Fact | None]:
-    """Yield what each relation says as a fact without a key, None for one that the messages do not bear out."""
+    """Yield each relation as a fact without a key, None if the messages do not support it."""
     for each in found:
         yield _relation(each, shown, reader)
 
@@ -182,7 +182,7 @@ def _relation(found: FoundRelation, shown: Shown, reader: str) -> Fact | None:
 
 
 def _end(name: str, item: Item, shown: Shown) -> str | None:
-    """Return the other end of a relation: somebody who speaks, or anything the messages name, also in lower case."""
+    """Return the other end of a relation: a speaker, or a name in the messages, also in lower case."""
     plain = " ".join(name.split())
     known = subject_of(plain, item, shown)
     if known is not None or not 0 < len(plain) <= _PART_CHARS:
@@ -191,7 +191,7 @@ def _end(name: str, item: Item, shown: Shown) -> str | None:
 
 
 def lessons(found: Sequence[FoundLesson], shown: Shown, reader: str) -> Iterator[Fact | None]:
-    """Yield each lesson as a skill, None when the messages show no call of that tool, or not what the lesson says."""
+    """Yield each lesson as a skill, None if the messages show no such call, or not what the lesson says."""
     callers = tools_called(shown.everything)
     for each in found:
         item = shown.numbered(each.message)
@@ -223,7 +223,7 @@ def _quoted_fact(type_: ItemType, text: str, quote: str, item: Item, shown: Show
 
 
 def with_names(facts: Sequence[Fact], found: Sequence[FoundEntity], shown: Shown) -> list[Fact]:
-    """Return the facts with those of the names that they contain, as far as the messages have them too."""
+    """Return the facts with the names they contain, if the messages have them too."""
     names = dict.fromkeys(" ".join(each.name.split()) for each in found)
     known = [name for name in names if 1 < len(name) <= _PART_CHARS and is_named(name, shown.everything)]
     return [replace(fact, entities=_named_in(fact, known)) for fact in facts]
@@ -236,7 +236,7 @@ def _named_in(fact: Fact, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def topic_of(written: str, shown: Shown) -> str | None:
-    """Return a topic's short key, None for one that is no key, counts what nobody counted, or gives orders."""
+    """Return a topic's key, None if it is not a short phrase, invents numbers, or gives orders."""
     topic = " ".join(written.casefold().split()).strip(" .")
     if not _TOPIC.fullmatch(topic) or reads_like_instruction(topic):
         return None
@@ -274,9 +274,9 @@ def question(
     template: Template | None = None,
     context: Collection[str] = (),
 ) -> list[ChatMessage]:
-    """Return the prompt and the messages as data, each cut at 4,000 characters; a template asks for traits too.
+    """Build the prompt with messages as data, each cut at 4,000 characters; a template also asks for traits.
 
-    Messages whose ids are in `context` are marked so and have no number, so that nothing can be taken from them.
+    Messages in `context` are marked and not numbered, so that no fact can cite them.
     """
     lines, number = [], 0
     for item in messages:
@@ -289,7 +289,7 @@ def question(
 
 
 def shown_tokens(item: Item) -> int:
-    """Return about how many tokens a message takes in a question."""
+    """Return the approximate tokens of a message in a question."""
     return estimate_tokens(_line(1, item, ZoneInfo("UTC")))
 
 
@@ -304,7 +304,7 @@ class GroundedFacts(NamedTuple):
 def ground(
     answer: FactsAnswer, messages: Sequence[Item], zone: ZoneInfo, context: Sequence[Item] = ()
 ) -> GroundedFacts:
-    """Return what the messages bear out; the context only tells whom and what they mean."""
+    """Return the supported facts; context only tells whom and what the messages mean."""
     shown = Shown(messages, zone, context)
     read = [_fact(found, shown) for found in answer.facts[:_MOST_FACTS]]
     read += [*relations(answer.relations, shown, READER), *lessons(answer.lessons, shown, READER)]
@@ -339,7 +339,7 @@ def _escaped(value: str | dict[str, object]) -> str:
 
 
 def _fact(found: FoundFact, shown: Shown) -> Fact | None:
-    """Return the fact, None when the messages do not say it."""
+    """Return the fact, None if the messages do not support it."""
     item = shown.numbered(found.message)
     if found.type not in _TYPES or item is None:
         return None
@@ -378,7 +378,7 @@ def _fact(found: FoundFact, shown: Shown) -> Fact | None:
 
 
 def _doubt(found: FoundFact, text: str, item: Item, shown: Shown) -> str | None:
-    """Return what of a fact no message has, None when all of it is there."""
+    """Return the part of a fact that no message has, or None."""
     if unknown_name(text, shown):
         return NO_SUCH_NAME
     days = [_day(written, said_at(item), shown.zone) for written in (found.when, found.until)]
@@ -388,7 +388,7 @@ def _doubt(found: FoundFact, text: str, item: Item, shown: Shown) -> str | None:
 
 
 def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str | None, str | None] | None:
-    """Return attribute and value, both or neither; None when the value is in neither the text nor the message."""
+    """Return attribute and value, or neither; None if neither text nor message has the value."""
     attribute = " ".join((found.attribute or "").casefold().split())
     value = " ".join((found.value or "").split())
     if not attribute or not value or not _ATTRIBUTE.fullmatch(attribute) or attribute.startswith(TRAIT):
@@ -405,7 +405,7 @@ def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str |
 
 
 def _validity(found: FoundFact, item: Item, zone: ZoneInfo) -> tuple[datetime | None, datetime | None] | None:
-    """Return since when and until when; None when it would end before it began."""
+    """Return the validity interval; None if it would end before it begins."""
     at = said_at(item)
     since, until = _day(found.when, at, zone), _day(found.until, at, zone)
     if until is not None and until <= (since or at):
@@ -444,18 +444,18 @@ CONTEXT_TOKENS = 300
 
 @dataclass(frozen=True, slots=True)
 class ReadingBudget:
-    """Most tokens of a window, and of the messages before it or between two of its own."""
+    """The most tokens of a window, and of its context before or between messages."""
 
     window: int = WINDOW_TOKENS
     context: int = CONTEXT_TOKENS
 
     def shrunk(self, times: int) -> ReadingBudget:
-        """Return the room halved so many times: what a model could not answer may have been too much for it."""
+        """Return the budget halved `times` times: a failed window may have been too large."""
         return ReadingBudget(max(1, self.window >> times), max(1, self.context >> times))
 
 
 class Window(NamedTuple):
-    """Messages in order; `context` are those that only tell what the others mean, `passed` what has nothing to read."""
+    """Messages in order; `context` only explains the others, `passed` has nothing to read."""
 
     messages: tuple[Item, ...]
     context: frozenset[str]
@@ -463,9 +463,9 @@ class Window(NamedTuple):
 
 
 def window(messages: tuple[Item, ...], wanted: Set[str], room: ReadingBudget) -> Window:
-    """Return the first window of some messages in order: at least one that is wanted, if any says something.
+    """Return the first window of messages: at least one wanted message, if any has text.
 
-    What is not wanted between two that are is context; more of it than there is room for ends the window.
+    Messages between wanted ones become context; if they exceed the budget, the window ends.
     """
     live = [message for message in messages if message.status not in UNUSED]
     passed = frozenset(wanted - {message.id for message in live})

@@ -76,7 +76,7 @@ class _Sentence:
 
 
 def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
-    """Return the facts in messages, message by message; of each message the first 4,000 characters are looked at."""
+    """Return the facts in messages, in order; only the first 4,000 characters of each are read."""
     found = [fact for item in messages for fact in _of_message(item, zone)]
     return found + skills(messages, READER)
 
@@ -114,9 +114,9 @@ def _orders(item: Item, head: str, said: Sequence[_Sentence]) -> list[_Sentence]
 
 
 def _divided(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> Iterator[Fact]:
-    """Yield the facts of a sentence, each with its part of it, so that one that changes leaves no other behind.
+    """Split the facts of a sentence into parts, so that changing one leaves no other behind.
 
-    "I live in Paris, and I like tea" is divided before "I like"; what nothing separates is left together.
+    "I live in Paris, and I like tea" is split before "I like"; text without a separator stays together.
     """
     text = sentence.text
     starts = sorted({start for start, fact in found if fact.type is not ItemType.INSTRUCTION})
@@ -170,7 +170,7 @@ def _in_passing(text: str, stated: Statement) -> bool:
 
 
 def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
-    """Return what the speaker likes, avoids or cannot have, and where the sentence says so."""
+    """Return what the speaker likes, avoids or cannot have, with positions."""
     text = sentence.text
     if is_question(text):
         return []
@@ -214,7 +214,7 @@ def _instruction(sentence: _Sentence) -> Fact:
 
 
 def _ordered(text: str) -> tuple[str, str] | None:
-    """Return how to call somebody or in what language to answer: not how never to, nor what holds at times only."""
+    """Return how to address somebody or in which language to answer, without prohibitions and temporary wishes."""
     for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
         for match in pattern.finditer(text):
             value = _ENOUGH.sub("", match.group("v") or match.group("h"))
@@ -233,7 +233,7 @@ def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
 
 
 def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[datetime | None, datetime | None]:
-    """Return since when and until when what a sentence says is so, by the times it names outside the value itself."""
+    """Return the validity of a statement by the times in its sentence, outside the value itself."""
     since, until = _times(sentence, said)
     now = sentence.said_at
     if isinstance(said, Statement) and said.attribute in _TIMELESS and not said.ended:
@@ -254,7 +254,7 @@ def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[dat
 
 
 def _times(sentence: _Sentence, said: Statement | Liking | None) -> tuple[TimeExpression | None, TimeExpression | None]:
-    """Return the first time a sentence names that is no "until", and the first that is one."""
+    """Return the first time in a sentence that is not an "until", and the first that is."""
     value = said.value if isinstance(said, Statement) else ""
     at = sentence.text.find(value, said.start) if said is not None and value else 0
     since, until = None, None

@@ -32,7 +32,7 @@ class _Call:
 
 
 def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
-    """Return one fact for each call that worked after the last call of the same tool failed."""
+    """Return a fact for each call that worked after the same tool's last call failed."""
     found = []
     failed: dict[str, _Call] = {}
     for call in _calls(messages):
@@ -46,7 +46,7 @@ def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
 
 
 def tools_called(messages: Sequence[Item]) -> dict[str, str]:
-    """Return who called which tool, by the tool's name: what an assistant wrote as a call, or a tool answered."""
+    """Return who called which tool, by tool name, from written calls and tool answers."""
     callers: dict[str, str] = {}
     for item in messages:
         if item.role is Role.ASSISTANT:
@@ -82,7 +82,7 @@ def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
 
 
 def _written(text: str) -> list[tuple[str, str, int, int]]:
-    """Return the calls that a message ends with: name, arguments as written, and where."""
+    """Return the calls at the end of a message: name, arguments as written, position."""
     found = []
     decoder = json.JSONDecoder()
     for match in _CALL.finditer(text):
@@ -136,7 +136,7 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A page: what the user wanted, and the calls that were answered, in order."""
+    """A page: the user's goal, and the answered calls in order."""
 
     goal: Item
     runs: tuple[Run, ...]
@@ -161,7 +161,7 @@ class Attempt:
 
 
 def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
-    """Return True if two attempts wanted the same; `cosine` is that of their goals."""
+    """Return True if two attempts have the same goal; `cosine` compares their goals."""
     mine, its = _wanted(one), _wanted(other)
     if not (mine or its):  # nothing but values, as in "Paris": then these have to be the same
         mine, its = _said(one), _said(other)
@@ -170,7 +170,7 @@ def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
 
 
 def _wanted(attempt: Attempt) -> frozenset[str]:
-    """Return the words of a goal without those it was called with: "flights to Osaka" and "to Lima" are one goal."""
+    """Return the words of a goal without its arguments: "flights to Osaka" and "to Lima" are one goal."""
     values = {word for run in attempt.runs for value in _arguments(run).values() for word in words(_text(value))}
     return _said(attempt) - values
 
@@ -180,7 +180,7 @@ def _said(attempt: Attempt) -> frozenset[str]:
 
 
 def skill_of(shown: Sequence[Attempt], failures: int, key: str) -> Fact:
-    """Return the skill that attempts with the same tools and goal show, oldest first; `failures` reached it not."""
+    """Return the skill of attempts with the same tools and goal, oldest first; `failures` missed it."""
     steps, holes = _steps(shown)
     newest = shown[-1]
     description = _described(newest, holes)
@@ -229,7 +229,7 @@ def _passages(attempt: Attempt) -> list[Span]:
 
 
 def _steps(shown: Sequence[Attempt]) -> tuple[list[Json], list[dict[str, bool]]]:
-    """Return the steps, what was always the same as it was, and of each what varied: whether it was always given."""
+    """Return the steps: constant arguments as they are, and whether each variable one was always given."""
     steps: list[Json] = []
     holes: list[dict[str, bool]] = []
     for place, tool in enumerate(shown[-1].tools):

@@ -36,7 +36,7 @@ _NUMERIC = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})\b")
 
 
 def read_date(value: Json) -> datetime:
-    """Return the moment an export names; without an offset it is naive, and the reader of it knows the zone."""
+    """Parse a date of an export; without an offset it is naive."""
     if isinstance(value, str) and _NUMERIC.match(value.strip()):
         raise InvalidInput(
             "chat_time", f"{shown(value)} may have the day or the month first; write it as ISO 8601, such as 2023-04-03"
@@ -119,10 +119,10 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """A message of an export, with where it stands; `problem` says why it cannot be read.
+    """A message of an export and its place; `problem` says why it cannot be read.
 
-    `left_out` counts what the export keeps but nobody said in the conversation: hidden or empty turns, other
-    branches, reasoning. A record that is nothing else has an empty message. `tags` and `info` are stored with it.
+    `left_out` counts entries nobody said: hidden or empty turns, other branches, reasoning. A record with nothing else
+    has an empty message. `tags` are those of the stored item.
     """
 
     place: str
@@ -135,17 +135,17 @@ class ExportRecord:
 
 
 def role_of(given: Json) -> Json:
-    """Return our role for a name other programs use; a name nobody knows comes back as it is, to be refused."""
+    """Map another program's role to ours; an unknown one is returned unchanged, to be refused later."""
     return str(_ROLES.get(given.casefold(), given)) if isinstance(given, str) else given
 
 
 def message_of(role: Json, **fields: Json) -> dict[str, Json]:
-    """Return a message with the fields that are there; a missing role stays missing, to be refused."""
+    """Build a message from the present fields; a missing role stays missing, to be refused later."""
     return {"role": role_of(role), **{name: value for name, value in fields.items() if value is not None}}
 
 
 def name_of(candidates: Sequence[Json], fallback: str) -> str:
-    """Return the first candidate that can name a conversation: a text or a number."""
+    """Return the first candidate usable as a conversation name: a text or a number."""
     for candidate in candidates:
         if candidate and isinstance(candidate, str | int | float) and not isinstance(candidate, bool):
             return str(candidate)
@@ -153,7 +153,7 @@ def name_of(candidates: Sequence[Json], fallback: str) -> str:
 
 
 def numbered(fallback: str, place: str) -> str:
-    """Return a name for a conversation without one: the file's and the number of the entry."""
+    """Return a name for an unnamed conversation: the file's, with the number of the entry."""
     return f"{fallback}-{place.rsplit(maxsplit=1)[-1]}"
 
 
@@ -173,7 +173,7 @@ def file_part(name: Any = None) -> Json:
 
 
 def content_of(parts: Sequence[Json]) -> Json:
-    """Return parts as a message's content: text alone as text, without blank pieces."""
+    """Return parts as content: plain text if possible, without blank pieces."""
     parts = [part for part in parts if part["type"] != "text" or part["text"].strip()]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)

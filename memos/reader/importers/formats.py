@@ -46,7 +46,7 @@ def is_chatgpt(value: Json) -> bool:
 
 
 def chatgpt_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages from the root to `current_node`; what is hidden or on other branches is left out."""
+    """Yield messages from the root to `current_node`, without hidden ones and other branches."""
     if not is_chatgpt(entry):
         yield ExportRecord(place, fallback, {}, "is not a ChatGPT conversation: it has no mapping of messages")
         return
@@ -156,7 +156,7 @@ def is_claude(value: Json) -> bool:
 
 
 def claude_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of one conversation; empty ones are left out."""
+    """Yield the messages of one conversation, without empty ones."""
     if not is_claude(entry):
         yield ExportRecord(place, fallback, {}, "is not a Claude conversation: it has no chat_messages")
         return
@@ -191,7 +191,7 @@ def _claude_record(raw: Json, conversation: str, place: str) -> ExportRecord:
 
 
 def _blocks(blocks: list[Mapping[str, Any]]) -> tuple[list[Json], list[Json], int]:
-    """Return what was said, the tools called, and how many blocks (reasoning, results of tools) are left out."""
+    """Return text, tool calls, and the number of blocks left out (reasoning, tool results)."""
     parts: list[Json] = []
     calls: list[Json] = []
     left_out = 0
@@ -277,7 +277,7 @@ def is_langchain(value: Json) -> bool:
 
 
 def langchain_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of a list of them, or the one message."""
+    """Yield the messages of a list, or the single message."""
     name, messages = numbered(fallback, place), entry
     if isinstance(entry, Mapping) and isinstance(entry.get("messages"), list):
         own = (entry.get("conversation"), entry.get("conversation_id"), entry.get("id"), entry.get("title"))
@@ -324,7 +324,7 @@ def _langchain_record(raw: Json, conversation: str, place: str) -> ExportRecord:
 
 
 def _content(raw: Json) -> tuple[Json, int]:
-    """Return a message's content, and how many of its blocks (such as reasoning) are left out."""
+    """Return a message's content, and the number of blocks left out (such as reasoning)."""
     if not isinstance(raw, list):
         return raw, 0
     parts: list[Json] = []
@@ -408,7 +408,7 @@ def is_longmemeval(value: Json) -> bool:
 def longmemeval_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
     """Yield the turns of every session.
 
-    A turn's id is its number in the session: a session that several questions have is the same session.
+    A turn's id is its number in the session, so a session shared by several questions is stored once.
     """
     if not is_longmemeval(entry):
         yield ExportRecord(place, fallback, {}, "is not a LongMemEval question: it has no haystack_sessions")
@@ -462,9 +462,9 @@ class _Seen:
 def checked(
     records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime, limits: LimitSettings
 ) -> Iterator[CheckedRecord]:
-    """Yield the records with what `add` would refuse marked, so that each is named by its own place.
+    """Yield records with an id, or with the problem for which `add` would refuse them.
 
-    A message without an id gets one made of what it says, the same in every import.
+    An id is derived from the content where missing, so repeated imports agree.
     """
     seen = _Seen()
     for record in records:
@@ -568,7 +568,7 @@ def detect(path: Path) -> Format:
 
 
 def read_export(path: Path, format: Format, conversation: str | None = None) -> Iterator[ExportRecord]:
-    """Yield every message of an export in the file's order, bad ones marked; `conversation` is for those without."""
+    """Yield every message of an export in order, bad ones marked; `conversation` names unnamed ones."""
     fallback = conversation or path.stem
     records = _READERS[format].records
     for entry in read_entries(path):

@@ -57,9 +57,9 @@ class _Page:
 
 
 def owners(root: Path) -> list[Owner]:
-    """Return the users and assistants with files in a folder, by kind and id.
+    """Return users and assistants with files in a folder, by kind and id.
 
-    An id with slashes is a folder in a folder.
+    An id with slashes is a nested folder.
     """
     found = [
         Owner(kind, folder.relative_to(root / name).as_posix(), folder)
@@ -81,7 +81,7 @@ _LAYOUT: tuple[tuple[Literal["user", "assistant"], str, tuple[str, ...]], ...] =
 
 
 def records(owner: Owner, root: Path, conversation: str, knowledge: str) -> Iterator[ExportRecord]:
-    """Yield what is stored of an owner; `conversation` takes the pages, `knowledge` all else."""
+    """Yield the memories of an owner; pages go to `conversation`, the rest to `knowledge`."""
     prefix = f"{_printable(owner.folder.relative_to(root).as_posix())}/"
     if owner.kind == "user":
         yield from _pages(owner.folder, prefix, conversation)
@@ -97,9 +97,9 @@ def _folders(parent: Path) -> Iterator[Path]:
 
 
 def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecord]:
-    """Yield what is wrong first, then the messages of all pages, oldest first.
+    """Yield problems first, then the messages of all pages, oldest first.
 
-    The original keeps a page in every session whose topic it touches: it is stored once.
+    MemoryOS keeps a page in every session whose topic it touches; it is stored once.
     """
     pages: dict[str, _Page] = {}
     copies = 0
@@ -127,7 +127,7 @@ def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecor
 
 
 def _entries(path: Path, prefix: str) -> Iterator[Entry]:
-    """Yield the pages of a file with their places; a file that cannot be read is one bad entry."""
+    """Yield the pages of a file with their places; an unreadable file is one bad entry."""
     if not path.exists():
         return
     where = f"{prefix}{path.name}"
@@ -232,7 +232,7 @@ def _known(place: str, conversation: str, text: Json, at: Json, tag: str) -> Exp
 
 
 def _moment(value: Json) -> datetime:
-    """Return a time to sort by; one that cannot be read is told when the record is checked."""
+    """Return a time to sort by; unreadable ones are reported when the record is checked."""
     try:
         moment = read_date(value)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -29,9 +29,9 @@ _TO_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class Window:
-    """The part of a file under the scanner: one entry as far as it was read, and the block behind it.
+    """The part of a file being scanned: the current entry and the block after it.
 
-    Of an entry that is too large only the newest block is held.
+    Of an oversized entry only the newest block is held.
     """
 
     def __init__(self, file: BinaryIO, line: int, max_bytes: int) -> None:
@@ -49,7 +49,7 @@ class Window:
         self._at = found.end() if found else self._at
 
     def take(self) -> bytes:
-        """Return the next byte and go behind it; nothing at the end of the file."""
+        """Consume and return the next byte; empty at the end of the file."""
         if self._at == len(self._held):
             self._fill()
         self.last = bytes(self._held[self._at : self._at + 1])
@@ -57,7 +57,7 @@ class Window:
         return self.last
 
     def cut(self) -> tuple[bytearray | None, int]:
-        """Return what was read since the last cut, without the byte taken last, and the line it begins in."""
+        """Return what was read since the last cut, without the last byte, and its first line number."""
         self._too_large |= self._at - self._start > self._max_bytes
         raw = None if self._too_large else self._held[self._start : self._at - len(self.last)]
         line = self.line
@@ -84,9 +84,9 @@ class Window:
 
 
 def pieces(window: Window) -> Iterator[tuple[bytearray | None, int]]:
-    """Yield what stands between the commas of the list the window stands in, and the line each begins in.
+    """Yield the text between the commas of the current list, with line numbers.
 
-    None stands for a piece that is too large. Brackets are only counted; whether they match is the decoder's business.
+    None is an oversized piece. Brackets are only counted; the decoder checks that they match.
     """
     depth, quoted = 1, False
     while True:
@@ -126,7 +126,7 @@ _CUT = "a cut-off download perhaps"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value of a file and where it stands (`entry 3`, `line 3`); `problem` says why there is none."""
+    """A value of a file and its place (`entry 3`, `line 3`); `problem` says why it could not be read."""
 
     place: str
     value: Json = None
@@ -134,7 +134,7 @@ class Entry:
 
 
 def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
-    """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; else the one object."""
+    """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; or the one object."""
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
             raise InvalidInput(str(path), "is not a regular file; save it to one first, it is read twice")
@@ -160,9 +160,9 @@ def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
 
 
 def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
-    """Yield the members of the object that stands behind `opening`, each as an object of one member.
+    """Yield the members of the object after `opening`, each as an object of one member.
 
-    A file that begins otherwise is read as `read_entries` does.
+    Other files are read as by `read_entries`.
     """
     try:
         with path.open("rb") as file:
@@ -190,7 +190,7 @@ def _begin(file: BinaryIO) -> tuple[bytes, int]:
 
 
 def _by_lines(file: BinaryIO, expected: bool, max_bytes: int) -> bool:
-    """Return True if each line is a value: the first is one and more follow, or the file's name says so."""
+    """Return True if the file is JSONL: the first line is a value and more follow, or its name says so."""
     first = file.readline(max_bytes + 1)
     if len(first) <= max_bytes and _parsed("", first).problem is None:
         return any(block.strip() for block in iter(lambda: file.read(BLOCK), b""))
