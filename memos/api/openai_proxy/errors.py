@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse, Response
 
+from memos.api.wording import message_of
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError
 
@@ -30,7 +31,7 @@ def problem(error: MemosError, status: int) -> dict[str, Json]:
     """Return the body of an error."""
     return {
         "error": {
-            "message": str(error),
+            "message": message_of(error),
             "type": _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error"),
             "param": error.field if isinstance(error, InvalidInput) else None,
             "code": error.code,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -17,10 +16,11 @@ from memos.api.openmem import shapes
 from memos.api.openmem.messages import same
 from memos.api.openmem.shapes import Subject, bounded, check_tokens, number_of, ok, required
 from memos.api.streaming import CurrentRunner, poll, poll_for
+from memos.api.wording import message_of
 from memos.core.identities import Caller
 from memos.core.types import Mode
-from memos.errors import BackendTimeout, InvalidInput, MemosError, NotFound
-from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.errors import BackendTimeout, InvalidInput, NotFound
+from memos.kernel.chat.results import ChatOptions
 from memos.kernel.memos import MemOS
 from memos.kernel.submissions import Submission
 
@@ -70,7 +70,14 @@ async def chat(
     if body.stream:
         options = await to_thread.run_sync(_options, memos, caller, body)
         pieces = await runner.start(lambda: memos.chat.stream(query, **options))
-        return chat_response(pieces, _events)
+        return chat_response(
+            pieces,
+            text=partial(typed_event, "text"),
+            end=lambda _: typed_event("end", None),
+            error=lambda error: typed_event(
+                "error", {"code": number_of(error, status_of(error)), "message": message_of(error)}
+            ),
+        )
     taken = await to_thread.run_sync(_take, memos, caller, body)
     if taken is not None and not taken.fresh:
         return ok({"response": await _meanwhile(request, memos, caller, taken)})
@@ -142,13 +149,3 @@ def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
 def _user(body: ChatBody) -> Subject:
     """Return the subject of the memory: an agent only speaks for the user."""
     return Subject(user_id=body.user_id, agent_id=None)
-
-
-def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
-    match piece:
-        case ChatResult():
-            yield typed_event("end", None)
-        case MemosError():
-            yield typed_event("error", {"code": number_of(piece, status_of(piece)), "message": str(piece)})
-        case text:
-            yield typed_event("text", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,9 +14,9 @@ from memos.api.dialects import chat_options, chat_response, typed_event
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.shapes import Body, done, identity_and_cubes
 from memos.api.streaming import CurrentRunner
+from memos.api.wording import message_of
 from memos.core.identities import Caller
 from memos.core.types import Mode
-from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.memos import MemOS
 
@@ -62,7 +61,12 @@ async def stream(body: ChatBody, memos: CurrentMemos, caller: CurrentCaller, run
     """Answer as it comes in: events `{type, data}` of type text, reference, end or error."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
     pieces = await runner.start(lambda: memos.chat.stream(body.query, **options))
-    return chat_response(pieces, _events)
+    return chat_response(
+        pieces,
+        text=partial(typed_event, "text"),
+        end=_ended,
+        error=lambda error: typed_event("error", message_of(error)),
+    )
 
 
 def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
@@ -81,12 +85,6 @@ def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
     )
 
 
-def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
-    match piece:
-        case ChatResult():
-            yield typed_event("reference", [{"memory_id": each.item, "memory": each.memory} for each in piece.cited])
-            yield typed_event("end", piece.text)
-        case MemosError():
-            yield typed_event("error", str(piece))
-        case text:
-            yield typed_event("text", text)
+def _ended(result: ChatResult) -> str:
+    cited = [{"memory_id": each.item, "memory": each.memory} for each in result.cited]
+    return typed_event("reference", cited) + typed_event("end", result.text)

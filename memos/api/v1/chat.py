@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -10,11 +9,9 @@ from pydantic import Field
 
 from memos.api.dialects import chat_options, chat_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.serialization import error_view
 from memos.api.streaming import CurrentRunner, encode_event
-from memos.api.v1.common import ERRORS, Body, Moment
+from memos.api.v1.common import ERRORS, Body, Moment, problem
 from memos.api.values import Value
-from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult
 
 router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
@@ -71,14 +68,9 @@ async def chat(
         result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options()))
         return Chat.model_validate(result)
     pieces = await runner.start(lambda: memos.chat.stream(body.query, **options()))
-    return chat_response(pieces, _events)
-
-
-def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
-    match piece:
-        case ChatResult():
-            yield encode_event(Chat.model_validate(piece).model_dump(mode="json"), event="end")
-        case MemosError():
-            yield encode_event(error_view(piece), event="error")
-        case text:
-            yield encode_event({"text": text}, event="text")
+    return chat_response(
+        pieces,
+        text=lambda text: encode_event({"text": text}, event="text"),
+        end=lambda result: encode_event(Chat.model_validate(result).model_dump(mode="json"), event="end"),
+        error=lambda error: encode_event(problem(error), event="error"),
+    )

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.serialization import error_view
+from memos.api.wording import message_of
 from memos.core.identities import Caller
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError
@@ -155,9 +155,28 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """For `responses=` of every router."""
 
 
-def error_response(error: MemosError, status: int) -> Response:
+_REMEDIES = {
+    "cube": "Create it with POST /api/v1/cubes, or list those there are with GET.",
+    "conversation": "List memories with GET /api/v1/memories.",
+    "file": "List those there are with GET /api/v1/documents.",
+    "item": "List those there are with GET /api/v1/memories; POST …/rollback brings back a deleted one.",
+    "knowledge base": "Create it with POST /api/v1/knowledge-bases.",
+    "task": "List those there are with GET /api/v1/tasks; tasks that ended are kept a week.",
+    "version": "List those there are with GET /api/v1/memories/{id}/history.",
+}
+
+
+def problem(error: MemosError) -> dict[str, Any]:
     """Return an error as these routes show it."""
-    return JSONResponse(error_view(error), status)
+    told: dict[str, Any] = {"code": error.code, "message": message_of(error, _REMEDIES)}
+    if isinstance(error, InvalidInput):
+        told["field"] = error.field
+    return {"error": told}
+
+
+def error_response(error: MemosError, status: int) -> Response:
+    """Return the response of an error."""
+    return JSONResponse(problem(error), status)
 
 
 BYTES: dict[int | str, dict[str, Any]] = {
