@@ -25,7 +25,7 @@ from memos.api.client.calls import (
     address_of,
     exchange,
 )
-from memos.api.client.results import ChatAnswer
+from memos.api.client.openmem import ChatAnswer
 from memos.api.client.transport import (
     CHUNK_BYTES,
     appearing,
