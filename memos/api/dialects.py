@@ -5,21 +5,25 @@ A dialect (`/api/v1`, `/api/openmem/v1`, `/product`, `/openai/v1`, `/mcp`) keeps
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Unpack, cast
+from typing import IO, Any, Unpack, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel
-from starlette.responses import JSONResponse, Response
+from starlette.background import BackgroundTask
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from memos.api.streaming import STREAM_HEADERS, ClosingStreamResponse, encode_event
+from memos.api.wording import message_of
 from memos.core.identities import Caller, Identity
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Json
 from memos.errors import Conflict, MemosError, NotFound, PermissionDenied
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.memos import MemOS
+
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +95,27 @@ def chat_options(body: BaseModel, **own: Unpack[ChatOptions]) -> ChatOptions:
 
 
 def chat_response(
-    pieces: AsyncGenerator[str | ChatResult], events: Callable[[str | ChatResult | MemosError], Iterable[str]]
+    pieces: AsyncGenerator[str | ChatResult],
+    *,
+    text: Callable[[str], str],
+    end: Callable[[ChatResult], str],
+    error: Callable[[MemosError], str],
 ) -> Response:
     """Return a chat as server-sent events.
 
     Args:
         pieces: Pieces of the answer, then its result; closed when the response ends or the client disconnects.
-        events: Returns the events of a piece, of the result, or of the error that ends the stream.
+        text: Returns the event of a piece.
+        end: Returns the events of the result.
+        error: Returns the event of an error, which ends the stream.
     """
 
     async def stream() -> AsyncGenerator[str]:
         try:
             async for piece in pieces:
-                for event in events(piece):
-                    yield event
-        except MemosError as error:
-            for event in events(error):
-                yield event
+                yield end(piece) if isinstance(piece, ChatResult) else text(piece)
+        except MemosError as failure:
+            yield error(failure)
         finally:
             await pieces.aclose()
 
@@ -126,7 +134,25 @@ def envelope(code: int, message: str, data: Json) -> dict[str, Any]:
 
 def error_envelope(failure: MemosError, code: int, status: int, **extra: Json) -> Response:
     """Return an error in the envelope of MemOS clients."""
-    return JSONResponse({**envelope(code, str(failure), None), **extra}, status)
+    return JSONResponse({**envelope(code, message_of(failure), None), **extra}, status)
+
+
+def file_response(file: IO[bytes], name: str, media_type: str = "application/octet-stream") -> Response:
+    """Return an open file to save, sent block by block; it is closed at the end, also if nobody reads it."""
+    size = file.seek(0, 2)
+    file.seek(0)
+
+    def blocks() -> Iterator[bytes]:
+        with file:
+            while block := file.read(_BLOCK):
+                yield block
+
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Cache-Control": "private, no-store",
+    }
+    return StreamingResponse(blocks(), media_type=media_type, headers=headers, background=BackgroundTask(file.close))
 
 
 def attachment(data: bytes, name: str) -> Response:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
-from memos.api.names import unknown_name
+from memos.api.wording import unknown_name
 from memos.core.identities import Caller
 from memos.errors import (
     BackendTimeout,

@@ -10,9 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from memos.api.dialects import RequestIdentity, chat_options, envelope, typed_event
-from memos.api.names import unknown_name
 from memos.api.streaming import encode_event
 from memos.api.values import Value, model_of
+from memos.api.wording import message_of, unknown_name
+from memos.errors import InvalidInput, NotFound
 
 
 class Body(BaseModel):
@@ -101,3 +102,11 @@ def test_a_model_of_a_value_has_its_described_fields_and_then_its_own() -> None:
     assert set(schema["required"]) == {"colour", "parts", "first", "extra"}
     assert schema["properties"]["colour"] == {"description": "Its colour", "title": "Colour", "type": "string"}
     assert schema["$defs"]["Part"]["properties"]["name"]["description"] == "Its name"
+
+
+def test_a_remedy_is_one_of_the_surface_that_shows_the_error() -> None:
+    missing = NotFound("cube", "pets", "Create it with `memos cubes create pets`.")
+    assert message_of(missing) == "No such cube: 'pets'."
+    assert message_of(missing, {"cube": "Ask for one."}) == "No such cube: 'pets'. Ask for one."
+    assert message_of(NotFound("model", "x", "GET /models lists them.")).endswith("GET /models lists them.")
+    assert message_of(InvalidInput("text", "is required")) == "text: is required"

@@ -17,8 +17,7 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.api.openmem.chats import ChatBody
-from memos.api.openmem.messages import same
+from memos.api.openmem.messages import ChatBody, same
 from memos.core.settings import IndexSettings, LimitSettings, ServerSettings, TaskSettings
 from memos.memcube.ledger import schema
 from tests.api.conftest import Server

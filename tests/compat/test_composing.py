@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.compat.prompts import Context, Exchange, Known, compose
+from memos.compat.user_memory import Context, Exchange, Known, compose
 from memos.core.tokens import estimate_tokens
 from memos.errors import InvalidInput
 

@@ -16,7 +16,7 @@ Script = Iterable[Answer] | Callable[[ChatRequest], Answer]
 
 
 class ScriptedChat:
-    """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is an UnfitAnswer.
+    """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is an InvalidAnswer.
 
     Tokens are estimated unless a `ChatReply` says them. `requests` are the calls that reached it.
     """

@@ -4,8 +4,9 @@ Importing them imports neither the server nor a storage engine. Both send the sa
 describe; `calls` decides when one is sent again, and `blocking` and `asynchronous` send them.
 """
 
-from memos.api.client.asynchronous import AsyncMemOSClient, AsyncStreamed
-from memos.api.client.blocking import MemOSClient, Streamed
+from memos.api.client.asynchronous import AsyncStreamed
+from memos.api.client.blocking import Streamed
 from memos.api.client.calls import Options
+from memos.api.client.clients import AsyncMemOSClient, MemOSClient
 
 __all__ = ["AsyncMemOSClient", "AsyncStreamed", "MemOSClient", "Options", "Streamed"]

@@ -1,19 +1,21 @@
-"""Requests of `/api/openmem/v1`, with the names, parameters and defaults of the public `MemOSClient`.
+"""Requests of `/api/openmem/v1`, with the names and defaults of the public `MemOSClient`, and their answers.
 
 Each function only describes its request. A request that changes something may be repeated only if it has an idempotency
-key.
+key. Answers are frozen models; fields of newer servers are kept, and names and shortcuts (`memories`, `task_id`,
+`success`) are those of the public client.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from urllib.parse import quote
 
-from memos.api.client import results
+from pydantic import BaseModel, ConfigDict, field_validator
+
 from memos.api.client.calls import (
     Call,
     ClientUsageError,
@@ -26,8 +28,265 @@ from memos.api.client.calls import (
     repeatable_with,
     strange,
 )
-from memos.api.client.results import Plain
 from memos.core.types import Json
+
+
+class Result(BaseModel):
+    """Part of an answer."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Detail(Result):
+    """One memory, preference, tool memory, skill, message or file: the server's fields are its attributes.
+
+    One that an answer does not have is no attribute.
+    """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class MessageData(Result):
+    """The last messages of a conversation."""
+
+    message_detail_list: list[Detail] = []
+
+
+class Lists(Result):
+    """Memories by kind."""
+
+    memory_detail_list: list[Detail] = []
+    preference_detail_list: list[Detail] | None = None
+    tool_memory_detail_list: list[Detail] | None = None
+    skill_detail_list: list[Detail] | None = None
+    profile_detail_list: list[Detail] | None = None
+    event_detail_list: list[Detail] | None = None
+
+
+class SearchData(Lists):
+    """What a search found."""
+
+    message_detail_list: list[Detail] | None = None
+    preference_note: str | None = None
+
+
+class PageData(Lists):
+    """A page of memories."""
+
+    total: int | None = None
+    size: int | None = None
+    current: int | None = None
+    pages: int | None = None
+
+
+class TaskData(Result):
+    """What was accepted, and the task that goes on with it."""
+
+    success: bool
+    task_id: str
+    status: str
+
+
+class StatusData(Result):
+    """How far a task is; also a list of one such, as older servers answered."""
+
+    task_id: str | None = None
+    status: str
+    memory_views: Json = None
+
+    def __getitem__(self, place: int) -> StatusData:
+        return (self,)[place]
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[StatusData]:  # type: ignore[override]  # a list of one, not of its fields
+        return iter((self,))
+
+
+class SuccessData(Result):
+    """Whether it was done."""
+
+    success: bool
+
+
+class IdData(Result):
+    """The id of what was made."""
+
+    id: str
+
+
+class ReplyData(Result):
+    """A model's answer."""
+
+    response: str
+
+
+class FileData(Result):
+    """A page of files."""
+
+    file_detail_list: list[Detail] = []
+    total: int | None = None
+    page: int | None = None
+    page_size: int | None = None
+
+
+class Answer(Result):
+    """What all answers have in common."""
+
+    code: int
+    message: str
+
+
+class MessagesAnswer(Answer):
+    """Of `get_message`."""
+
+    data: MessageData
+
+    @property
+    def messages(self) -> list[Detail]:
+        """The messages, oldest first."""
+        return self.data.message_detail_list
+
+
+class SearchAnswer(Answer):
+    """Of `search_memory`."""
+
+    data: SearchData
+
+    @property
+    def memories(self) -> list[Detail]:
+        """Found memories, best first."""
+        return self.data.memory_detail_list
+
+    @property
+    def preferences(self) -> list[Detail] | None:
+        """Found preferences."""
+        return self.data.preference_detail_list
+
+    @property
+    def tool_memories(self) -> list[Detail] | None:
+        """Found tool memories."""
+        return self.data.tool_memory_detail_list
+
+
+class MemoryAnswer(Answer):
+    """Of `get_memory`."""
+
+    data: PageData
+
+    @property
+    def memories(self) -> list[Detail]:
+        """Memories of this page."""
+        return self.data.memory_detail_list
+
+    @property
+    def preferences(self) -> list[Detail] | None:
+        """Preferences of this page."""
+        return self.data.preference_detail_list
+
+
+class TaskAnswer(Answer):
+    """Of `add_message` and `add_feedback`."""
+
+    data: TaskData
+
+    @property
+    def success(self) -> bool:
+        """True when it was accepted."""
+        return self.data.success
+
+    @property
+    def task_id(self) -> str:
+        """The task that goes on with it."""
+        return self.data.task_id
+
+    @property
+    def status(self) -> str:
+        """How far that is: `running`, `completed` or `failed`."""
+        return self.data.status
+
+
+class StatusAnswer(Answer):
+    """Of `get_task_status`."""
+
+    data: StatusData
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _of_one(cls, data: Any) -> Any:
+        return data[0] if isinstance(data, list) and len(data) == 1 else data
+
+    @property
+    def messages(self) -> list[StatusData]:
+        """The status as a list of one."""
+        return [self.data]
+
+
+class SuccessAnswer(Answer):
+    """Of what deletes."""
+
+    data: SuccessData
+
+    @property
+    def success(self) -> bool:
+        """True when it was done."""
+        return self.data.success
+
+
+class KnowledgebaseAnswer(Answer):
+    """Of `create_knowledgebase`."""
+
+    data: IdData
+
+    @property
+    def knowledgebase_id(self) -> str:
+        """The id of the knowledge base."""
+        return self.data.id
+
+
+class AddedFilesAnswer(Answer):
+    """Of `add_knowledgebase_file_json` and `add_knowledgebase_file_form`: `data` is as the server sent it."""
+
+    data: list[dict[str, Any]]
+
+    @property
+    def memories(self) -> list[dict[str, Any]]:
+        """The files, under the known client's name for them."""
+        return self.data
+
+
+class FilesAnswer(Answer):
+    """Of `get_knowledgebase_file`."""
+
+    data: FileData
+
+    @property
+    def files(self) -> list[Detail]:
+        """Files of this page."""
+        return self.data.file_detail_list
+
+
+class ChatAnswer(Answer):
+    """Of `chat`."""
+
+    data: ReplyData
+
+    @property
+    def response(self) -> str:
+        """The model's answer."""
+        return self.data.response
+
+
+class Plain(TypedDict):
+    """An answer that the public client returns as a dictionary."""
+
+    code: int
+    message: str
+    data: Any
+
 
 T = TypeVar("T")
 
@@ -43,10 +302,10 @@ def get_message(
     conversation_limit_number: int | None = None,
     message_limit_number: int | None = None,
     source: str | None = None,
-) -> Call[results.MessagesAnswer]:
+) -> Call[MessagesAnswer]:
     """Return the last messages of a conversation. Raises: InvalidInput, NotFound, PermissionDenied."""
     _require(user_id=user_id)
-    return _post("get/message", dict(locals()), _model(results.MessagesAnswer), repeatable=True)
+    return _post("get/message", dict(locals()), _model(MessagesAnswer), repeatable=True)
 
 
 def add_message(
@@ -62,7 +321,7 @@ def add_message(
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
     allow_memory_view: list[str] | None = None,
-) -> Call[results.TaskAnswer]:
+) -> Call[TaskAnswer]:
     """Store messages. They are searchable at once; `task_id` follows their extraction into facts.
 
     The same request sent again within a minute is stored once. Raises: InvalidInput, PermissionDenied.
@@ -71,7 +330,7 @@ def add_message(
     _require(messages=messages)
     if not user_id and not agent_id:
         raise ClientUsageError("user_id", "or agent_id is required")
-    return _once("add/message", fields, _model(results.TaskAnswer))
+    return _once("add/message", fields, _model(TaskAnswer))
 
 
 def search_memory(
@@ -92,12 +351,12 @@ def search_memory(
     skill_limit_number: int = 6,
     include_memory_view: list[str] | None = None,
     context_format: str = "memory",
-) -> Call[results.SearchAnswer]:
+) -> Call[SearchAnswer]:
     """Find memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(query=query)
     _require_one(user_id, agent_id)
-    return _post("search/memory", fields, _model(results.SearchAnswer), repeatable=True)
+    return _post("search/memory", fields, _model(SearchAnswer), repeatable=True)
 
 
 def get_memory(
@@ -109,13 +368,13 @@ def get_memory(
     include_tool_memory: bool = True,
     include_memory_view: list[str] | None = None,
     filter: dict[str, Any] | None = None,
-) -> Call[results.MemoryAnswer]:
+) -> Call[MemoryAnswer]:
     """Return a page of the memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require_one(user_id, agent_id)
     if isinstance(size, int) and size > _LARGEST_PAGE:
         raise ClientUsageError("size", f"must be at most {_LARGEST_PAGE}")
-    return _post("get/memory", fields, _model(results.MemoryAnswer), repeatable=True)
+    return _post("get/memory", fields, _model(MemoryAnswer), repeatable=True)
 
 
 def get_memory_by_id(memid: str) -> Call[Plain]:
@@ -126,39 +385,39 @@ def get_memory_by_id(memid: str) -> Call[Plain]:
 
 def create_knowledgebase(
     knowledgebase_name: str, knowledgebase_description: str | None = None
-) -> Call[results.KnowledgebaseAnswer]:
+) -> Call[KnowledgebaseAnswer]:
     """Create a knowledge base. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(knowledgebase_name=knowledgebase_name)
-    return _once("create/knowledgebase", fields, _model(results.KnowledgebaseAnswer))
+    return _once("create/knowledgebase", fields, _model(KnowledgebaseAnswer))
 
 
-def delete_knowledgebase(knowledgebase_id: str) -> Call[results.SuccessAnswer]:
+def delete_knowledgebase(knowledgebase_id: str) -> Call[SuccessAnswer]:
     """Delete a knowledge base with its documents. Raises: NotFound, PermissionDenied."""
     _require(knowledgebase_id=knowledgebase_id)
-    return _post("delete/knowledgebase", dict(locals()), _model(results.SuccessAnswer))
+    return _post("delete/knowledgebase", dict(locals()), _model(SuccessAnswer))
 
 
-def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]]) -> Call[results.AddedFilesAnswer]:
+def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]]) -> Call[AddedFilesAnswer]:
     """Add files given as base64, or as URLs that the server may fetch. Raises: InvalidInput, NotFound."""
     _require(knowledgebase_id=knowledgebase_id, file=file)
-    return _post("add/knowledgebase-file", dict(locals()), _model(results.AddedFilesAnswer))
+    return _post("add/knowledgebase-file", dict(locals()), _model(AddedFilesAnswer))
 
 
 def add_knowledgebase_file_form(
     knowledgebase_id: str, files: Sequence[str | Path], type: str | None = None
-) -> Call[results.AddedFilesAnswer]:
+) -> Call[AddedFilesAnswer]:
     """Upload files by their paths. Raises: InvalidInput (also if a file does not exist), NotFound."""
     _require(knowledgebase_id=knowledgebase_id, files=files)
     paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
     query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
-    return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(results.AddedFilesAnswer), query=query, files=paths)
+    return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(AddedFilesAnswer), query=query, files=paths)
 
 
-def delete_knowledgebase_file(file_ids: list[str]) -> Call[results.SuccessAnswer]:
+def delete_knowledgebase_file(file_ids: list[str]) -> Call[SuccessAnswer]:
     """Delete files of knowledge bases. Raises: NotFound, PermissionDenied."""
     _require(file_ids=file_ids)
-    return _post("delete/knowledgebase-file", dict(locals()), _model(results.SuccessAnswer))
+    return _post("delete/knowledgebase-file", dict(locals()), _model(SuccessAnswer))
 
 
 def get_knowledgebase_file(
@@ -167,20 +426,20 @@ def get_knowledgebase_file(
     type: str | None = None,
     page: int | None = None,
     page_size: int | None = None,
-) -> Call[results.FilesAnswer]:
+) -> Call[FilesAnswer]:
     """Return files of a knowledge base with their state. Raises: InvalidInput, NotFound."""
     fields = dict(locals())
     if bool(file_ids) == bool(knowledgebase_id):
         raise ClientUsageError("file_ids", "or knowledgebase_id is required, and not both")
-    return _post("get/knowledgebase-file", fields, _model(results.FilesAnswer), repeatable=True)
+    return _post("get/knowledgebase-file", fields, _model(FilesAnswer), repeatable=True)
 
 
-def get_task_status(task_id: str) -> Call[results.StatusAnswer]:
+def get_task_status(task_id: str) -> Call[StatusAnswer]:
     """Return the state of a task. Raises: NotFound."""
     _require(task_id=task_id)
 
-    def read(reply: Reply) -> results.StatusAnswer:
-        answer = _model(results.StatusAnswer)(reply)
+    def read(reply: Reply) -> StatusAnswer:
+        answer = _model(StatusAnswer)(reply)
         if answer.data.task_id is not None:
             return answer
         return answer.model_copy(update={"data": answer.data.model_copy(update={"task_id": task_id})})
@@ -197,11 +456,11 @@ def add_feedback(
     feedback_time: str | None = None,
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
-) -> Call[results.TaskAnswer]:
+) -> Call[TaskAnswer]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(feedback_content=feedback_content, user_id=user_id)
-    return _once("add/feedback", fields, _model(results.TaskAnswer))
+    return _once("add/feedback", fields, _model(TaskAnswer))
 
 
 def delete_memory(
@@ -212,7 +471,7 @@ def delete_memory(
     agent_id: str | None = None,
     filter: dict[str, Any] | None = None,
     memory_type: str | None = None,
-) -> Call[results.SuccessAnswer]:
+) -> Call[SuccessAnswer]:
     """Delete memories by exactly one condition. Raises: InvalidInput, NotFound, PermissionDenied."""
     if user_id is None and user_ids and not memory_ids:
         if len(user_ids) != 1:
@@ -222,7 +481,7 @@ def delete_memory(
     if sum(value is not None for value in (*given.values(), filter)) != 1:
         raise ClientUsageError("memory_ids", "or user_id, agent_id or filter is required, exactly one of them")
     fields = {**given, "filter": filter, "memory_type": memory_type}
-    return _post("delete/memory", fields, _model(results.SuccessAnswer))
+    return _post("delete/memory", fields, _model(SuccessAnswer))
 
 
 def update_memory(
@@ -312,14 +571,14 @@ def chat(
     include_tool_memory: bool = False,
     tool_memory_limit_number: int = 6,
     relativity: float | None = None,
-) -> Call[results.ChatAnswer] | Stream[str]:
+) -> Call[ChatAnswer] | Stream[str]:
     """Answer a question from memory; with `stream` the answer is streamed, each piece as JSON text.
 
     Raises: InvalidInput, PermissionDenied, ModelError, BackendUnavailable (also if no language model is configured).
     """
     fields = dict(locals())
     _require(user_id=user_id, conversation_id=conversation_id, query=query)
-    call = _post("chat", fields, _model(results.ChatAnswer))
+    call = _post("chat", fields, _model(ChatAnswer))
     return Stream(call, lambda _, data: data) if stream else call
 
 

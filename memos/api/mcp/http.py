@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from memos.api.dialects import resolve_identity
 from memos.api.families import create_group
+from memos.api.mcp import PATH
 from memos.api.mcp.context import ContextResolver, ToolContext
 from memos.api.mcp.server import create
-from memos.api.mounting import MCP
 from memos.api.v1.common import error_response
 from memos.core.identities import Caller, Right
 from memos.kernel.access.guard import acting_as
@@ -79,6 +79,6 @@ class Mcp:
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)
         app = create_group("hippocube mcp", memos, error_response, local_token=local_token)
-        app.router.routes.append(Route(MCP, endpoint=endpoint))
+        app.router.routes.append(Route(PATH, endpoint=endpoint))
         self.running = endpoint.running
         self.app = app

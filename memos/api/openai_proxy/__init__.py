@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from memos.api.families import create_group
 from memos.api.openai_proxy import routes
-from memos.api.openai_proxy.errors import error_response
+from memos.api.openai_proxy.messages import error_response
 from memos.api.openai_proxy.upstream import Upstream
 from memos.kernel.memos import MemOS
 

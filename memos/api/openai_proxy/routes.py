@@ -17,9 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.openai_proxy.answers import Copy, exchange, read_answer, usage_in
-from memos.api.openai_proxy.errors import problem
-from memos.api.openai_proxy.requests import Completion, read
+from memos.api.openai_proxy.messages import Completion, Copy, exchange, problem, read, read_answer, usage_in
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
 from memos.api.streaming import ClientDisconnected, ClosingStreamResponse, cancel_on_disconnect
 from memos.core.identities import Caller

@@ -1,19 +1,242 @@
-"""The chat endpoint of the proxy: one client with the operator's key, whose failures reveal neither."""
+"""The model behind the proxy: an endpoint with the key of the operator, or the model in this process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, Literal, cast
 
 import anyio
 import httpx2
+from anyio import CancelScope, to_thread
 
-from memos.api.openai_proxy.local_model import BASE_URL, PREFIX, LocalModelTransport
+from memos.api.openai_proxy.messages import problem, text_of
 from memos.core.kv_cache import Prefix
-from memos.core.ports import ChatModel
+from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
-from memos.errors import BackendTimeout, BackendUnavailable
+from memos.core.streaming import DONE
+from memos.core.tokens import Tokens
+from memos.core.types import Json
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidAnswer, InvalidInput, MemosError, ModelError
 from memos.version import __version__
+
+PREFIX = "memos_prefix"
+"""The extension of a request that says what its prompt begins with."""
+
+BASE_URL = "http://model-in-this-process/v1"
+
+_THREADS = 64
+_ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+# Options that would change the answer if they were ignored, with the values that are accepted.
+_UNKNOWN: Mapping[str, tuple[Json, ...]] = {
+    "n": (1,),
+    "tools": ([],),
+    "functions": ([],),
+    "logprobs": (False,),
+    "response_format": ({"type": "text"},),
+    "stop": ([],),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+}
+
+
+class LocalModelTransport(httpx2.AsyncBaseTransport):
+    """A transport whose other end is a model, opened by `model` on the first request."""
+
+    def __init__(self, model: Callable[[], ChatModel]) -> None:
+        self._model = model
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Return the model's answer, or an error response."""
+        # Waiting for a turn takes a thread; made here, where the loop runs.
+        self._limiter = self._limiter or anyio.CapacityLimiter(_THREADS)
+        body = json.loads(request.content)
+        answer = _Answer(f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), str(body.get("model")))
+        try:
+            asked = _read(body, request.extensions.get(PREFIX))
+            pieces = await to_thread.run_sync(lambda: self._model().stream(asked), limiter=self._limiter)
+            reading = _Reading(pieces, self._limiter)
+            await reading.begin()
+        except MemosError as error:
+            return _failed(error)
+        if body.get("stream"):
+            options = body.get("stream_options")
+            usage = isinstance(options, dict) and bool(options.get("include_usage"))
+            headers = {"content-type": "text/event-stream; charset=utf-8"}
+            return httpx2.Response(200, headers=headers, stream=_Events(reading, answer, usage=usage))
+        async with aclosing(reading):
+            try:
+                text = "".join([piece async for piece in reading.text()])
+            except MemosError as error:
+                return _failed(error)
+        return _json(200, answer.whole(text, reading.finish, reading.usage))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What all parts of one answer have in common."""
+
+    id: str
+    created: int
+    model: str
+
+    def whole(self, text: str, finish: str, usage: Json) -> dict[str, Json]:
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage}
+
+    def chunk(self, delta: dict[str, Json], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return _event({**self._head("chat.completion.chunk"), "choices": [choice]})
+
+    def counted(self, usage: Json) -> bytes:
+        return _event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
+
+    def _head(self, kind: str) -> dict[str, Json]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+class _Reading:
+    """A model's pieces, taken one by one in threads; `finish` and `usage` are set at the end."""
+
+    def __init__(self, pieces: Generator[str | ChatReply, None, None], limiter: anyio.CapacityLimiter) -> None:
+        self._pieces, self._limiter = pieces, limiter
+        self._first: str | ChatReply | None = None
+        self.finish = "stop"
+        self.usage: dict[str, Json] = {}
+
+    async def begin(self) -> None:
+        """Wait for the first step, so that an early failure can be a status. Raises: ModelError and others."""
+        try:
+            self._first = await self._next()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def text(self) -> AsyncIterator[str]:
+        """Yield the text. Raises: ModelError, BackendUnavailable."""
+        piece = self._first
+        while isinstance(piece, str):
+            if piece:
+                yield piece
+            piece = await self._next()
+        if isinstance(piece, ChatReply):
+            self.usage = _usage(piece.tokens)
+
+    async def aclose(self) -> None:
+        """Release the model; safe to call twice."""
+        with CancelScope(shield=True):
+            await to_thread.run_sync(self._pieces.close, limiter=self._limiter)
+
+    async def _next(self) -> str | ChatReply | None:
+        try:
+            return await to_thread.run_sync(lambda: next(self._pieces, None), limiter=self._limiter)
+        except InvalidAnswer as error:
+            if error.permanent:  # the prompt is too long
+                raise
+            # An answer that was cut off, or that is empty, is one for these clients: they are told so.
+            tokens = error.tokens or Tokens()
+            self.finish = "length" if tokens.completion else "stop"
+            self.usage = _usage(tokens)
+            return None
+
+
+class _Events(httpx2.AsyncByteStream):
+    """An answer as server-sent events; if it is closed early the model stops."""
+
+    def __init__(self, reading: _Reading, answer: _Answer, *, usage: bool) -> None:
+        self._reading, self._answer, self._usage = reading, answer, usage
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        answer = self._answer
+        yield answer.chunk({"role": "assistant", "content": ""})
+        try:
+            async for piece in self._reading.text():
+                yield answer.chunk({"content": piece})
+        except MemosError as error:
+            yield _event(problem(error, 502))
+            return
+        yield answer.chunk({}, self._reading.finish)
+        if self._usage:
+            yield answer.counted(self._reading.usage)
+        yield f"data: {DONE}\n\n".encode()
+
+    async def aclose(self) -> None:
+        await self._reading.aclose()
+
+
+def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
+    """Return the request for the model. Raises: InvalidInput."""
+    for name, fine in _UNKNOWN.items():
+        if (value := body.get(name)) is not None and value not in fine:
+            raise InvalidInput(name, "cannot be done by the model in this process; leave it out")
+    limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+    if any(not isinstance(limit, int) or isinstance(limit, bool) for limit in limits):
+        raise InvalidInput("max_tokens", "must be a whole number")
+    return ChatRequest(
+        tuple(_message(each, place) for place, each in enumerate(body["messages"])),
+        limits[0] if limits else None,
+        _number(body, "temperature"),
+        top_p=_number(body, "top_p"),
+        prefix=prefix if isinstance(prefix, Prefix) else None,
+    )
+
+
+def _message(message: Mapping[str, Any], place: int) -> ChatMessage:
+    role = _ROLES.get(str(message.get("role")))
+    if role is None or message.get("tool_calls"):
+        raise InvalidInput(f"messages[{place}].role", "must be system, developer, user or assistant, without tools")
+    parts = message.get("content")
+    if isinstance(parts, list) and any(not isinstance(part, dict) or part.get("type") != "text" for part in parts):
+        raise InvalidInput(f"messages[{place}].content", "must be text: the model in this process takes nothing else")
+    return ChatMessage(role, text_of(cast(dict[str, Any], message)))
+
+
+def _number(body: Mapping[str, Any], name: str) -> float | None:
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InvalidInput(name, "must be a number")
+    return value
+
+
+def _usage(tokens: Tokens) -> dict[str, Json]:
+    return {
+        "prompt_tokens": tokens.prompt,
+        "completion_tokens": tokens.completion,
+        "total_tokens": tokens.prompt + tokens.completion,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached or 0},
+    }
+
+
+def _failed(error: MemosError) -> httpx2.Response:
+    """Return an error with the status that an endpoint would give it."""
+    if isinstance(error, InvalidInput) or (isinstance(error, ModelError) and error.permanent):
+        status = 400
+    else:
+        status = 503 if isinstance(error, BackendUnavailable) else 502
+    return _json(status, problem(error, status))
+
+
+def _json(status: int, body: dict[str, Json]) -> httpx2.Response:
+    """Return a JSON response whose body is still to be read, as over a wire."""
+    raw = httpx2.ByteStream(json.dumps(body).encode())
+    return httpx2.Response(status, headers={"content-type": "application/json"}, stream=raw)
+
+
+def _event(data: dict[str, Json]) -> bytes:
+    return f"data: {json.dumps(data)}\n\n".encode()
+
 
 _CONNECT_S = 10.0
 _MOST_BYTES = 32 * 1024 * 1024

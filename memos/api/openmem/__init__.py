@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from memos.api.families import create_group
-from memos.api.openmem import chats, files, lookups, memories, messages
+from memos.api.openmem import files, lookups, memories, messages
 from memos.api.openmem.shapes import error_response
 from memos.kernel.memos import MemOS
 
@@ -23,7 +23,7 @@ def create(memos: MemOS, local_token: str | None) -> FastAPI:
         files.router,
         lookups.router,
         lookups.profiles_router,
-        chats.router,
+        messages.chat_router,
     ):
         app.include_router(router)
     return app

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from memos.api.families import create_group
-from memos.api.product import chats, memories, tasks
+from memos.api.product import routes
 from memos.api.product.shapes import error_response
 from memos.kernel.memos import MemOS
 
@@ -14,6 +14,6 @@ def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     open_paths = frozenset({"/health"})
     app = create_group("hippocube, /product", memos, error_response, local_token=local_token, open_paths=open_paths)
-    for router in (memories.router, tasks.cubes_router, chats.router, tasks.router):
+    for router in (routes.router, routes.cubes_router, routes.chat_router, routes.scheduler_router):
         app.include_router(router)
     return app

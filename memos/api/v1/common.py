@@ -1,21 +1,27 @@
-"""What routes share: common parameters, identity and cube of a request, errors, and descriptions of responses."""
+"""What routes share: parameters, identity and cube of a request, errors, and answers without a method of clients."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import Depends, Header, Path, Query
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.serialization import error_view
+from memos.api.values import Value, wire_type
+from memos.api.wording import message_of
+from memos.core import types
 from memos.core.identities import Caller
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError
+from memos.kernel import tools
 from memos.kernel.idempotency import Creation
 from memos.kernel.memos import MemOS
 
@@ -155,9 +161,28 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """For `responses=` of every router."""
 
 
-def error_response(error: MemosError, status: int) -> Response:
+_REMEDIES = {
+    "cube": "Create it with POST /api/v1/cubes, or list those there are with GET.",
+    "conversation": "List memories with GET /api/v1/memories.",
+    "file": "List those there are with GET /api/v1/documents.",
+    "item": "List those there are with GET /api/v1/memories; POST …/rollback brings back a deleted one.",
+    "knowledge base": "Create it with POST /api/v1/knowledge-bases.",
+    "task": "List those there are with GET /api/v1/tasks; tasks that ended are kept a week.",
+    "version": "List those there are with GET /api/v1/memories/{id}/history.",
+}
+
+
+def problem(error: MemosError) -> dict[str, Any]:
     """Return an error as these routes show it."""
-    return JSONResponse(error_view(error), status)
+    told: dict[str, Any] = {"code": error.code, "message": message_of(error, _REMEDIES)}
+    if isinstance(error, InvalidInput):
+        told["field"] = error.field
+    return {"error": told}
+
+
+def error_response(error: MemosError, status: int) -> Response:
+    """Return the response of an error."""
+    return JSONResponse(problem(error), status)
 
 
 BYTES: dict[int | str, dict[str, Any]] = {
@@ -176,3 +201,62 @@ STREAM: dict[int | str, dict[str, Any]] = {
     }
 }
 """For `responses=` of a route that streams."""
+
+
+class ValueRoute(APIRoute):
+    """A route that returns values; their models are its response model."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if isinstance(options.get("response_model"), DefaultPlaceholder):
+            returned = get_type_hints(endpoint)["return"]
+            model = wire_type(returned)
+            if model != returned:
+                options["response_model"] = model
+        super().__init__(path, endpoint, **options)
+
+
+class Text(Value):
+    """A text."""
+
+    text: str = Field(description="The text")
+
+
+class Dimension(Value):
+    """One thing a profile may say of somebody."""
+
+    id: str = Field(description="Its id: its group's, a dot and a name")
+    name: str = Field(description="Its name")
+    about: str = Field(description="What it is about")
+    kind: str = Field(description="`text`, `level`, `choice` or `interest`")
+    values: list[str] = Field(description="Values of a choice")
+    attributes: list[str] = Field(description="Attributes that statements give it by")
+    words: list[str] = Field(description="Words that an interest is found by")
+
+
+class DimensionGroup(Value):
+    """Dimensions that belong together."""
+
+    id: str = Field(description="Its id")
+    name: str = Field(description="Its name")
+    dimensions: list[Dimension] = Field(description="Its dimensions")
+
+
+class Template(Value):
+    """Which dimensions a profile has."""
+
+    name: str = Field(description="Its name")
+    groups: list[DimensionGroup] = Field(description="Its groups")
+
+
+class ToolUse(tools.ToolUse, Value):  # type: ignore[misc] # `schema` is a former method of models
+    """What is known of one tool."""
+
+    schema_: str | None = Field(
+        description="Id of the memory that is its definition", validation_alias="schema", serialization_alias="schema"
+    )
+
+
+class VerifyReport(types.VerifyReport, Value):
+    """What was checked and found."""
+
+    clean: bool = Field(description="True when nothing is wrong any more")

@@ -1,15 +1,18 @@
-"""Routes of `/cubes`: create, get, change and drop cubes, verify them, and share them."""
+"""Routes of `/cubes`: create, get, change and drop cubes, verify and share them, and move them as streamed files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import IO, Annotated, Any
 
-from fastapi import APIRouter, Query
+from anyio import to_thread
+from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response, StreamingResponse
 
-from memos.api.dialects import resolve_identity
-from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.dialects import file_response, resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import (
     ERRORS,
     Body,
@@ -18,13 +21,16 @@ from memos.api.v1.common import (
     IdempotencyKey,
     IdentityId,
     RequestTarget,
+    ValueRoute,
     creation,
 )
-from memos.api.v1.shapes import ValueRoute
-from memos.api.values import Revoked
+from memos.api.values import Dump, Loaded, Revoked
 from memos.core.identities import Grant
 from memos.core.types import Cube, EraseReceipt, VerifyReport
+from memos.errors import InvalidInput
+from memos.kernel.memos import MemOS
 from memos.kernel.statistics import Overview
+from memos.kernel.transfer import open_dump, scratch_file, write_scratch
 
 router = APIRouter(route_class=ValueRoute, tags=["cubes"], responses=ERRORS)
 
@@ -142,3 +148,120 @@ def change(cube: CubeId, body: ChangeCubeBody, memos: CurrentMemos, caller: Curr
 def drop(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceipt:
     """Erase everything in a cube, then the cube."""
     return memos.cubes.drop(cube, actor=acting.actor)
+
+
+files_router = APIRouter(route_class=ValueRoute, prefix="/cubes", tags=["cubes"], responses=ERRORS)
+
+_BLOCK = 1 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_FILE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+Vectors = Annotated[bool, Query(description="Also the vectors, so that the same embedder need not make them again")]
+Kv = Annotated[bool, Query(description="Also what prompts begin with, and the KV that models in the server keep of it")]
+Learned = Annotated[bool, Query(description="Also the weights of the adapters that answer for the cube")]
+Passphrase = Annotated[
+    str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
+]
+User = Annotated[str | None, Query(description="User or agent to act for; default: whom the key belongs to")]
+
+
+@files_router.get(
+    "/{cube}/dump",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "The file"}},
+)
+def dump(
+    cube: CubeId,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
+    vectors: Vectors = True,
+    kv: Kv = False,
+    adapters: Learned = False,
+    user: User = None,
+    passphrase: Passphrase = None,
+) -> Response:
+    """Return a cube as a file, with its history; its owners may."""
+    actor = resolve_identity(memos, caller, user, new=False).actor
+    out = open_dump(
+        memos.transfer, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, adapters=adapters, actor=actor
+    )
+    return file_response(out, f"{_UNSAFE.sub('_', cube)[:80] or 'cube'}.memcube")
+
+
+@files_router.post("/load", status_code=201, openapi_extra=_FILE)
+async def load(
+    request: Request,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
+    cube: Annotated[str | None, Query(description="Id to load it under; default: its own")] = None,
+    merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
+    trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
+    restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
+    user: User = None,
+    passphrase: Passphrase = None,
+) -> Loaded:
+    """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
+    with scratch_file(memos.transfer) as file:
+        await _take(request, memos, file)
+
+        def loaded() -> Loaded:
+            actor = resolve_identity(memos, caller, user, new=False).actor
+            done = memos.transfer.load(
+                file,
+                cube=cube,
+                merge=merge,
+                trust=trust,
+                restore_erased=restore_erased,
+                passphrase=_decoded(passphrase),
+                actor=actor,
+            )
+            return Loaded.model_validate(done)
+
+        return await to_thread.run_sync(loaded)
+
+
+@files_router.post("/inspect", openapi_extra=_FILE)
+async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None) -> Dump:
+    """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
+    with scratch_file(memos.transfer) as file:
+        await _take(request, memos, file)
+
+        def inspected() -> Dump:
+            found = memos.transfer.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
+            return Dump.model_validate(found)
+
+        return await to_thread.run_sync(inspected)
+
+
+async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
+    """Write the body to a file, block by block. Raises: RequestRefused (it is too large)."""
+    most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
+
+    def write() -> None:
+        write_scratch(memos.transfer, file, held)
+
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > most:
+            raise RequestRefused(
+                413, f"The file has more than the {most:,} bytes that are taken (MEMOS_LIMITS__DUMP_BYTES)."
+            )
+        held += chunk
+        if len(held) >= _BLOCK:
+            await to_thread.run_sync(write)
+            held.clear()
+    if held:
+        await to_thread.run_sync(write)
+
+
+def _decoded(header: str | None) -> str | None:
+    """Return a header as the UTF-8 it was sent as. Raises: InvalidInput."""
+    try:
+        return None if header is None else header.encode("latin-1").decode()
+    except UnicodeError as error:
+        raise InvalidInput("X-Memos-Passphrase", "must be UTF-8") from error

@@ -27,11 +27,12 @@ from memos.api.v1.common import (
     IdempotencyKey,
     ItemCube,
     RequestTarget,
+    Text,
     Timeout,
+    ValueRoute,
     creation,
     target_of,
 )
-from memos.api.v1.shapes import Text, ValueRoute
 from memos.core.types import EraseReceipt, FileState, Item, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.cubes import KnowledgeBase

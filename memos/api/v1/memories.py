@@ -1,4 +1,4 @@
-"""Routes of `/memories`: add, list, read, change, delete, restore and erase memories."""
+"""Routes of memories: add, look, change, delete and erase; their tiers and topics; calls of tools."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from memos.api.v1.common import (
     ItemId,
     Limit,
     Moment,
+    ValueRoute,
     actor_of,
+    creation,
     read_filter,
     target_of,
 )
-from memos.api.v1.shapes import ValueRoute
-from memos.api.values import ItemIds
-from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Source, StoredFile, Version
+from memos.api.values import ItemIds, Value
+from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Segment, Source, StoredFile, Version
+from memos.kernel.tools import ToolUse
 
 evidence_router = APIRouter(route_class=ValueRoute, tags=["memories"], responses=ERRORS)
 router = APIRouter(route_class=ValueRoute, prefix="/memories", tags=["memories"], responses=ERRORS)
@@ -233,3 +235,141 @@ def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, calle
         actor=actor_of(memos, caller, body),
         expected_version=body.expected_version,
     )
+
+
+tiers_router = APIRouter(route_class=ValueRoute, tags=["tiers"], responses=ERRORS)
+
+SegmentId = Annotated[str, Path(description="Id of a segment")]
+
+
+class MoveBody(CubeBody):
+    """Where a segment goes."""
+
+    tier: str = Field(description="`long` has its pages read now, `archive` ranks it lower, `mid` brings it back")
+
+
+class AnalyseBody(CubeBody):
+    """What to read into long-term memory."""
+
+    everything: bool = Field(False, description="All pages there are; default: those of hot segments")
+
+
+class ReadFinelyBody(CubeBody):
+    """What to read into facts."""
+
+    conversation: str | None = Field(None, description="Conversation; default: all of the cube")
+
+
+class TaskIds(Value):
+    """Tasks that were begun."""
+
+    tasks: list[str] = Field(description="Ids of the first task of each conversation")
+
+
+@tiers_router.get("/segments")
+def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Segment]:
+    """Return the topics of a cube's older pages, the hottest first."""
+    return memos.tiers.segments(cube=target.cube, actor=target.actor, limit=limit)
+
+
+@tiers_router.post("/segments/{segment}/move", status_code=204)
+def move(segment: SegmentId, body: MoveBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
+    """Send a segment to another tier by hand."""
+    target = target_of(memos, caller, body, new=False)
+    memos.tiers.move(segment, body.tier, cube=target.cube, actor=target.actor)
+
+
+@tiers_router.put("/segments/{segment}/pin", status_code=204)
+def pin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
+    """Keep a segment out of the archive."""
+    memos.tiers.pin(segment, cube=target.cube, actor=target.actor)
+
+
+@tiers_router.delete("/segments/{segment}/pin", status_code=204)
+def unpin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
+    """Let a segment go into the archive again."""
+    memos.tiers.pin(segment, cube=target.cube, actor=target.actor, pinned=False)
+
+
+@tiers_router.post("/analyse", status_code=202)
+def analyse(body: AnalyseBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
+    """Have pages read into long-term memory in the background."""
+    target = target_of(memos, caller, body, new=False)
+    memos.tiers.analyse(cube=target.cube, actor=target.actor, everything=body.everything)
+
+
+@tiers_router.post("/consolidate", status_code=202)
+def consolidate(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
+    """Have a cube's facts put in order in the background; it happens once a day by itself."""
+    target = target_of(memos, caller, body, new=False)
+    memos.tiers.consolidate(cube=target.cube, actor=target.actor)
+
+
+@tiers_router.post("/reflect", status_code=202)
+def reflect(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
+    """Have the chat model conclude in the background what several facts show together."""
+    target = target_of(memos, caller, body, new=False)
+    memos.tiers.reflect(cube=target.cube, actor=target.actor)
+
+
+@tiers_router.post("/read-finely", status_code=202)
+def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIds:
+    """Have messages that were added roughly read into facts in the background."""
+    target = target_of(memos, caller, body, new=False)
+    return TaskIds(tasks=list(memos.memories.read_finely(body.conversation, cube=target.cube, actor=target.actor)))
+
+
+tools_router = APIRouter(route_class=ValueRoute, prefix="/tools", tags=["tools"], responses=ERRORS)
+
+ToolName = Annotated[str, Path(description="Name of a tool")]
+
+
+class DefineBody(CubeBody):
+    """Definitions of tools."""
+
+    tools: Any = Field(description="Definitions in OpenAI's shape")
+
+
+class CalledBody(CubeBody):
+    """A call of a tool."""
+
+    arguments: Any = Field(None, description="An object or JSON text; the order of keys does not matter")
+
+
+@tools_router.get("", name="list_")
+def list_tools(memos: CurrentMemos, target: CurrentTarget) -> Sequence[ToolUse]:
+    """Return the tools of a cube, by name."""
+    return memos.tools.list(cube=target.cube, actor=target.actor)
+
+
+@tools_router.post("", status_code=201, name="define")
+def define_tools(
+    body: DefineBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> ItemIds:
+    """Store definitions of tools."""
+    target = target_of(memos, caller, body)
+
+    def again(made: tuple[str, ...]) -> tuple[str, ...]:
+        memos.cubes.get(target.cube, actor=target.actor)
+        return made
+
+    made = memos.idempotency.once(
+        creation(idempotency_key, "tools.define", target, body),
+        lambda: memos.tools.define(body.tools, cube=target.cube, actor=target.actor),
+        ids=lambda ids: ids,
+        again=again,
+    )
+    return ItemIds(item_ids=made)
+
+
+@tools_router.get("/{name:path}/calls", name="calls")
+def tool_calls(name: ToolName, memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Item]:
+    """Return the distinct calls of a tool, the one that changed last first."""
+    return memos.tools.calls(name, cube=target.cube, actor=target.actor, limit=limit)
+
+
+@tools_router.post("/{name:path}/called", name="called")
+def known_call(name: ToolName, body: CalledBody, memos: CurrentMemos, caller: CurrentCaller) -> Item | None:
+    """Return what is known of one call; null when it was not made, or its outcome is not known."""
+    target = target_of(memos, caller, body, new=False)
+    return memos.tools.called(name, body.arguments, cube=target.cube, actor=target.actor)

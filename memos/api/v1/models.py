@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import IO
-
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
-from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
 from memos.api import values
+from memos.api.dialects import file_response
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner
-from memos.api.v1.common import ERRORS, AdapterId, CubeBody, CurrentIdentity, CurrentTarget, target_of
-from memos.api.v1.shapes import ValueRoute
+from memos.api.v1.common import ERRORS, AdapterId, CubeBody, CurrentIdentity, CurrentTarget, ValueRoute, target_of
 from memos.core.kv_cache import CubePrefix, KvStats, Warmed
 from memos.errors import NotFound
 from memos.kernel.adapters.service import REMOVED, open_export
@@ -22,7 +18,6 @@ from memos.kernel.adapters.service import REMOVED, open_export
 router = APIRouter(route_class=ValueRoute, prefix="/adapters", tags=["adapters"], responses=ERRORS)
 activation_router = APIRouter(route_class=ValueRoute, prefix="/activation", tags=["activation"], responses=ERRORS)
 
-_BLOCK = 1 << 20
 _ZIP = "application/zip"
 
 
@@ -103,18 +98,10 @@ def get_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity
     responses={200: {"content": {_ZIP: {}}, "description": "The files, as a zip"}},
     name="export",
 )
-def export_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> StreamingResponse:
+def export_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> Response:
     """Return an adapter's files, as peft and others load them; owners of its cube may."""
     out = open_export(memos.adapters, adapter, actor=acting.actor)
-    size = out.seek(0, 2)
-    out.seek(0)
-    headers = {
-        "Content-Length": str(size),
-        "Content-Disposition": 'attachment; filename="adapter.zip"',
-        "Cache-Control": "private, no-store",
-    }
-    closing = BackgroundTask(out.close)
-    return StreamingResponse(_blocks(out), media_type=_ZIP, headers=headers, background=closing)
+    return file_response(out, "adapter.zip", _ZIP)
 
 
 @router.post("/{adapter}/activate", name="activate")
@@ -127,12 +114,6 @@ def activate_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIde
 def remove_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> None:
     """Remove an adapter and its files."""
     memos.adapters.remove(adapter, actor=acting.actor)
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while block := file.read(_BLOCK):
-            yield block
 
 
 @activation_router.get("", name="show")

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, moment, target_of
-from memos.api.v1.shapes import Template, Text, ValueRoute
+from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, Template, Text, ValueRoute, moment, target_of
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 
 router = APIRouter(route_class=ValueRoute, prefix="/profile", tags=["profile"], responses=ERRORS)

@@ -19,11 +19,11 @@ from memos.api.v1.common import (
     ItemCube,
     ItemId,
     Limit,
+    ValueRoute,
     actor_of,
     creation,
     target_of,
 )
-from memos.api.v1.shapes import ValueRoute
 from memos.core.types import Item, PendingItem, RetentionEffect, RetentionRule
 from memos.errors import NotFound
 

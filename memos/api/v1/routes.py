@@ -10,21 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 
 from memos.api.families import create_group
-from memos.api.v1 import (
-    chat,
-    cubes,
-    documents,
-    memories,
-    models,
-    profile,
-    review,
-    search,
-    tasks,
-    tiers,
-    tools,
-    travel,
-    users,
-)
+from memos.api.v1 import cubes, documents, memories, models, profile, review, search, tasks, users
 from memos.api.v1.common import error_response
 from memos.kernel.memos import MemOS
 
@@ -81,16 +67,16 @@ _ROUTERS = (
     memories.evidence_router,
     memories.router,
     search.router,
-    chat.router,
-    tiers.router,
-    travel.router,
+    search.chat_router,
+    memories.tiers_router,
+    cubes.files_router,
     cubes.router,
     users.router,
     users.keys_router,
     documents.router,
     documents.knowledge_router,
     documents.images_router,
-    tools.router,
+    memories.tools_router,
     profile.router,
     review.router,
     tasks.router,

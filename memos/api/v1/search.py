@@ -1,17 +1,30 @@
-"""Routes of `/search`, `/working-memory` and `/feedback`."""
+"""Routes that answer from memory: search, why not, working memory, feedback and chat."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
-from memos.api.dialects import resolve_identity
+from memos.api.dialects import chat_options, chat_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.v1.common import ERRORS, Body, CubeBody, CurrentTarget, IdempotencyKey, Moment, creation, target_of
-from memos.api.v1.shapes import ValueRoute
+from memos.api.streaming import CurrentRunner, encode_event
+from memos.api.v1.common import (
+    ERRORS,
+    Body,
+    CubeBody,
+    CurrentTarget,
+    IdempotencyKey,
+    Moment,
+    ValueRoute,
+    creation,
+    problem,
+    target_of,
+)
+from memos.api.values import Value
 from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
+from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.tiers import WorkingMemory
 
 router = APIRouter(route_class=ValueRoute, tags=["search"], responses=ERRORS)
@@ -129,4 +142,66 @@ def feedback(
     asked = creation(idempotency_key, "feedback", target, body)
     return memos.idempotency.once(
         asked, correct, ids=lambda made: [made.item_id, *made.related, "", *made.superseded], again=again
+    )
+
+
+chat_router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
+
+
+class ChatBody(Body):
+    """What to answer, from which memory."""
+
+    query: str = Field(description="The question")
+    cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own")
+    conversation: str | None = Field(None, description="Conversation it belongs to; without history its end is shown")
+    history: list[dict[str, Any]] = Field(default=[], description="What was said before, as messages `{role, content}`")
+    system_prompt: str | None = Field(None, description="Instructions for the model instead of the usual ones")
+    top_k: int | None = Field(None, description="Most memories a search gives; default: MEMOS_RECALL__TOP_K")
+    filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
+    relevance: float | None = Field(
+        None, description="Relevance from 0 to 1 they need; default: MEMOS_RECALL__RELEVANCE"
+    )
+    reference_time: Moment = Field(None, description="When the question is asked; default: now")
+    token_budget: int | None = Field(None, description="Most tokens of memory; default: MEMOS_RECALL__TOKENS")
+    working: bool = Field(True, description="Begin with working memory: instructions, preferences, the topic")
+    max_tokens: int | None = Field(None, description="Longest answer; one that is cut off is an error")
+    temperature: float | None = Field(
+        None, description="Sampling temperature from 0 to 2; default: the model's setting"
+    )
+    top_p: float | None = Field(None, description="Nucleus sampling, above 0 to 1")
+    store: bool = Field(True, description="Remember question and answer")
+    store_in: str | None = Field(None, description="Cube to remember them in; default: the first of `cubes`")
+    tags: list[str] = Field(default=[], description="Tags of what is remembered")
+    info: dict[str, Any] = Field(default={}, description="Own fields of what is remembered")
+    mode: str = Field("rough", description="`rough`, or `fine`: also read into facts, in the background")
+    marks: bool = Field(False, description="Leave marks such as `[m1]` in the text")
+    stream: bool = Field(False, description="Answer with events: `text` pieces, then `end` with the result, or `error`")
+
+
+class Chat(ChatResult, Value):
+    """An answer made with memory."""
+
+
+_EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}
+
+
+@chat_router.post("", response_model=Chat, responses={200: _EVENTS})
+async def chat(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> Any:
+    """Answer a question with what is remembered, and remember the exchange when the answer is complete."""
+
+    def options() -> ChatOptions:
+        acting = resolve_identity(memos, caller, body.user)
+        return chat_options(body, actor=acting.actor, cubes=acting.cubes(body.cubes))
+
+    if not body.stream:
+        result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options()))
+        return Chat.model_validate(result)
+    pieces = await runner.start(lambda: memos.chat.stream(body.query, **options()))
+    return chat_response(
+        pieces,
+        text=lambda text: encode_event({"text": text}, event="text"),
+        end=lambda result: encode_event(Chat.model_validate(result).model_dump(mode="json"), event="end"),
+        error=lambda error: encode_event(problem(error), event="error"),
     )

@@ -11,8 +11,7 @@ from starlette.responses import StreamingResponse
 from memos.api import values
 from memos.api.families import CurrentMemos
 from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
-from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout
-from memos.api.v1.shapes import ValueRoute
+from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout, ValueRoute
 from memos.core.types import Event, Task
 from memos.errors import InvalidInput
 

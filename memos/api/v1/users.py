@@ -19,9 +19,9 @@ from memos.api.v1.common import (
     IdentityId,
     Limit,
     RequestTarget,
+    ValueRoute,
     creation,
 )
-from memos.api.v1.shapes import ValueRoute
 from memos.core.identities import Identity, Key, NewKey
 
 router = APIRouter(route_class=ValueRoute, tags=["users"], responses=ERRORS)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from memos.api.client import AsyncMemOSClient, MemOSClient
-from memos.api.client.blocking import Cubes, Tasks
+from memos.api.client.clients import Cubes, Tasks
 
 KNOWN = """
 get_message(user_id, conversation_id=None, conversation_limit_number=None, message_limit_number=None,
@@ -85,9 +85,9 @@ def test_both_clients_have_the_same_methods() -> None:
 
 def test_a_method_tells_what_it_returns() -> None:
     told = {
-        MemOSClient.add_message: "results.TaskAnswer", Tasks.list: "list[values.Task]", Tasks.wait: "values.Task",
+        MemOSClient.add_message: "TaskAnswer", Tasks.list: "list[values.Task]", Tasks.wait: "values.Task",
         Tasks.follow: "Iterator[values.Task]", Cubes.dump: "Path",
-        MemOSClient.chat: "results.ChatAnswer | Iterator[str]",
+        MemOSClient.chat: "ChatAnswer | Iterator[str]",
     }  # fmt: skip
     for method, returned in told.items():
         assert inspect.signature(method).return_annotation == returned

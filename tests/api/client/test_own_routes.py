@@ -217,7 +217,7 @@ def test_many_coroutines_share_the_asynchronous_client(listening: Listening) -> 
 
 
 def test_what_is_repeated_with_a_key_is_declared_by_the_server(listening: Listening) -> None:
-    document = httpx2.get(f"{listening.url}/api/v1/openapi.json").json()
+    document = httpx2.get(f"{listening.url}/api/v1/openapi.json", timeout=60).json()  # made at the first request
     keyed = {
         path for path, methods in document["paths"].items()
         if "idempotency-key" in {entry["name"].lower() for entry in methods.get("post", {}).get("parameters", [])}

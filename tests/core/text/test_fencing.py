@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memos import MemOS
-from memos.compat.prompts import Context, Known, compose
-from memos.compat.user_memory import AnswerStyle, MemoryLimits, UserMemory
+from memos.compat.user_memory import AnswerStyle, Context, Known, MemoryLimits, UserMemory, compose
 from memos.core.text.rendering import NOTICE, closed, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Role, Source, Status, Tier, Trust

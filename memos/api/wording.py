@@ -1,9 +1,12 @@
-"""Names that other programs use for our fields and arguments, to suggest the right one. Imports no framework."""
+"""What errors say on each surface: the name that was meant, and a remedy one can use there. Imports no framework."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from memos.errors import MemosError, NotFound
 
 # Names that other programs use for a field; the first that a body has is suggested.
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -43,3 +46,11 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> str:
     if close:
         return f"unknown {what}; did you mean `{close[0]}`?"
     return f"unknown {what}; known are {', '.join(f'`{each}`' for each in known)}" if known else f"unknown {what}"
+
+
+def message_of(error: MemosError, remedies: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return an error's message with the surface's own remedy, by what is missing, in place of a command's."""
+    text = str(error)
+    if not (isinstance(error, NotFound) and "`memos " in text):
+        return text
+    return " ".join(filter(None, (f"No such {error.what}: {error.name!r}.", remedies.get(error.what))))

@@ -1,23 +1,30 @@
-"""Routes of `/product` that add, search, read, correct and delete memories."""
+"""Routes of `/product`: memories, cubes, background tasks, and chats that answer from memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
+from starlette.responses import Response, StreamingResponse
 
-from memos.api.dialects import resolve_identity
+from memos.api.dialects import RequestIdentity, chat_options, chat_response, resolve_identity, typed_event
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.shapes import Body, bucket, buckets, done, identity_and_cubes, memory, memory_type, types_named
-from memos.api.streaming import poll_for
-from memos.core.types import AddReceipt, Hit, Item, Json, Mode
+from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, poll_for
+from memos.api.wording import message_of
+from memos.core.clock import new_id
+from memos.core.identities import Caller
+from memos.core.types import AddReceipt, Hit, Item, Json, Mode, Task, TaskState
 from memos.errors import InvalidInput, NotFound
+from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.idempotency import Progress
 from memos.kernel.memos import MemOS
 from memos.kernel.search import Kind, only
+from memos.version import __version__
 
 router = APIRouter()
 
@@ -376,3 +383,243 @@ def _counts(items: list[Item]) -> dict[str, int]:
         name = memory_type(item)
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+cubes_router = APIRouter()
+scheduler_router = APIRouter(prefix="/scheduler")
+
+_SUGGESTED = 5
+_LOOKED_AT = 50
+
+
+class CubeBody(Body):
+    """A cube to make, or one that is there."""
+
+    cube_name: str | None = None
+    owner_id: str | None = None
+    user_id: str | None = None
+    cube_path: str | None = None
+    cube_id: str | None = None
+    mem_cube_id: str | None = None
+
+
+@cubes_router.post("/create_cube")
+def create_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Make an empty cube. `cube_path` means nothing: an installation keeps its cubes itself."""
+    acting = resolve_identity(memos, caller, body.owner_id or body.user_id)
+    cube = body.cube_id or body.mem_cube_id or new_id()
+    made = memos.cubes.create(cube, actor=acting.actor, description=body.cube_name or "")
+    return done({"cube_id": made.id, "cube_name": made.description, "owner_id": made.owner}, "Cube created")
+
+
+@cubes_router.post("/register_cube")
+def register_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return a cube that a client wants to use, made when there is none of this id."""
+    acting = resolve_identity(memos, caller, body.owner_id or body.user_id)
+    cube = body.cube_id or body.mem_cube_id or body.cube_name or acting.home
+    try:
+        found = memos.cubes.get(cube, actor=acting.actor)
+    except NotFound:
+        found = memos.cubes.create(cube, actor=acting.actor, description=body.cube_name or "")
+    return done({"cube_id": found.id, "cube_name": found.description, "owner_id": found.owner}, "Cube registered")
+
+
+class SuggestionsBody(Body):
+    """For whom to suggest questions."""
+
+    user_id: str
+    mem_cube_id: str | None = None
+    language: str | None = None
+
+
+@cubes_router.post("/suggestions")
+def suggestions(body: SuggestionsBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Suggest questions that memory can answer: about what is newest in it."""
+    acting = resolve_identity(memos, caller, body.user_id, new=False)
+    cube = body.mem_cube_id or acting.home
+    stats = memos.cubes.get(cube, actor=acting.actor)
+    newest = memos.memories.list(
+        cube=cube, actor=acting.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT)
+    )
+    names: dict[str, None] = {}
+    for item in reversed(newest):
+        names.update(dict.fromkeys(item.entities))
+    query = "关于{name}都说了什么？" if body.language == "zh" else "What was said about {name}?"
+    return done({"query": [query.format(name=name) for name in list(names)[:_SUGGESTED]]})
+
+
+@cubes_router.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the server answers."""
+    return {"status": "healthy", "service": "hippocube", "version": __version__}
+
+
+_STATUS = {
+    TaskState.WAITING: "waiting",
+    TaskState.RUNNING: "in_progress",
+    TaskState.DONE: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.DEAD: "failed",
+    TaskState.CANCELLED: "cancelled",
+}
+_PROGRESS = {Progress.RUNNING: "in_progress", Progress.COMPLETED: "completed", Progress.FAILED: "failed"}
+_MOST_TASKS = 1_000
+
+User = Annotated[str, Query()]
+Seconds = Annotated[float, Query(gt=0, le=3600, alias="timeout_seconds")]
+
+
+@scheduler_router.get("/status", name="status")
+def task_status(
+    memos: CurrentMemos, caller: CurrentCaller, user_id: User, task_id: str | None = None
+) -> dict[str, Any]:
+    """Return a user's tasks, or the one that a client named itself or was told of."""
+    acting = resolve_identity(memos, caller, user_id, new=False)
+    if task_id is None:
+        tasks = memos.tasks.list(cubes=[acting.home], actor=acting.actor, limit=_MOST_TASKS)
+        return done([_task(task) for task in tasks])
+    return done([{"task_id": task_id, "status": _status_of(memos, acting, task_id)}])
+
+
+@scheduler_router.get("/allstatus")
+def every_status(memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return how many tasks are in each state, of the cubes that the key may read."""
+    return done({"scheduler_summary": _task_counts(memos, caller.identity.id, None)})
+
+
+@scheduler_router.get("/task_queue_status")
+def queue_status(memos: CurrentMemos, caller: CurrentCaller, user_id: User) -> dict[str, Any]:
+    """Return how many tasks of a user wait, run and have ended."""
+    acting = resolve_identity(memos, caller, user_id, new=False)
+    counts = _task_counts(memos, acting.actor, [acting.home])
+    left = counts["waiting"] + counts["in_progress"]
+    return done({"user_name": user_id, "remaining_tasks_count": left, **counts})
+
+
+@scheduler_router.post("/wait", name="wait")
+async def wait_for_tasks(
+    request: Request, memos: CurrentMemos, caller: CurrentCaller, user_name: User, timeout_seconds: Seconds = 120.0
+) -> dict[str, Any]:
+    """Answer when none of a user's tasks waits or runs, or after the time given."""
+    acting = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
+    left = 0
+    async for counts in poll_for(request, partial(_task_counts, memos, acting.actor, [acting.home]), timeout_seconds):
+        left = counts["waiting"] + counts["in_progress"]
+        if not left:
+            break
+    return done({"status": "timeout" if left else "idle", "timed_out": bool(left), "running_tasks": left})
+
+
+@scheduler_router.get("/wait/stream", name="wait_stream")
+async def stream_tasks(
+    request: Request, memos: CurrentMemos, caller: CurrentCaller, user_name: User, timeout_seconds: Seconds = 120.0
+) -> StreamingResponse:
+    """Tell how many of a user's tasks are left, as it changes, until there are none or the time is over."""
+    acting = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
+
+    async def told() -> AsyncIterator[ServerEvent | None]:
+        seen: int | None = None
+        async for counts in poll_for(
+            request, partial(_task_counts, memos, acting.actor, [acting.home]), timeout_seconds
+        ):
+            left = counts["waiting"] + counts["in_progress"]
+            if left == seen:
+                yield None
+                continue
+            seen = left
+            yield ServerEvent("status", {"running_tasks": left, "status": "running" if left else "idle"})
+            if not left:
+                return
+        yield ServerEvent("status", {"running_tasks": seen, "status": "timeout"})
+
+    return event_stream(told())
+
+
+def _task_counts(memos: MemOS, actor: str, cubes: list[str] | None) -> dict[str, int]:
+    counts = dict.fromkeys(_STATUS.values(), 0)
+    for state, count in memos.tasks.counts(cubes=cubes, actor=actor).items():
+        counts[_STATUS[state]] += count
+    return counts
+
+
+def _task(task: Task) -> dict[str, str]:
+    return {"task_id": task.id, "status": _STATUS[task.state]}
+
+
+def _status_of(memos: MemOS, acting: RequestIdentity, task_id: str) -> str:
+    """Return the status of one of our tasks, or of an add under the client's own id. Raises: NotFound."""
+    try:
+        return _STATUS[memos.tasks.get(task_id, actor=acting.actor).state]
+    except NotFound:
+        receipt = memos.memories.receipt(task_key(task_id), cube=acting.home, actor=acting.actor)
+    return _PROGRESS[memos.submissions.read_so_far(receipt.item_ids)]
+
+
+chat_router = APIRouter(prefix="/chat")
+
+
+class ChatBody(Body):
+    """What to answer, from which memory."""
+
+    user_id: str
+    query: str
+    readable_cube_ids: list[str] | None = None
+    writable_cube_ids: list[str] | None = None
+    history: list[dict[str, Any]] | None = None
+    mode: str | None = None
+    system_prompt: str | None = None
+    top_k: int = Field(10, ge=1)
+    session_id: str | None = None
+    include_preference: bool = True
+    pref_top_k: int = Field(6, ge=0)
+    model_name_or_path: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    add_message_on_answer: bool = True
+    relativity: float = 0.0
+    filter: dict[str, Any] | None = None
+
+
+@chat_router.post("/complete")
+async def complete(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> dict[str, Any]:
+    """Answer a question with what is remembered, and remember the exchange."""
+    options = await to_thread.run_sync(partial(_chat_options, memos, caller, body))
+    result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options))
+    return done({"response": result.text, "reasoning": ""})
+
+
+@chat_router.post("/stream")
+async def stream(body: ChatBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner) -> Response:
+    """Answer as it comes in: events `{type, data}` of type text, reference, end or error."""
+    options = await to_thread.run_sync(partial(_chat_options, memos, caller, body))
+    pieces = await runner.start(lambda: memos.chat.stream(body.query, **options))
+    return chat_response(
+        pieces,
+        text=partial(typed_event, "text"),
+        end=_end_events,
+        error=lambda error: typed_event("error", message_of(error)),
+    )
+
+
+def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.readable_cube_ids)
+    return chat_options(
+        body,
+        cubes=cubes,
+        actor=acting.actor,
+        conversation=body.session_id,
+        history=body.history or [],
+        relevance=body.relativity,
+        working=body.include_preference,
+        store=body.add_message_on_answer,
+        store_in=body.writable_cube_ids[0] if body.writable_cube_ids else acting.home,
+        mode=Mode.ROUGH,
+    )
+
+
+def _end_events(result: ChatResult) -> str:
+    cited = [{"memory_id": each.item, "memory": each.memory} for each in result.cited]
+    return typed_event("reference", cited) + typed_event("end", result.text)

@@ -1,15 +1,183 @@
-"""Reads answers out of copies of an endpoint's bytes, whole or streamed, and makes them storable. Pure."""
+"""Messages and errors of the protocol: memory goes into a request, and what is stored comes out of an answer. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
 
-from memos.api.openai_proxy.requests import text_of
+from starlette.responses import JSONResponse, Response
+
+from memos.api.wording import message_of
+from memos.core.kv_cache import Prefix, salt_of
+from memos.core.settings import ChatSettings
 from memos.core.streaming import DONE, EventData, without_reasoning
 from memos.core.types import Json
+from memos.errors import BackendUnavailable, InvalidInput, MemosError
+from memos.kernel.chat.results import Recalled
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+def error_response(error: MemosError, status: int) -> Response:
+    """Return an error in OpenAI's envelope, marked as not worth a retry if it is permanent."""
+    told = JSONResponse(problem(error, status), status)
+    if isinstance(error, BackendUnavailable) and error.permanent:
+        told.headers["x-should-retry"] = "false"
+    return told
+
+
+def problem(error: MemosError, status: int) -> dict[str, Json]:
+    """Return the body of an error."""
+    return {
+        "error": {
+            "message": message_of(error),
+            "type": _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error"),
+            "param": error.field if isinstance(error, InvalidInput) else None,
+            "code": error.code,
+        }
+    }
+
+
+_HEADS = ("system", "developer")
+_MOST_TOKENS, _MOST_ANSWERS = 1_000_000_000, 1_000
+_Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A chat completion request as it came in."""
+
+    body: dict[str, Any]
+    messages: list[_Message]
+
+    @property
+    def user(self) -> str | None:
+        """The user the request names, if any. Raises: InvalidInput."""
+        user = self.body.get("user")
+        if user is not None and not isinstance(user, str):
+            raise InvalidInput("user", "must be text")
+        return user or None
+
+    @property
+    def question(self) -> str:
+        """Text of the last user message, "" if there is none."""
+        return next((text_of(each) for each in reversed(self.messages) if each.get("role") == "user"), "")
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """Texts that the model sees in this request anyway."""
+        return frozenset(filter(None, map(text_of, self.messages)))
+
+    @property
+    def has_history(self) -> bool:
+        """True if the client sends earlier turns itself."""
+        return any(each.get("role") == "assistant" for each in self.messages)
+
+    @property
+    def new(self) -> list[_Message]:
+        """Messages of users and tools since the last answer; clients send all others again."""
+        last = max((place for place, each in enumerate(self.messages) if each.get("role") == "assistant"), default=-1)
+        return [each for each in self.messages[last + 1 :] if each.get("role") in ("user", "tool")]
+
+    def longest_answer(self, usual: int) -> int:
+        """Return how many tokens the answer may have."""
+        wanted = [self.body.get(name) for name in ("max_completion_tokens", "max_tokens")]
+        limits = [limit for limit in wanted if isinstance(limit, int) and 0 < limit < _MOST_TOKENS]
+        answers = self.body.get("n")
+        return max(limits, default=usual) * (answers if isinstance(answers, int) and 0 < answers < _MOST_ANSWERS else 1)
+
+    def forwarded(
+        self, model: str, recalled: Recalled, position: Literal["system", "user"], cube: str, settings: ChatSettings
+    ) -> tuple[bytes, Prefix]:
+        """Return the request for the endpoint, with its model and the recalled memories, and its prompt prefix.
+
+        The prefix is what the prompt has in common with other requests about the cube.
+        """
+        messages, part = self.messages, recalled.prefix
+        if part is not None:
+            messages = _with(messages, part.section, "system")
+        head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
+        prefix = Prefix(cube, len(head))
+        if part is not None:
+            begin = head.index(part.section)
+            prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts))
+        if recalled.section:
+            messages = _with(messages, recalled.section, position)
+        body = {**self.body, "model": model, "messages": messages}
+        if settings.prefix_cache == "salt":
+            body["cache_salt"] = salt_of(cube, settings.api_key)
+        # ASCII escapes keep lone surrogates as they came.
+        return json.dumps(body, allow_nan=False).encode(), prefix
+
+
+def read(raw: bytes) -> Completion:
+    """Return the request of a body. Raises: InvalidInput."""
+    try:
+        body = json.loads(raw, parse_constant=_refuse)
+        json.dumps(body, allow_nan=False)  # 1e999 is read as infinity
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits
+        raise InvalidInput("body", "is not valid JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidInput("body", "must be an object")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
+        raise InvalidInput("messages", "must be a list of at least one message {role, content}")
+    return Completion(body, messages)
+
+
+def text_of(message: _Message) -> str:
+    """Return the text of a message."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in content if _part_text(part)) if isinstance(content, list) else ""
+
+
+def _part_text(part: Json) -> str:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+    return text if isinstance(text, str) else ""
+
+
+def _with(messages: list[_Message], section: str, position: Literal["system", "user"]) -> list[_Message]:
+    """Append the section to an existing message: templates of many models take no second system message."""
+    if position == "user":
+        users = [place for place, each in enumerate(messages) if each.get("role") == "user"]
+        if users:
+            place = users[-1]
+            return [*messages[:place], _before(messages[place], section), *messages[place + 1 :]]
+    if messages[0].get("role") in _HEADS:
+        return [_behind(messages[0], section), *messages[1:]]
+    return [{"role": "system", "content": section}, *messages]
+
+
+def _before(message: _Message, section: str) -> _Message:
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [{"type": "text", "text": section}, *content]}
+    return {**message, "content": f"{section}\n\n{content}" if isinstance(content, str) else section}
+
+
+def _behind(message: _Message, section: str) -> _Message:
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [*content, {"type": "text", "text": section}]}
+    return {**message, "content": f"{content}\n\n{section}" if isinstance(content, str) and content else section}
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _UNFINISHED = ("length", "max_tokens", "content_filter", "error", "abort")
@@ -18,7 +186,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LONGEST_EVENT = 1024 * 1024
 _MARKS = {"image_url": "[image]", "input_audio": "[audio]", "file": "[file]"}
 _MOST_CALLS = 1000
-_MOST_TOKENS = 1_000_000_000
+_MOST_COUNTED = 1_000_000_000
 
 
 def read_answer(raw: bytes) -> dict[str, Json] | None:
@@ -129,7 +297,7 @@ class Copy:
 def tokens_of(usage: Json) -> int | None:
     """Return the tokens of a usage report, None if it is malformed."""
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
-    fine = [count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_TOKENS]
+    fine = [count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED]
     return sum(fine) if len(fine) == len(counts) else None
 
 

@@ -1,0 +1,323 @@
+"""`MemOSClient`, which blocks, and `AsyncMemOSClient`, whose methods are coroutines: the requests both can send.
+
+A request is described once, in `openmem` and `v1_*`; what it becomes as a method depends on the client's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from types import MethodType
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+
+from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
+from memos.api.client.asynchronous import AsyncConnection, AsyncStreamed
+from memos.api.client.blocking import Connection, Streamed
+from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
+from memos.api.client.openmem import ChatAnswer
+from memos.api.client.transport import told_like
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", Connection, AsyncConnection)
+
+
+class _Holder(Protocol[C]):
+    _connection: C
+
+
+class _Method:
+    """Makes a method of a description: one that waits, or a coroutine function if the connection is asynchronous."""
+
+    def __init__(self, describe: Callable[..., Any]) -> None:
+        def waiting(self: _Holder[Connection], /, *given: Any, **named: Any) -> Any:
+            return self._connection.do(describe(*given, **named))
+
+        async def coroutine(self: _Holder[AsyncConnection], /, *given: Any, **named: Any) -> Any:
+            return await self._connection.do(describe(*given, **named))
+
+        self._waiting, self._coroutine = waiting, coroutine
+        for method in (waiting, coroutine):
+            told_like(method, describe)
+
+    def __get__(self, holder: Any, owner: type | None = None) -> Any:
+        if holder is None:
+            return self._coroutine if owner is not None and issubclass(owner, AsyncMemOSClient) else self._waiting
+        chosen = self._coroutine if isinstance(holder._connection, AsyncConnection) else self._waiting
+        return MethodType(chosen, holder)
+
+
+class sends(_Method, Generic[P, T]):  # noqa: N801 - reads as a verb where it is used
+    """The method that sends the request a function describes, and returns its result."""
+
+    def __init__(self, describe: Callable[P, Call[T] | Waiting[T] | Download[T]]) -> None:
+        super().__init__(describe)
+
+    @overload
+    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, holder: _Holder[AsyncConnection], owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
+    def __get__(self, holder: Any, owner: type | None = None) -> Any:
+        """Return the method of a client, or of the class."""
+        return super().__get__(holder, owner)
+
+
+class streams(_Method, Generic[P, T]):  # noqa: N801 - as above
+    """The method that sends such a request, and returns the values that the server streams."""
+
+    def __init__(self, describe: Callable[P, Stream[T]]) -> None:
+        super().__init__(describe)
+
+    @overload
+    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, Streamed[T]]: ...
+    @overload
+    def __get__(
+        self, holder: _Holder[AsyncConnection], owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, AsyncStreamed[T]]]: ...
+    @overload
+    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
+    def __get__(self, holder: Any, owner: type | None = None) -> Any:
+        """Return the method of a client, or of the class."""
+        return super().__get__(holder, owner)
+
+
+class chats(_Method, Generic[P]):  # noqa: N801 - as above
+    """The method that sends a chat, which is streamed if its parameters say so."""
+
+    def __init__(self, describe: Callable[P, Call[ChatAnswer] | Stream[str]]) -> None:
+        super().__init__(describe)
+
+    @overload
+    def __get__(
+        self, holder: _Holder[Connection], owner: type | None = None
+    ) -> Callable[P, ChatAnswer | Streamed[str]]: ...
+    @overload
+    def __get__(
+        self, holder: _Holder[AsyncConnection], owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, ChatAnswer | AsyncStreamed[str]]]: ...
+    @overload
+    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
+    def __get__(self, holder: Any, owner: type | None = None) -> Any:
+        """Return the method of a client, or of the class."""
+        return super().__get__(holder, owner)
+
+
+class Part(Generic[C]):
+    """A part of a client, named as the service of `MemOS` that answers it."""
+
+    def __init__(self, connection: C) -> None:
+        self._connection: C = connection
+
+
+class Memories(Part[C]):
+    """Memories, one at a time."""
+
+    add = sends(v1_requests.add)
+    search = sends(v1_requests.search)
+    feedback = sends(v1_requests.feedback)
+    get = sends(v1_requests.get)
+    list = sends(v1_requests.list_)
+    update = sends(v1_requests.update)
+    delete = sends(v1_requests.delete)
+    history = sends(v1_requests.history)
+    rollback = sends(v1_requests.rollback)
+    erase = sends(v1_requests.erase)
+    erase_receipt = sends(v1_requests.erase_receipt)
+
+
+class Cubes(Part[C]):
+    """The cubes of an installation."""
+
+    create = sends(v1_cubes.create_cube)
+    list = sends(v1_cubes.list_cubes)
+    get = sends(v1_cubes.get_cube)
+    change = sends(v1_cubes.change_cube)
+    drop = sends(v1_cubes.drop_cube)
+    dump = sends(v1_cubes.dump_cube)
+    load = sends(v1_cubes.load_cube)
+    inspect = sends(v1_cubes.inspect_dump)
+
+
+class Sharing(Part[C]):
+    """Roles on cubes."""
+
+    grant = sends(v1_cubes.grant)
+    revoke = sends(v1_cubes.revoke)
+    grants = sends(v1_cubes.grants)
+
+
+class Users(Part[C]):
+    """Users, agents and groups."""
+
+    me = sends(v1_cubes.me)
+    create = sends(v1_cubes.create_user)
+    list = sends(v1_cubes.list_users)
+    get = sends(v1_cubes.get_user)
+    enable = sends(v1_cubes.enable_user)
+    members = sends(v1_cubes.members)
+    join = sends(v1_cubes.join)
+    leave = sends(v1_cubes.leave)
+
+
+class Keys(Part[C]):
+    """Keys of users and agents."""
+
+    create = sends(v1_cubes.create_key)
+    list = sends(v1_cubes.list_keys)
+    limit = sends(v1_cubes.limit_key)
+    revoke = sends(v1_cubes.revoke_key)
+
+
+class Tasks(Part[C]):
+    """Background tasks."""
+
+    list = sends(v1_requests.list_tasks)
+    get = sends(v1_requests.get_task)
+    retry = sends(v1_requests.retry_task)
+    cancel = sends(v1_requests.cancel_task)
+    wait = sends(v1_requests.wait_task)
+    follow = streams(v1_requests.follow_task)
+
+
+class Events(Part[C]):
+    """The event log of cubes."""
+
+    list = sends(v1_requests.list_events)
+    follow = streams(v1_requests.follow_events)
+
+
+class Adapters(Part[C]):
+    """Adapters trained on cubes by a model in the server."""
+
+    list = sends(v1_models.list_adapters)
+    get = sends(v1_models.get_adapter)
+    preview = sends(v1_models.preview_learning)
+    allow = sends(v1_models.allow_learning)
+    disallow = sends(v1_models.disallow_learning)
+    train = sends(v1_models.train_adapter)
+    activate = sends(v1_models.activate_adapter)
+    forget = sends(v1_models.forget_learned)
+    remove = sends(v1_models.remove_adapter)
+    export = sends(v1_models.export_adapter)
+
+
+class Kv(Part[C]):
+    """Prompt prefixes of cubes, and the key-value caches that models in the server keep of them."""
+
+    show = sends(v1_models.show_prefix)
+    compose = sends(v1_models.compose_prefix)
+    warm = sends(v1_models.warm_prefix)
+    drop = sends(v1_models.drop_kv)
+    stats = sends(v1_models.kv_stats)
+    verify = sends(v1_models.verify_kv)
+
+
+class _Client(Generic[C]):
+    """What both clients have."""
+
+    _connection: C
+
+    def _share(self, connection: C) -> None:
+        self._connection = connection
+        self.memories: Memories[C] = Memories(connection)
+        self.cubes: Cubes[C] = Cubes(connection)
+        self.sharing: Sharing[C] = Sharing(connection)
+        self.users: Users[C] = Users(connection)
+        self.keys: Keys[C] = Keys(connection)
+        self.tasks: Tasks[C] = Tasks(connection)
+        self.events: Events[C] = Events(connection)
+        self.adapters: Adapters[C] = Adapters(connection)
+        self.kv: Kv[C] = Kv(connection)
+
+    def using(self, **options: Unpack[ClientOptions]) -> Self:
+        """Return a client with other options that shares the connections; closing one closes both.
+
+        Raises: InvalidInput.
+        """
+        other = type(self).__new__(type(self))
+        other._share(self._connection.using(self._connection.options.changed(**options)))
+        return other
+
+    add_message = sends(openmem.add_message)
+    get_message = sends(openmem.get_message)
+    search_memory = sends(openmem.search_memory)
+    get_memory = sends(openmem.get_memory)
+    get_memory_by_id = sends(openmem.get_memory_by_id)
+    update_memory = sends(openmem.update_memory)
+    delete_memory = sends(openmem.delete_memory)
+    add_feedback = sends(openmem.add_feedback)
+    get_task_status = sends(openmem.get_task_status)
+    create_knowledgebase = sends(openmem.create_knowledgebase)
+    delete_knowledgebase = sends(openmem.delete_knowledgebase)
+    add_knowledgebase_file_json = sends(openmem.add_knowledgebase_file_json)
+    add_knowledgebase_file_form = sends(openmem.add_knowledgebase_file_form)
+    get_knowledgebase_file = sends(openmem.get_knowledgebase_file)
+    delete_knowledgebase_file = sends(openmem.delete_knowledgebase_file)
+    extract_memory = sends(openmem.extract_memory)
+    rerank = sends(openmem.rerank)
+    bind_profile_template = sends(openmem.bind_profile_template)
+    edit_profile = sends(openmem.edit_profile)
+    delete_profile = sends(openmem.delete_profile)
+    chat = chats(openmem.chat)
+
+
+class MemOSClient(_Client[Connection]):
+    """A client of a hippocube server; thread-safe. Close it, or use it as a context manager.
+
+    Args:
+        api_key: Key; default: `MEMOS_API_KEY`.
+        base_url: Server, with or without `/api/openmem/v1`; default: `MEMOS_BASE_URL`, else the local server.
+        is_global: Accepted for old programs; must be false.
+        **options: Options of all calls, as in `using`.
+
+    Raises:
+        InvalidInput: An argument is wrong, or there is no key.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        is_global: str | bool = "false",
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self._share(Connection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncMemOSClient(_Client[AsyncConnection]):
+    """A client of a hippocube server for one event loop. Close it, or use it with `async with`.
+
+    Arguments and errors are those of `MemOSClient`.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        is_global: str | bool = "false",
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self._share(AsyncConnection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
