@@ -259,7 +259,12 @@ READING = (
     "model adapter forget none", "model adapter forget ITEM", "model adapter learn-again none",
     "model adapter learn-again ITEM", "model adapter export none /nowhere/out", "docs list", "docs show papers",
     "docs files papers", "cube events", "data verify", "memory reflect", "cube create papers",
-    "memory review approve ITEM", "memory move none long", "cube retention remove none",
+    "export none /nowhere/out", "cube inspect /nowhere/in", "cube load /nowhere/in", "cube share default none",
+    "cube unshare default none", "cube shares default", "user list", "user create eve --kind ghost", "user show none",
+    "user enable none", "user disable none", "user join none none", "user leave none none", "user members none",
+    "user key create none laptop", "user key list", "user key revoke none", "model kv warm", "model kv pin none",
+    "model adapter allow --cube none", "model adapter disallow --cube none", "memory review approve ITEM",
+    "memory move none long", "cube retention remove none",
 )  # fmt: skip
 """Commands that end the same however often they are run."""
 
@@ -354,12 +359,10 @@ def test_commands_keep_order_through_the_server(furnished: Furnished, tmp_path: 
     rule = folder.told("cube", "retention", "add", "archive", "--tag", "never")["id"]
     assert folder.told("cube", "retention", "run", "--yes") == []
     assert folder.told("cube", "retention", "remove", rule)["id"] == rule
-    for command in ("approve", "edit", "reject"):
+    for command in ("memory review approve", "memory review edit", "memory review reject"):
         item = memos.add(f"wait for {command}").item_ids[0]
         memos.update(item, status="pending")
-        assert (
-            folder.told("memory", "review", command, item, *(["as edited"] if command == "edit" else []))["id"] == item
-        )
+        assert folder.told(*command.split(), item, *(["as edited"] if command.endswith("edit") else []))["id"] == item
     (tmp_path / "swans.md").write_text("# Swans\n\nThey fly.")
     assert folder.told("docs", "create", "birds")["id"] == "birds"
     [kept] = folder.told("docs", "add", "birds", str(tmp_path / "swans.md"))["files"]
@@ -433,7 +436,7 @@ def test_the_documents_program_runs(tmp_path: Path) -> None:
 def test_every_command_is_tried_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     # Without a folder, or with tests of their own.
-    apart = {"version", "data preview", "serve", "mcp", "task work", "data migrate"}
+    apart = {"version", "data preview", "serve", "mcp", "task work", "data migrate", "doctor"}
     for command, _ in tree.walk():
         words = '", "'.join(command.split())
         tried = command in apart or f'"{words}"' in source or f'"{command} ' in source or f'"{command}"' in source
