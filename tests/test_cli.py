@@ -24,8 +24,8 @@ from memos.cli.app import app
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.installation import FolderLock
 from memos.version import __version__
-from tests import forks
 from tests.fakes import WordEmbedder
+from tests.servers.openai_server import OpenAIServer, error
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPORT = ROOT / "examples" / "data" / "chat_export.json"
@@ -372,20 +372,16 @@ def test_a_wrong_setting_is_named(store: Store, name: str, value: str, words: li
 
 
 def test_who_waits_for_tasks_is_told_which_failed_and_what_to_do(tmp_path: Path) -> None:
-    """In processes of their own, as a model is looked for that PyTorch would load."""
-
-    def run(*arguments: str, model: str | None = None) -> subprocess.CompletedProcess[str]:
-        chosen = {} if model is None else {"MEMOS_CHAT_MODEL__MODEL": model}
-        return forks.command(arguments, env={**os.environ, "MEMOS_HOME": str(tmp_path / "home"), **chosen})
-
-    wrong = f"local:{tmp_path / 'none'}"
-    assert run("add", "I live in Rome.", "--mode", "fine", model=wrong).returncode == 0
-    told = run("task", "wait", model=wrong).stdout
+    store = Store(tmp_path / "home", {})
+    with OpenAIServer(lambda _: error(400, "no such model")) as model:
+        wrong = {"MEMOS_CHAT_MODEL__BASE_URL": model.url, "MEMOS_CHAT_MODEL__MODEL": "m"}
+        store.said("add", "I live in Rome.", "--mode", "fine", **wrong)
+        told = store.said("task", "wait", **wrong)
     assert told == "no task waits; 1 failed: memos task list --state failed; memos task retry ID\n"
-    [task] = json.loads(run("task", "list", "--state", "failed", "--json").stdout)
-    assert run("task", "retry", task["id"]).returncode == 0
-    assert run("task", "wait").stdout == "no task waits\n"
-    assert json.loads(run("task", "show", task["id"], "--json").stdout)["state"] == "done"
+    [task] = store.told("task", "list", "--state", "failed")
+    store.said("task", "retry", task["id"])
+    assert store.said("task", "wait") == "no task waits\n"
+    assert store.told("task", "show", task["id"])["state"] == "done"
 
 
 def test_a_folder_in_use_and_a_damaged_one_have_their_exit_codes(tmp_path: Path) -> None:
