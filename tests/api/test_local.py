@@ -246,17 +246,25 @@ def furnished(served_folder: Served) -> Furnished:
 
 
 READING = (
-    "search otter", "search otter --explain", "search otter --why-not ITEM", "search otter --cube none", "get ITEM",
-    "get nothing", "list", "list --filter {", "history ITEM", "cubes list", "backups", "segments", "working talk",
-    "working --max-tokens 0", "extractions ITEM", "tasks list", "tasks show TASK", "tasks cancel TASK",
-    "tasks retry TASK", "tasks wait TASK", "profile show", "profile show --tokens 100", "profile subjects",
-    "profile history life.residence", "profile history life.residence --subject none", "profile diff 2020-01-01",
-    "profile templates", "retention list", "retention run --dry-run", "review list", "tools list", "tools show none",
-    "kv ls", "kv stat", "kv drop", "kv verify", "adapters ls", "adapters preview", "adapters show none",
-    "adapters train", "adapters activate none", "adapters rm none", "adapters forget none", "adapters forget ITEM",
-    "adapters allow none", "adapters export none /nowhere/out",
-    "kb list", "kb show papers", "kb files papers", "events", "verify", "reflect", "cubes create papers",
-    "review approve ITEM", "move none long", "retention remove none",
+    "search otter", "search otter --explain", "search otter --why-not ITEM", "search otter --cube none", "show ITEM",
+    "show nothing", "list", "list --filter {", "memory history ITEM", "cube list", "data backups", "memory topics",
+    "memory context talk", "memory context --max-tokens 0", "memory extractions ITEM", "task list", "task show TASK",
+    "task cancel TASK", "task retry TASK", "task wait TASK", "profile show", "profile show --tokens 100",
+    "profile subjects", "profile history life.residence", "profile history life.residence --subject none",
+    "profile diff 2020-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
+    "memory review list", "memory tools list", "memory tools show none", "model kv list", "model kv stat",
+    "model kv drop", "model kv verify", "model adapter list", "model adapter preview", 
+    "model adapter show none", "model adapter train", "model adapter activate none", "model adapter remove none",
+    
+    "model adapter forget none", "model adapter forget ITEM", "model adapter allow none",
+    "model adapter export none /nowhere/out", "docs list", "docs show papers",
+    "docs files papers", "cube events", "data verify", "memory reflect", "cube create papers",
+    "export none /nowhere/out", "cube inspect /nowhere/in", "cube load /nowhere/in", "cube share default none",
+    "cube unshare default none", "cube shares default", "user list", "user create eve --kind ghost", "user show none",
+    "user enable none", "user disable none", "user join none none", "user leave none none", "user members none",
+    "user key create none laptop", "user key list", "user key revoke none", "model kv warm", "model kv pin none",
+    "model adapter allow --cube none", "model adapter disallow --cube none", "memory review approve ITEM",
+    "memory move none long", "cube retention remove none",
 )  # fmt: skip
 """Commands that end the same however often they are run."""
 
@@ -351,12 +359,10 @@ def test_commands_keep_order_through_the_server(furnished: Furnished, tmp_path: 
     rule = folder.told("cube", "retention", "add", "archive", "--tag", "never")["id"]
     assert folder.told("cube", "retention", "run", "--yes") == []
     assert folder.told("cube", "retention", "remove", rule)["id"] == rule
-    for command in ("approve", "edit", "reject"):
+    for command in ("memory review approve", "memory review edit", "memory review reject"):
         item = memos.add(f"wait for {command}").item_ids[0]
         memos.update(item, status="pending")
-        assert (
-            folder.told("memory", "review", command, item, *(["as edited"] if command == "edit" else []))["id"] == item
-        )
+        assert folder.told(*command.split(), item, *(["as edited"] if command.endswith("edit") else []))["id"] == item
     (tmp_path / "swans.md").write_text("# Swans\n\nThey fly.")
     assert folder.told("docs", "create", "birds")["id"] == "birds"
     [kept] = folder.told("docs", "add", "birds", str(tmp_path / "swans.md"))["files"]
@@ -430,7 +436,7 @@ def test_the_documents_program_runs(tmp_path: Path) -> None:
 def test_every_command_is_tried_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     # Without a folder, or with tests of their own.
-    apart = {"version", "data preview", "serve", "mcp", "task work", "data migrate"}
+    apart = {"version", "data preview", "serve", "mcp", "task work", "data migrate", "doctor"}
     for command, _ in tree.walk():
         words = '", "'.join(command.split())
         tried = command in apart or f'"{words}"' in source or f'"{command} ' in source or f'"{command}"' in source

@@ -30,7 +30,15 @@ ROOT = Path(__file__).resolve().parents[2]
 _ENGINES = ("memos.backends.qdrant.embedded_process",)
 _TRAINER = "memos.backends.lora.trainer"
 _TRAINERS = (_TRAINER, "memos.backends.lora.training", "memos.backends.lora.resources")
-_PROGRAMS = ("memos.cli.app", "memos.api.app", "tests.fakes")
+# A command loads these itself, when it runs.
+_COMMANDS = (
+    "memos.cli.app",
+    "memos.cli.memory",
+    "memos.kernel.importing",
+    "memos.kernel.relocation",
+    "memos.api.local.client",
+)
+_PROGRAMS = (*_COMMANDS, "memos.api.app", "tests.fakes")
 _REQUEST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 16
 start_anew = child.started
