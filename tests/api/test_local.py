@@ -253,9 +253,9 @@ READING = (
     "profile subjects", "profile history life.residence", "profile history life.residence --subject none",
     "profile diff 2020-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
     "memory review list", "memory tools list", "memory tools show none", "model kv list", "model kv stat",
-    "model kv drop", "model kv verify", "model adapter list", "model adapter preview", 
+    "model kv drop", "model kv verify", "model adapter list", "model adapter preview",
     "model adapter show none", "model adapter train", "model adapter activate none", "model adapter remove none",
-    
+
     "model adapter forget none", "model adapter forget ITEM", "model adapter allow none",
     "model adapter export none /nowhere/out", "docs list", "docs show papers",
     "docs files papers", "cube events", "data verify", "memory reflect", "cube create papers",
