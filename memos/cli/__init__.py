@@ -10,3 +10,6 @@ def main() -> NoReturn:
     from memos.cli.app import main as run  # noqa: PLC0415 - so that this package is light
 
     run()
+
+
+__all__ = ["app"]

@@ -1,1 +1,16 @@
 """Values, identities, ports, filters, settings and pure functions on text."""
+
+__all__ = [
+    "clock",
+    "filters",
+    "identities",
+    "kv_cache",
+    "lora",
+    "ports",
+    "settings",
+    "streaming",
+    "telemetry",
+    "text",
+    "tokens",
+    "types",
+]

@@ -1,1 +1,28 @@
 """`MemOS`, its services, and the wiring of an installation."""
+
+__all__ = [
+    "access",
+    "adapters",
+    "chat",
+    "conversations",
+    "cubes",
+    "documents",
+    "events",
+    "idempotency",
+    "importing",
+    "kv",
+    "maintenance",
+    "memories",
+    "memos",
+    "opening",
+    "profiles",
+    "relocation",
+    "retention",
+    "review",
+    "search",
+    "statistics",
+    "tasks",
+    "tiers",
+    "tools",
+    "transfer",
+]

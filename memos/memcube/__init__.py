@@ -1,1 +1,20 @@
 """What a cube is and how it is stored: ledger, changes, erasure, indexing, dump and backup."""
+
+__all__ = [
+    "activation",
+    "backup",
+    "changes",
+    "documents",
+    "dump",
+    "erasure",
+    "facts",
+    "images",
+    "indexing",
+    "installation",
+    "ledger",
+    "parametric",
+    "profiles",
+    "prompt_prefix",
+    "tools",
+    "verify",
+]

@@ -1,1 +1,3 @@
 """Background work: tasks, heat, tiers, consolidation and periodic jobs."""
+
+__all__ = ["consolidation", "heat", "index_worker", "jobs", "learning", "rules", "runner", "scheduler", "task"]

@@ -1,1 +1,3 @@
 """The graph index on Neo4j."""
+
+__all__ = ["neo4j", "neo4j_client"]

@@ -1,1 +1,3 @@
 """Training of LoRA adapters in a child process."""
+
+__all__ = ["trainer"]

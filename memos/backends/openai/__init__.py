@@ -1,1 +1,3 @@
 """Chat models behind OpenAI-compatible endpoints."""
+
+__all__ = ["chat"]

@@ -1,1 +1,14 @@
 """What reader and search share about text: checks, statements, entities, rendering. Pure functions."""
+
+__all__ = [
+    "instructions",
+    "matching",
+    "preferences",
+    "redaction",
+    "rendering",
+    "sentences",
+    "statements",
+    "times",
+    "tool_calls",
+    "validation",
+]

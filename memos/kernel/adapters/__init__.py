@@ -1,1 +1,3 @@
 """`MemOS.adapters`: LoRA adapters of a cube."""
+
+__all__ = ["service"]
