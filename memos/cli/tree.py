@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -384,11 +384,11 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the words of the group."""
-        return [word for entries in self.panels.values() for word in entries]
+        return list(_entries(self.panels))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a command, or make the group of this name; None if there is none."""
-        entry = self._entry(cmd_name)
+        entry = _entries(self.panels).get(cmd_name)
         if isinstance(entry, Group):
             group = Commands(
                 name=cmd_name, help=entry.help, no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS
@@ -400,17 +400,16 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that arguments begin with; a former word is told, and runs what it is now."""
-        if self._entry(args[0]) is None and not args[0].startswith("-"):
+        words = [*self.path, *args]
+        if args[0] not in _entries(self.panels):
             for count in (2, 1):
-                former = " ".join((*self.path, *args[: count - len(self.path)]))
-                words = FORMER.get(former)
-                if words is not None and len(self.path) < count:
-                    return self._moved(ctx, former, words, args[count - len(self.path) :])
-            former_words = {} if self.path else FORMER
-            close = get_close_matches(args[0], [*self.list_commands(ctx), *former_words], 1)
+                former = " ".join(words[:count])
+                if former in FORMER and count > len(self.path):
+                    return self._moved(ctx, former, words[count:])
+            close = get_close_matches(args[0], [*self.list_commands(ctx), *(() if self.path else FORMER)], 1)
             if close and not ctx.resilient_parsing:
-                meant = " ".join((*self.path, str(former_words.get(close[0], close[0]))))
-                ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {meant}`?")
+                meant = " ".join((*self.path, close[0]))
+                ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {FORMER.get(meant, meant)}`?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -420,28 +419,26 @@ class Commands(TyperGroup):
                 formatter.write_dl([(word, entry.help) for word, entry in entries.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Complete a word of the group."""
-        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
+        """Complete an option, or a word of the group without importing its command."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        stubs: Any = {word: TyperCommand(word, help=entry.help) for word, entry in _entries(self.panels).items()}
+        shallow = TyperGroup(name=self.name, commands=stubs)
+        return shallow.shell_complete(shallow.make_context(self.name, [], resilient_parsing=True), incomplete)
 
-        return [
-            CompletionItem(word, help=entry.help)
-            for entries in self.panels.values()
-            for word, entry in entries.items()
-            if word.startswith(incomplete)
-        ]
-
-    def _entry(self, word: str) -> Command | Group | None:
-        return next((entries[word] for entries in self.panels.values() if word in entries), None)
-
-    def _moved(self, ctx: Any, former: str, words: str, rest: list[str]) -> Any:
+    def _moved(self, ctx: Any, former: str, rest: list[str]) -> Any:
+        now = FORMER[former]
         command: Any = Commands(name="memos")
-        for word in words.split():
+        for word in now.split():
             command = command.get_command(ctx, word)
-        deeper = rest[0] if isinstance(command, Commands) and rest and command._entry(rest[0]) else ""
         if not ctx.resilient_parsing:
-            was, now = f"{former} {deeper}".strip(), f"{words} {deeper}".strip()
-            sys.stderr.write(f"`memos {was}` is now `memos {now}`.\n")
-        return words, command, rest
+            below = (
+                f" {rest[0]}"
+                if isinstance(command, Commands) and rest and rest[0] in command.list_commands(ctx)
+                else ""
+            )
+            sys.stderr.write(f"`memos {former}{below}` is now `memos {now}{below}`.\n")
+        return now, command, rest
 
 
 def _command(word: str, entry: Command) -> Any:
@@ -453,14 +450,14 @@ def _command(word: str, entry: Command) -> Any:
     return get_command(alone)
 
 
-def walk(commands: Mapping[str, Command | Group] | None = None) -> Iterator[tuple[str, Command]]:
+def _entries(panels: Panels) -> dict[str, Command | Group]:
+    return {word: entry for entries in panels.values() for word, entry in entries.items()}
+
+
+def walk(panels: Panels = TREE) -> Iterator[tuple[str, Command]]:
     """Yield every command with its words, such as `cube share`."""
-    for word, entry in (_all() if commands is None else commands).items():
+    for word, entry in _entries(panels).items():
         if isinstance(entry, Command):
             yield word, entry
         else:
-            yield from ((f"{word} {below}", command) for below, command in walk(entry.commands))
-
-
-def _all() -> dict[str, Command | Group]:
-    return {word: entry for entries in TREE.values() for word, entry in entries.items()}
+            yield from ((f"{word} {below}", command) for below, command in walk({"": entry.commands}))
