@@ -55,7 +55,7 @@ class Submissions:
         Raises: BackendUnavailable (disk full).
         """
         with self._context.write() as connection:
-            return _shown(rows.take(connection, caller, body, cubes, self._context.clock.now()))
+            return _shown(rows.find_or_create(connection, caller, body, cubes, self._context.clock.now()))
 
     def answered(self, submission: Submission, answer: Mapping[str, Json], *, known: bool = True) -> Submission:
         """Keep what a submission is answered, ids only; return it with the first answer it was given.

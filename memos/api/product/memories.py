@@ -17,7 +17,7 @@ from memos.api.streaming import poll_for
 from memos.core.types import AddReceipt, Hit, Item, Json, Mode
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.memos import MemOS
-from memos.kernel.search import Kind, only
+from memos.kernel.search import Kind, narrowed_to_kind
 
 router = APIRouter()
 
@@ -306,7 +306,7 @@ def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> d
     for name, kind in _KINDS.items():
         found: list[Item] = []
         if wanted[name]:
-            chosen = only(kind, body.filter)
+            chosen = narrowed_to_kind(kind, body.filter)
             found = memos.memories.list(
                 cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped
             )
@@ -347,7 +347,7 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
     kind = _KINDS.get(body.memory_type)
     if kind is None and not (types := types_named(body.memory_type)):
         raise InvalidInput("memory_type", f"must be one of {', '.join([*_KINDS, 'act_mem', 'para_mem'])}")
-    chosen = only(kind) if kind is not None else {"type": {"in": types}}
+    chosen = narrowed_to_kind(kind) if kind is not None else {"type": {"in": types}}
     shown = []
     for cube in cubes:
         if body.search_query:

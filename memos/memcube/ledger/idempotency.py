@@ -41,7 +41,7 @@ class Row(NamedTuple):
     fresh: bool = False
 
 
-def take(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Row:
+def find_or_create(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Row:
     """Return the same request of this caller within the last minute, or else a new one."""
     digest = _digest(connection, caller, body)
     tidy(connection, now)
