@@ -151,7 +151,7 @@ class _Floors:
 
 def _cost(session: Session, place: int) -> int:
     said = session.messages[place]
-    return estimate_tokens(render.citation(10, said.at, render.said(str(said.name), said.text)) + "\n")
+    return estimate_tokens(render.citation(10, said.at, render.with_speaker(str(said.name), said.text)) + "\n")
 
 
 def _tables(systems: Mapping[str, Mapping[str, Any]]) -> list[Any]:

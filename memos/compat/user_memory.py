@@ -16,7 +16,7 @@ from memos.compat import importing
 from memos.compat.importing import described, info_of, metadata_of
 from memos.compat.opening import filled
 from memos.core.ports import ChatMessage
-from memos.core.text.rendering import NOTICE, closed, has_fence, quoted
+from memos.core.text.rendering import NOTICE, close_fence, has_fence, quoted
 from memos.core.text.validation import check_text
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, Json, Role, Task, TaskState
@@ -189,11 +189,11 @@ def _cut(text: str, tokens: int) -> str:
     short, long = 0, len(text)
     while short + 1 < long:
         middle = (short + long) // 2
-        if estimate_tokens(closed(text[:middle]) + _CUT) <= tokens:
+        if estimate_tokens(close_fence(text[:middle]) + _CUT) <= tokens:
             short = middle
         else:
             long = middle
-    return closed(text[:short]) + _CUT
+    return close_fence(text[:short]) + _CUT
 
 
 _NOTE_CHARS = 120

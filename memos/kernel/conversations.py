@@ -75,7 +75,7 @@ class Conversations:
 
 def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:
     first = page.messages[0]
-    said = {role: _said(page.messages, role) for role in (Role.USER, Role.ASSISTANT)}
+    said = {role: _text_of(page.messages, role) for role in (Role.USER, Role.ASSISTANT)}
     untrusted = any(is_untrusted(told.get(message.id, ())) for message in page.messages)
     return Exchange(
         first.cube,
@@ -89,5 +89,5 @@ def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:
     )
 
 
-def _said(messages: Sequence[Item], role: Role) -> str:
+def _text_of(messages: Sequence[Item], role: Role) -> str:
     return "\n".join(message.memory for message in messages if message.role is role)

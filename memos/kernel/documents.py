@@ -31,7 +31,7 @@ from memos.memcube import documents, erasure, images
 from memos.memcube.ledger import files, items, outbox
 from memos.reader.arguments import members_of
 from memos.reader.masking import Masking
-from memos.scheduler.task import polls
+from memos.scheduler.task import poll_until
 
 Given = str | Path | tuple[str, bytes]
 """A path, or a name and the bytes."""
@@ -117,7 +117,7 @@ class Documents:
     ) -> StoredFile:
         """Wait until a file was read or failed, and is indexed. Raises: NotFound, BackendTimeout."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for _ in polls(timeout_s):
+        for _ in poll_until(timeout_s):
             found = self.get(file, cube=cube, actor=actor)
             if found.state is not FileState.PROCESSING:
                 break

@@ -53,7 +53,7 @@ class Events:
         """Return a cube's events after number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = EventQuery(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
-        return self._seen(_Whose(cube, actor), lambda connection: cubes.find(connection, cube, wanted))
+        return self._seen(_Whose(cube, actor), lambda connection: cubes.events_after(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Return the number of a cube's newest event. Raises: NotFound (cube)."""
@@ -114,7 +114,7 @@ class Events:
         def read(connection: Connection) -> tuple[int, Events_]:
             head = cubes.head(connection, whose.cube)
             found = (
-                cubes.find(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
+                cubes.events_after(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
                 if head > after
                 else []
             )

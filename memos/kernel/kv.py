@@ -58,7 +58,7 @@ class KvService:
                 row.item not in there or state.version != row.version,
             )
             for row in rows
-            if (state := states.get(row.item)) is not None and prompt_prefix.may_stand(state)
+            if (state := states.get(row.item)) is not None and prompt_prefix.may_include(state)
         )
         kept: dict[str, int] = {}
         for _, tiers, _ in self.activations.blocks(cube):

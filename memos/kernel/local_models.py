@@ -191,7 +191,7 @@ class LocalModels:
                     f"{self._folder}; what is to be forgotten stays until they are."
                 ) from error
 
-    def look_if_due(self) -> None:
+    def forget_if_due(self) -> None:
         """Remove what another process on the same ledger erased. Raises: BackendUnavailable."""
         if self._ledger.is_sqlite or time.monotonic() < self._look_at:
             return

@@ -241,7 +241,7 @@ class Memories:
                 remember_tools(change, defined, drafts, receipt)
                 image_store.store(change, drafts, receipt)
                 if finely:
-                    found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
+                    found = reading.queue(change.connection, change.cube, receipt.item_ids, change.now)
                     receipt = replace(receipt, task=found[0] if found else None)
                 if not receipt.replayed:
                     masking.record(change)
@@ -485,7 +485,7 @@ class Memories:
         with self._context.change(scope) as change:
             if name is not None and not reading.is_conversation(change.connection, change.cube, name):
                 raise NotFound("conversation", name, "See what there is with `memos list`.")
-            return tuple(reading.want_all(change.connection, change.cube, name, change.now))
+            return tuple(reading.queue_all(change.connection, change.cube, name, change.now))
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
         """Return drafts of what would be stored. Raises: InvalidInput."""

@@ -148,7 +148,7 @@ class MemOS(FormerNames):
                 self.maintenance.optimise,
                 self._scheduler.accesses.flush_if_due,
                 self.maintenance.forget_if_due,
-                installation.activations.look_if_due,
+                installation.activations.forget_if_due,
             ),
         )
 

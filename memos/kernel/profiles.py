@@ -133,7 +133,7 @@ class Profiles:
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         check_name("dimension", dimension, 64)
         with self._context.change(scope) as change:
-            state = views.take_back(change, _subject(change.connection, change.cube, subject), dimension)
+            state = views.remove_static(change, _subject(change.connection, change.cube, subject), dimension)
             told = None if state is None else self._trait(change.connection, state)
         self._context.wait_indexed()
         return told
@@ -166,14 +166,14 @@ class Profiles:
             for name, value in given.items():
                 self._give(change, scope, by_id[name], _value(by_id[name], value), whose)
             for name in remove:
-                views.take_out(change, whose, name)
+                views.remove_traits(change, whose, name)
         self._context.wait_indexed()
 
     def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
         """Remove all traits of a subject; return how many. Raises: NotFound (cube)."""
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            count = views.take_out(change, check_name("subject", subject))
+            count = views.remove_traits(change, check_name("subject", subject))
         self._context.wait_indexed()
         return count
 
@@ -181,7 +181,7 @@ class Profiles:
         """Return the standard template and those of the cubes the actor may read, by name."""
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
         with self._context.ledger.read() as connection:
-            own = [stored_template(text) for text in cubes.every(connection, readable)]
+            own = [stored_template(text) for text in cubes.own_templates(connection, readable)]
         return {template.name: template for template in (*own, standard())}
 
     def render(self, cube: str, subject: str | None = None, max_tokens: int = 500, *, actor: str = LOCAL_OWNER) -> str:
@@ -211,7 +211,7 @@ class Profiles:
             if read is None:
                 cubes.remove(change.connection, change.cube)
             else:
-                cubes.put(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
+                cubes.set_template(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
             changes.record(change, "template", {"dimensions": len((read or standard()).by_id)})
         return read or standard()
 
@@ -245,13 +245,13 @@ class Profiles:
             value,
             Fact(ItemType.PROFILE, "", (), subject, READER, change.now, valid_from=change.now, tags=(STATIC,)),
         )
-        current = views.given(change, fact)
+        current = views.current_static(change, fact)
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
         drafts = messages.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
-        return views.give(change, fact, Span(source, 0, len(fact.memory)))
+        return views.set_static(change, fact, Span(source, 0, len(fact.memory)))
 
     def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
         template, moment = views.template_of(connection, cube), at or self._context.clock.now()

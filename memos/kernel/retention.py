@@ -24,7 +24,7 @@ from memos.memcube import changes
 from memos.memcube.ledger import retention
 from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
 from memos.reader.arguments import member_of, members_of, tags_of
-from memos.scheduler.jobs.retention import applied, preview, together
+from memos.scheduler.jobs.retention import apply_rules, merged_effects, preview
 
 MAX_RULES = 100
 """Rules a cube may have: each is one pass over its items."""
@@ -127,7 +127,9 @@ class Retention:
            BackendUnavailable: Changes are kept; files may still be purging.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
-        done = together(list(applied(self._context.ledger, self._context.change, scope, self._context.clock.now())))
+        done = merged_effects(
+            list(apply_rules(self._context.ledger, self._context.change, scope, self._context.clock.now()))
+        )
         self._context.wait_indexed()
         if any(effect.rule.action is RetentionAction.ERASE for effect in done):
             self._purge()

@@ -33,7 +33,7 @@ class Review:
         scope = self._context.scopes.check([cube], actor, embeds=False)
         limit = within("limit", limit, 1, 10_000)
         with self._context.ledger.read() as connection:
-            return tuple(queries.of_cube(connection, scope.cubes[0], limit))
+            return tuple(queries.pending_items(connection, scope.cubes[0], limit))
 
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None

@@ -60,7 +60,7 @@ def kind_of(type_: ItemType) -> Kind:
     return next(kind for kind, types in TYPES.items() if type_ in types)
 
 
-def only(kind: Kind, filter_: Mapping[str, Json] | None = None) -> dict[str, Json]:
+def narrowed_to_kind(kind: Kind, filter_: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Return the filter narrowed to one kind."""
     mine: dict[str, Json] = {"type": {"in": [str(type_) for type_ in TYPES[kind]]}}
     return mine if not filter_ else {"and": [mine, dict(filter_)]}
@@ -74,7 +74,7 @@ def recall(
         raise InvalidInput("relevance", "must be a number from 0 to 1")
     found: dict[Kind, tuple[Hit, ...]] = {}
     for kind, most in limits.items():
-        hits = searching(most, only(kind, filter_)).hits if most else ()
+        hits = searching(most, narrowed_to_kind(kind, filter_)).hits if most else ()
         found[kind] = tuple(hit for hit in hits if hit.relevance >= least)
     return found
 
@@ -111,7 +111,7 @@ class Reranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RerankInput:
     """A validated question with texts, and how many results are wanted."""
 
     query: str
@@ -119,7 +119,7 @@ class Given:
     wanted: int
 
 
-def check_given(query: str, documents: Sequence[str], limits: LimitSettings, top_n: int | None = None) -> Given:
+def checked_input(query: str, documents: Sequence[str], limits: LimitSettings, top_n: int | None = None) -> RerankInput:
     """Validate a question and texts to rank. Raises: InvalidInput."""
     query = check_text("query", query, limits.query_chars * 4)
     if not query.strip():
@@ -130,10 +130,10 @@ def check_given(query: str, documents: Sequence[str], limits: LimitSettings, top
         raise InvalidInput("documents", f"has {len(documents):,} texts, at most {MOST_TEXTS} are taken")
     texts = tuple(check_text(f"documents[{n}]", text, limits.message_bytes) for n, text in enumerate(documents))
     wanted = len(texts) if top_n is None else within("top_n", top_n, 1, 2**31 - 1)
-    return Given(query, texts, wanted)
+    return RerankInput(query, texts, wanted)
 
 
-def by_reranker(given: Given, reranker: Reranker) -> Reranked:
+def by_reranker(given: RerankInput, reranker: Reranker) -> Reranked:
     """Rank texts by a reranker. Raises: ModelError, BackendUnavailable, BackendTimeout."""
     scores = checked_scores(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
     if min(scores) < 0 or max(scores) > 1:  # a model's own scale
@@ -141,7 +141,7 @@ def by_reranker(given: Given, reranker: Reranker) -> Reranked:
     return _best(given, scores, reranker.name)
 
 
-def by_vectors_and_words(given: Given, embedder: Embedder, terms: SparseEncoder) -> Reranked:
+def by_vectors_and_words(given: RerankInput, embedder: Embedder, terms: SparseEncoder) -> Reranked:
     """Rank texts by cosine and shared words. Raises: ModelError."""
     cosines = embedder.embed_documents(given.texts) @ embedder.embed_query(given.query)
     asked = terms.encode_query(given.query)
@@ -154,7 +154,7 @@ def by_vectors_and_words(given: Given, embedder: Embedder, terms: SparseEncoder)
     return _best(given, scores, embedder.fingerprint.name)
 
 
-def _best(given: Given, scores: Sequence[float], model: str) -> Reranked:
+def _best(given: RerankInput, scores: Sequence[float], model: str) -> Reranked:
     order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[: given.wanted]
     tokens = estimate_tokens(given.query) + sum(map(estimate_tokens, given.texts))
     return Reranked(model, tuple(Ranked(n, round(scores[n], 6)) for n in order), tokens)
@@ -329,7 +329,7 @@ class SearchService:
            ModelError, BackendUnavailable, BackendTimeout: The model failed.
         """
         self._context.lifecycle.check_open()
-        given = check_given(query, documents, self._context.settings.limits, top_n)
+        given = checked_input(query, documents, self._context.settings.limits, top_n)
         if self._reranker is not None:
             return by_reranker(given, self._reranker)
         return by_vectors_and_words(given, self._embedder, self._terms)

@@ -114,7 +114,7 @@ def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) 
         ended = queries.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
         tokens = queues.tokens_today(connection, asked.cubes, asked.now)
         tasks = _Tasks(_summed((cube, n) for (cube, _), n in waiting.items()), Counter(task.cube for task in running))
-        heads = sorted(queries.heads(connection, asked.cubes), key=tasks.busy)
+        heads = sorted(queries.newest_events(connection, asked.cubes), key=tasks.busy)
         shown = heads[: BUSIEST if asked.cubes is None else None]
         cubes = _cubes(connection, asked, shown, tasks, tokens)
     if asked.cubes is not None:
@@ -301,7 +301,7 @@ class Statistics:
             )
 
     def _count_events(self, connection: sa.Connection) -> None:
-        heads = queries.heads(connection, None)
+        heads = queries.newest_events(connection, None)
         before = self._counted
         for head in heads:
             known = head.seq if before is None else before.get(head.cube, 0)

@@ -14,7 +14,7 @@ from memos.memcube.ledger import queues, tasks
 from memos.memcube.ledger.tasks import TaskQuery
 from memos.reader.arguments import within
 from memos.scheduler.runner import Runner
-from memos.scheduler.task import polls
+from memos.scheduler.task import poll_until
 
 Tasks_ = list[Task]  # `list` is a method here
 
@@ -96,7 +96,7 @@ class Tasks:
         Raises: NotFound, BackendTimeout, InvalidInput.
         """
         seen: Task | None = None
-        for _ in polls(timeout_s):
+        for _ in poll_until(timeout_s):
             found = self._get(task, cubes, actor, Right.READ)
             if seen is None or _told(found) != _told(seen):
                 seen = found
@@ -118,7 +118,7 @@ class Tasks:
 
         Raises: BackendTimeout, NotFound, InvalidInput.
         """
-        for _ in polls(timeout_s):
+        for _ in poll_until(timeout_s):
             if not self._left(task, cubes, actor):
                 return
 

@@ -183,7 +183,7 @@ def _fit(
 def _line(item: Item) -> str:
     at = item.valid_from or item.said_at
     # A trait names its subject itself.
-    text = item.memory if item.type is ItemType.PROFILE else rendering.said(item.speaker, item.memory)
+    text = item.memory if item.type is ItemType.PROFILE else rendering.with_speaker(item.speaker, item.memory)
     if is_untrusted(item.sources):
         text = wrap_untrusted(item.memory, speaker_of(item, item.sources))
     return f"- {rendering.dated(at, text)}"

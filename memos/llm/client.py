@@ -7,11 +7,12 @@ import json
 import re
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -268,6 +269,11 @@ class LLMClient:
         answer, reply = self._fitting(request, schema, meter)
         self._cache.put(key, reply, generation)
         return answer
+
+    def ask(self, messages: Sequence[ChatMessage], schema: type[Answer], **options: Any) -> Answer:
+        """Call `complete_json`, as this was called before. Deprecated."""
+        warnings.warn("LLMClient.ask is now called complete_json.", DeprecationWarning, stacklevel=2)
+        return self.complete_json(messages, schema, **options)
 
     def forget(self) -> None:
         """Empty the cache; answers in flight are not cached either."""

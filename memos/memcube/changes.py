@@ -314,7 +314,7 @@ def correct(change: Change, new_item: str, related: Iterable[str], replaced: Seq
     )
     changes = [(old, {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new_item}) for old in replaced]
     _append(change, changes, "supersede", f"superseded by {new_item}")
-    items.touch(change.connection, [new_item])
+    items.raise_revisions(change.connection, [new_item])
     outbox.enqueue(change.connection, change.cube, [new_item])
 
 
@@ -331,7 +331,7 @@ def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kin
         segments.remake(change.connection, change.cube, (page.segment for page in held), change.now)
         prompt_prefix.items_changed(change.connection, change.cube, [state.id for state in after], change.now)
         covered = items.followers(change.connection, after, WINDOW - 1)
-        items.touch(change.connection, covered)
+        items.raise_revisions(change.connection, covered)
         outbox.enqueue(change.connection, change.cube, [*(state.id for state in after), *covered])
     return after
 
@@ -354,7 +354,7 @@ def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
 
 
 def requeue_indexing(change: Change, item_id: str) -> None:
-    items.touch(change.connection, [item_id])
+    items.raise_revisions(change.connection, [item_id])
     outbox.enqueue(change.connection, change.cube, [item_id])
 
 

@@ -55,7 +55,9 @@ def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
     return file
 
 
-def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[str, Json], media_type: str) -> None:
+def store_passages(
+    change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[str, Json], media_type: str
+) -> None:
     """Store the passages of a file, replacing the current file of its name.
 
     Nothing is stored if the file was deleted or replaced meanwhile.
@@ -91,7 +93,7 @@ def check_rollback(change: Change, item_id: str) -> None:
         raise Conflict(f"Item {item_id} is of a file that is {file.state}; add the file again to have it read.")
 
 
-def give_up(change: Change, file: StoredFile, why: str) -> None:
+def mark_failed(change: Change, file: StoredFile, why: str) -> None:
     if _still_read(change, file):
         files.change(change.connection, file.id, state=FileState.FAILED, error=why, finished_at=change.now)
         _record_event(change, file.id, FileState.FAILED)

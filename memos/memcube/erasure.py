@@ -23,7 +23,7 @@ from memos.errors import BackendUnavailable
 from memos.memcube import changes, images, prompt_prefix, tools
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
+from memos.memcube.facts import WITHDRAWN, event_time, remove_sources
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, files, idempotency, items, outbox, queues, segments, tier_moves
@@ -51,7 +51,7 @@ def erase(
     touched = {*files.of_items(connection, doomed).values(), *file_ids}
     made = [state.created_at for state in items.current(connection, [change.cube], doomed).values()]
     made += files.made_at(connection, touched)
-    whole = files.whole(connection, touched)
+    whole = files.with_bytes(connection, touched)
     held = backups.holding(
         connection,
         min(made, default=None),
@@ -79,7 +79,7 @@ def erase(
     return replace(receipt, backups=told, untold_backups=untold)
 
 
-def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
+def erase_again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
     """Erase again what a restore brought back; the tombstone says `purging` once more.
 
     The ids may include files.
@@ -148,7 +148,7 @@ def _remove(
     # An error may quote a value; ids alone cannot tell whose.
     connection.execute(sa.update(t.tasks).where(t.tasks.c.cube_id == change.cube).values(error=None))
     _remove_empty_conversations(connection, change.cube)
-    items.touch(connection, covered)
+    items.raise_revisions(connection, covered)
     outbox.enqueue(connection, change.cube, [*sorted(doomed), *covered])
     return removed, covered
 
@@ -463,21 +463,21 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
     gone, shown = refreshed.withdrawn, set(origins) if refreshed.stored else set()
     for state in made.values():
         of_call = state.type is ItemType.TOOL_TRAJECTORY and state.key is not None
-        if images.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
+        if images.sync_description(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
             continue
         others = items.origins_of(connection, [state.id])[state.id] - set(origins)
         if state.type is ItemType.SKILL:
             shown |= others
         live = items.current(connection, [change.cube], others)
         if any(other.status is not Status.DELETED for other in live.values()):
-            lose_sources(change, state.id, origins)
+            remove_sources(change, state.id, origins)
             continue
         _reopen_predecessors(change, state)
         edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
     tier_moves.read_again(connection, change.cube, origins, change.now)
-    images.look_again(change, origins)
+    images.requeue_descriptions(change, origins)
     tool_rows.enqueue(connection, change.cube, shown, change.now)
     if gone:
         gone += retract(change, gone)  # conclusions are made of facts

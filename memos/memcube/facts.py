@@ -118,7 +118,7 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
     return len(rows)
 
 
-def lose_sources(change: Change, item_id: str, origins: Collection[str]) -> None:
+def remove_sources(change: Change, item_id: str, origins: Collection[str]) -> None:
     """Remove origins from an item's sources and links."""
     connection = change.connection
     said = sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(list(origins)))
@@ -129,7 +129,7 @@ def lose_sources(change: Change, item_id: str, origins: Collection[str]) -> None
     changes.requeue_indexing(change, item_id)
 
 
-def take_sources(change: Change, item_id: str, from_id: str) -> None:
+def copy_sources(change: Change, item_id: str, from_id: str) -> None:
     """Copy another item's sources and origins to an item."""
     connection, columns = change.connection, (t.sources.c.message_id, t.sources.c.start, t.sources.c.end)
     rows = connection.execute(sa.select(t.sources).where(t.sources.c.item_id.in_([item_id, from_id]))).all()
@@ -172,7 +172,7 @@ def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) ->
         return False
     if item.status is Status.SUPERSEDED:
         items.mark_outdated(change.connection, {span.item for span in fact.spans})
-    items.touch(change.connection, [item.id])  # the graph follows its links
+    items.raise_revisions(change.connection, [item.id])  # the graph follows its links
     outbox.enqueue(change.connection, change.cube, [item.id])
     changes.record_item(change, "merge", item.id, {"from": sorted({span.item for span in fact.spans})})
     edits: dict[str, Any] = {}
@@ -252,7 +252,7 @@ def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
 def link_superseded(change: Change, new: str, old: str) -> None:
     """Link an item to one that it is now known to have superseded."""
     items.link(change.connection, [(new, LinkKind.SUPERSEDES, old)], change.cube, change.now)
-    items.touch(change.connection, [new])
+    items.raise_revisions(change.connection, [new])
     outbox.enqueue(change.connection, change.cube, [new])
 
 

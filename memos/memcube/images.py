@@ -141,7 +141,7 @@ def finish(connection: sa.Connection, file: StoredFile, state: FileState, now: d
     files.change(connection, file.id, **{"state": state, "finished_at": now, "error": None, **values})
 
 
-def follow(change: Change, state: Item, withdrawn: str) -> bool:
+def sync_description(change: Change, state: Item, withdrawn: str) -> bool:
     """Keep a description in step with its image's message; return True if it is a description.
 
     It is deleted with the message, marked as `withdrawn` by the caller, and restored with it.
@@ -158,7 +158,7 @@ def follow(change: Change, state: Item, withdrawn: str) -> bool:
     return True
 
 
-def look_again(change: Change, item_ids: Collection[str]) -> None:
+def requeue_descriptions(change: Change, item_ids: Collection[str]) -> None:
     """Queue the description of images that were skipped while their message was deleted."""
     waiting: list[str] = []
     for batch in items.in_batches(item_ids):

@@ -147,7 +147,7 @@ def lines_of(
 
     Entries whose item is gone, or may not be trusted, have none.
     """
-    shown = [row for row in rows if row.item in states and may_stand(states[row.item])]
+    shown = [row for row in rows if row.item in states and may_include(states[row.item])]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}
     found: list[Line] = []
@@ -158,7 +158,7 @@ def lines_of(
     return sorted(found, key=lambda line: (line.at, line.correction, line.ordinal, line.version))
 
 
-def may_stand(state: Item) -> bool:
+def may_include(state: Item) -> bool:
     """Return True if a memory may be told in a prefix: it is there, and nobody but its speakers told of it."""
     return state.status in _SHOWN and not is_untrusted(state.sources)
 
@@ -212,7 +212,7 @@ def _correction(row: PrefixRow, state: Item, at: datetime, what: str) -> Line:
 def _told(state: Item) -> str:
     text = state.memory.replace("\n", "\n  ")
     # A trait names its subject itself.
-    return remembered(text if state.type is ItemType.PROFILE else rendering.said(state.speaker, text))
+    return remembered(text if state.type is ItemType.PROFILE else rendering.with_speaker(state.speaker, text))
 
 
 def date_of(state: Item) -> datetime:

@@ -157,7 +157,7 @@ def refresh(change: Change, messages: Collection[str]) -> Refreshed:
     touched = tools.turns(connection, change.cube, messages)
     if not touched:
         return done
-    made = tools.made_of(connection, change.cube, messages, ItemType.TOOL_TRAJECTORY)
+    made = tools.derived_items(connection, change.cube, messages, ItemType.TOOL_TRAJECTORY)
     stale = items.current(connection, [change.cube], made)
     scene = _Scene.of(change, touched)
     wanted = scene.wanted({turn.item for turn in touched})
@@ -275,7 +275,7 @@ def _own_counts(item: Item) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Outcome:
     link: _Link
     fact: Fact
     origins: frozenset[str]
@@ -284,7 +284,7 @@ class _Told:
 def _record_outcome(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: Refreshed) -> None:
     """Write the items of one key: the last is current, each before it is superseded by the next."""
     earlier = (0, 0, 0)
-    left: list[_Told | Item] = []
+    left: list[_Outcome | Item] = []
     for link in chain:
         if not link.changed and link.item is not None and earlier == _earlier(link.item):
             left.append(link.item)
@@ -295,7 +295,7 @@ def _record_outcome(change: Change, salt: bytes, key: str, chain: Sequence[_Link
                 if link.item is not None:
                     _withdraw(change, link.item, done)
                 continue
-            left.append(_Told(link, _fact(key, own, lesson, shown, earlier), frozenset(shown)))
+            left.append(_Outcome(link, _fact(key, own, lesson, shown, earlier), frozenset(shown)))
             counts = tool_calls.counted(own)
         earlier = (earlier[0] + counts[0], earlier[1] + counts[1], earlier[2] + counts[2])
     successor: str | None = None
@@ -356,7 +356,7 @@ def _fact(
     )
 
 
-def _write(change: Change, entry: _Told | Item, successor: str | None, done: Refreshed) -> str:
+def _write(change: Change, entry: _Outcome | Item, successor: str | None, done: Refreshed) -> str:
     status = Status.ACTIVE if successor is None else Status.SUPERSEDED
     if isinstance(entry, Item):
         _edit(change, entry, _standing(entry, status, successor))
@@ -369,7 +369,7 @@ def _write(change: Change, entry: _Told | Item, successor: str | None, done: Ref
         return stored.id
     lost = items.origins_of(change.connection, [item.id]).get(item.id, set()) - entry.origins
     if lost:
-        facts.lose_sources(change, item.id, lost)
+        facts.remove_sources(change, item.id, lost)
     if facts.add_sources(change, item.id, fact):
         changes.requeue_indexing(change, item.id)
         _relate(change, item.id, entry.origins)

@@ -174,7 +174,7 @@ def preview(given: PreviewSource, reading: Reading) -> Preview:
     texts = {item.id: item.memory for item in items}
     speakers = {item.id: item.speaker for item in items}
     return Preview(
-        tuple(_shown(item, draft) for item, draft in zip(items, drafts, strict=True)),
+        tuple(_shown_item(item, draft) for item, draft in zip(items, drafts, strict=True)),
         masking.masked,
         tuple(_fact(fact, texts, speakers) for fact in facts),
         by,
@@ -265,7 +265,7 @@ def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
         yield window
 
 
-def _shown(item: Item, draft: Draft) -> PreviewItem:
+def _shown_item(item: Item, draft: Draft) -> PreviewItem:
     return PreviewItem(
         int(item.id),
         item.conversation,

@@ -45,7 +45,7 @@ class SimilarFacts:
         """Return, for each fact, the nearest items of its type."""
         if not facts:
             return []
-        vectors = self.embedder.embed_documents([rendering.said(fact.subject, fact.memory) for fact in facts])
+        vectors = self.embedder.embed_documents([rendering.with_speaker(fact.subject, fact.memory) for fact in facts])
         return [self._near(cube, fact, vector) for fact, vector in zip(facts, vectors, strict=True)]
 
     def _near(self, cube: str, fact: Fact, vector: Vector) -> list[SimilarItem]:

@@ -148,7 +148,7 @@ def give_up_waits_on(stop: threading.Event) -> Iterator[None]:
         _UNTIL.reset(token)
 
 
-def polls(timeout_s: float | None) -> Iterator[None]:
+def poll_until(timeout_s: float | None) -> Iterator[None]:
     deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
     pause, slowest = _POLLS_S
     stop = _UNTIL.get()

@@ -90,8 +90,8 @@ _CONTEXT_CHARS = 200
 def candidate_text(brief: Brief, before: Sequence[Brief]) -> str:
     """Return a candidate as its reranker reads it: date, speakers, and what was said before it in its session."""
     at = brief.said_at if brief.said_at is not None else brief.valid_from
-    said = rendering.dated(None if at is None else from_micros(at), rendering.said(brief.speaker, brief.memory))
-    return rendering.window([*(_end_of(rendering.said(other.speaker, other.memory)) for other in before), said])
+    said = rendering.dated(None if at is None else from_micros(at), rendering.with_speaker(brief.speaker, brief.memory))
+    return rendering.window([*(_end_of(rendering.with_speaker(other.speaker, other.memory)) for other in before), said])
 
 
 def checked_scores(scores: Sequence[float], count: int, name: str) -> list[float]:

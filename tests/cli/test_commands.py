@@ -25,7 +25,7 @@ from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidIn
 from memos.memcube.installation import FolderLock
 from memos.version import __version__
 from tests.fakes import WordEmbedder
-from tests.servers.openai_server import OpenAIServer, error
+from tests.support.servers.openai_server import OpenAIServer, error
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORT = ROOT / "examples" / "data" / "chat_export.json"

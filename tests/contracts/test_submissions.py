@@ -89,7 +89,7 @@ def test_progress_is_that_of_the_fine_reading(store: Store, sent: Submissions) -
     done = sent.answered(taken, {"items": ids})
     assert sent.progress(done) is Progress.COMPLETED  # nothing is to be read
     with store.ledger.write() as connection:
-        reading.want(connection, "default", ids, store.clock.now())
+        reading.queue(connection, "default", ids, store.clock.now())
     assert sent.progress(done) is Progress.RUNNING
     with store.ledger.write() as connection:
         connection.exec_driver_sql("UPDATE tasks SET state = 'dead'")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.core.streaming import EventData, StreamedText, without_reasoning
-from memos.kernel.chat.chat import Marks, without_marks
+from memos.kernel.chat.chat import CitationMarks, without_marks
 
 EVENTS = 'data: {"a": 1}\n\n: comment\nevent: x\ndata:two\ndata: lines é\n\nid: 7\n\ndata\ndata: [DONE]\n\n'
 
@@ -65,7 +65,7 @@ MARKED = st.lists(
 
 @given(MARKED.map("".join), st.lists(st.integers(0, 200)), st.booleans())
 def test_marks_are_found_in_any_cut(text: str, places: list[int], kept: bool) -> None:
-    marks = Marks(("m1", "m2"), kept=kept)
+    marks = CitationMarks(("m1", "m2"), kept=kept)
     told = "".join(marks.feed(piece) for piece in cut(text, places)) + marks.end()
     whole, cited = without_marks(text, ("m1", "m2"), kept=kept)
     assert told.rstrip() == whole

@@ -224,11 +224,11 @@ def test_what_another_process_erased_leaves_this_one_too(memos: MemOS, monkeypat
     activations = memos._installation.activations
     with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
         connection.execute(sa.update(t.versions).where(t.versions.c.item_id == gone).values(status="deleted"))
-    activations.look_if_due()
+    activations.forget_if_due()
     held = {item for block, _, _ in activations.blocks("default") for item in block.items}
     assert gone in held, "a folder of one's own has no other processes"
     monkeypatch.setattr(type(memos.ledger), "is_sqlite", False)
-    activations.look_if_due()
+    activations.forget_if_due()
     held = {item for block, _, _ in activations.blocks("default") for item in block.items}
     assert gone not in held
 

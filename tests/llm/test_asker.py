@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from memos import errors
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
@@ -254,3 +255,11 @@ def test_threads_lose_no_count() -> None:
 
 def test_a_meter_begins_with_nothing() -> None:
     assert UsageMeter("x").spent == Usage()
+
+
+def test_former_names_work_and_warn() -> None:
+    asking, _, meter = asker([GOOD])
+    with pytest.warns(DeprecationWarning, match="complete_json"):
+        assert asking.ask(ASKED, Home, meter=meter).city == "Lyon"
+    with pytest.warns(DeprecationWarning, match="InvalidAnswer"):
+        assert errors.UnfitAnswer is errors.InvalidAnswer

@@ -189,7 +189,7 @@ def test_an_item_has_one_writer_at_a_time_and_ends_as_the_ledger_has_it(postgres
         thread.start()
     for _ in range(60):
         with ledgers[0].write() as connection:
-            items.touch(connection, ids)
+            items.raise_revisions(connection, ids)
             outbox.enqueue(connection, "default", ids, ("vector",))
     assert writers[0].drain(20)
     stop.set()

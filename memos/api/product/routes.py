@@ -23,7 +23,7 @@ from memos.errors import InvalidInput, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.idempotency import Progress
 from memos.kernel.memos import MemOS
-from memos.kernel.search import Kind, only
+from memos.kernel.search import Kind, narrowed_to_kind
 from memos.version import __version__
 
 router = APIRouter()
@@ -313,7 +313,7 @@ def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> d
     for name, kind in _KINDS.items():
         found: list[Item] = []
         if wanted[name]:
-            chosen = only(kind, body.filter)
+            chosen = narrowed_to_kind(kind, body.filter)
             found = memos.memories.list(
                 cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped
             )
@@ -354,7 +354,7 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
     kind = _KINDS.get(body.memory_type)
     if kind is None and not (types := types_named(body.memory_type)):
         raise InvalidInput("memory_type", f"must be one of {', '.join([*_KINDS, 'act_mem', 'para_mem'])}")
-    chosen = only(kind) if kind is not None else {"type": {"in": types}}
+    chosen = narrowed_to_kind(kind) if kind is not None else {"type": {"in": types}}
     shown = []
     for cube in cubes:
         if body.search_query:

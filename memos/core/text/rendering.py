@@ -28,7 +28,7 @@ def visible(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def said(speaker: str, text: str) -> str:
+def with_speaker(speaker: str, text: str) -> str:
     return f"{speaker}: {text}"
 
 
@@ -129,7 +129,7 @@ def has_fence(text: str) -> bool:
     return f"{_OPEN} source=" in text
 
 
-def closed(text: str) -> str:
+def close_fence(text: str) -> str:
     """Close a fence that truncation cut open."""
     opened = text.rfind(_OPEN)
     if opened <= text.rfind(_CLOSE):

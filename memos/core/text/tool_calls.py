@@ -282,26 +282,26 @@ def shown_call(tool: str, arguments: str) -> str:
     """Render a call for people: `search_flights(from=Paris, to=Osaka)`."""
     value = decoded(arguments)
     if isinstance(value, dict):
-        told = ", ".join(f"{cut(str(name), _VALUE_CHARS)}={_value(inner)}" for name, inner in value.items())
+        told = ", ".join(f"{truncated(str(name), _VALUE_CHARS)}={_value(inner)}" for name, inner in value.items())
     else:
         told = _line(arguments)
-    return f"{tool}({cut(told, _CALL_CHARS)})"
+    return f"{tool}({truncated(told, _CALL_CHARS)})"
 
 
 def _value(value: Json) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return cut(_line(text), _VALUE_CHARS)
+    return truncated(_line(text), _VALUE_CHARS)
 
 
 def told(run: Run) -> str:
     """Render a call and its result as one line."""
     call = shown_call(run.tool, run.pair.call.arguments)
-    result = cut(_line(run.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
+    result = truncated(_line(run.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
     return f"{call} failed: {result}" if run.ok is False else f"{call} → {result}"
 
 
 def lesson_of(failed: Run, right: Run) -> str:
-    before, after = (cut(_line(canonical(run)), _LESSON_CHARS) for run in (failed, right))
+    before, after = (truncated(_line(canonical(run)), _LESSON_CHARS) for run in (failed, right))
     return f"{right.tool}: {after} worked after {before} failed."
 
 
@@ -314,8 +314,8 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
     failures = failures + earlier[2]
     info: dict[str, Json] = {
         "tool": last.tool,
-        "arguments": cut(canonical(last), _KEPT_CHARS),
-        "result": cut(last.outcome.memory.strip(), _KEPT_CHARS),
+        "arguments": truncated(canonical(last), _KEPT_CHARS),
+        "result": truncated(last.outcome.memory.strip(), _KEPT_CHARS),
         "calls": calls,
         "successes": successes,
         "failures": failures,
@@ -324,7 +324,7 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
     if last.ok is not None:
         info["ok"] = last.ok
     if last.ok is False:
-        info["error"] = cut(_line(last.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
+        info["error"] = truncated(_line(last.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
         info["error_type"] = error_type(last.outcome.memory)
     if (seconds := duration_s(last)) is not None:
         info["duration_s"] = seconds
@@ -362,6 +362,6 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def cut(text: str, most: int) -> str:
+def truncated(text: str, most: int) -> str:
     """Truncate a text with a mark."""
     return text if len(text) <= most else text[: most - 1] + "…"

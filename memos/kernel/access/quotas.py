@@ -54,7 +54,7 @@ class Quotas:
             taken = self._in_memory(key, _minute(now), limit)
         else:
             with self._ledger.write() as connection:
-                taken = access.take(connection, key, _REQUESTS, _minute(now), 1, limit)
+                taken = access.count_usage(connection, key, _REQUESTS, _minute(now), 1, limit)
         if not taken:
             raise LimitReached(
                 f"The key may make {limit:,} requests a minute: wait for the next one.", retry_after_s=60 - now.second
@@ -109,7 +109,7 @@ class Quotas:
             yield
         finally:
             with self._ledger.write() as connection:
-                access.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
+                access.count_usage(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
 
     def used(self, key: Key) -> dict[str, int]:
         """Return the items, bytes and tokens that a key used today."""
@@ -133,7 +133,7 @@ def _take(connection: sa.Connection, key: Key, use: tuple[str, int, int | None],
     what, amount, limit = use
     if limit is None or amount == 0:
         return
-    if not access.take(connection, key.counts_as, what, _date(now), amount, limit):
+    if not access.count_usage(connection, key.counts_as, what, _date(now), amount, limit):
         raise LimitReached(
             f"The key may use {limit:,} {what} a UTC day, and has not {amount:,} left today: "
             "wait for the next day, send less, or ask an admin for more.",

@@ -35,7 +35,7 @@ _BEGUN = re.compile(r"[ \t]{0,8}(?:\[(?:m[\dm,;\s]{0,300})?)?\Z")
 _LONGEST = 310
 
 
-class Marks:
+class CitationMarks:
     """Removes citation marks from a streamed answer (or keeps them, with `kept`) and counts the citations."""
 
     def __init__(self, known: Collection[str], *, kept: bool = False) -> None:
@@ -73,7 +73,7 @@ class Marks:
 
 def without_marks(text: str, known: Collection[str], *, kept: bool = False) -> tuple[str, tuple[str, ...]]:
     """Return an answer without its citation marks, and the marks."""
-    marks = Marks(known, kept=kept)
+    marks = CitationMarks(known, kept=kept)
     told = marks.feed(text) + marks.end()
     return told.rstrip(), tuple(marks.cited)
 
@@ -183,7 +183,7 @@ class Chat:
 
     def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
         began = time.perf_counter()
-        marks = Marks(ready.marks, kept=ready.question.marks)
+        marks = CitationMarks(ready.marks, kept=ready.question.marks)
         reply: ChatReply | None = None
         with closing(asked(ready.request, meter=ready.meter())) as pieces:
             for piece in pieces:

@@ -142,7 +142,7 @@ class Entry:
         if self.untrusted:
             told = wrap_untrusted(text, self.speaker or "")
         else:
-            told = text if self.speaker is None else rendering.said(self.speaker, text)
+            told = text if self.speaker is None else rendering.with_speaker(self.speaker, text)
         return remembered(told)
 
 

@@ -456,7 +456,7 @@ class BlockStore:
 
     def _raise_to(self, entry: Entry, tier: Tier, held: object) -> None:
         if not entry.gone and tier not in entry.held and self._shelves.make_room(tier, entry.block, self._now()):
-            self._shelves.hold(entry, tier, held)
+            self._shelves.put(entry, tier, held)
 
     def measured(self, tier: Tier, size_bytes: int, seconds: float) -> None:
         """Record how long loading blocks of a tier took."""
@@ -498,7 +498,7 @@ class BlockStore:
         if tier is Tier.DEVICE and len(entry.held) == 1:
             assert self._device is not None
             if self._shelves.make_room(Tier.HOST, entry.block, self._now()):
-                self._shelves.hold(entry, Tier.HOST, self._device.download(entry.held[tier], entry.block))
+                self._shelves.put(entry, Tier.HOST, self._device.download(entry.held[tier], entry.block))
             elif entry.children:
                 return False
         return True
@@ -590,4 +590,4 @@ class BlockStore:
                     self._dropped += 1
                 return
             with self._lock:
-                self._shelves.hold(entry, Tier.DISK, None)
+                self._shelves.put(entry, Tier.DISK, None)

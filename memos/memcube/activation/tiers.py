@@ -145,7 +145,7 @@ class TieredCache:
         """Take in what the disk has; what its budget has no room for leaves it."""
         for key, (block, heat) in held.items():
             self.entries[key], self._heats[key] = Entry(block), heat
-            self.hold(self.entries[key], Tier.DISK, None)
+            self.put(self.entries[key], Tier.DISK, None)
         for key, entry in self.entries.items():
             if entry.block.parent is not None:
                 self.entries[entry.block.parent].children.add(key)
@@ -159,10 +159,10 @@ class TieredCache:
         entry = self.entries[block.key] = Entry(block)
         if block.parent is not None:
             self.entries[block.parent].children.add(block.key)
-        self.hold(entry, tier, held)
+        self.put(entry, tier, held)
         return entry
 
-    def hold(self, entry: Entry, tier: Tier, held: object) -> None:
+    def put(self, entry: Entry, tier: Tier, held: object) -> None:
         """Put a block into a tier in which there is room."""
         entry.held[tier] = held
         self.used[tier] += _size(entry.block, tier)

@@ -126,7 +126,7 @@ def replay(connection: sa.Connection, now: datetime) -> int:
     for row in [*connection.execute(back), *connection.execute(whole)]:
         found.setdefault((row.cube_id, row.actor, row.tombstone_id), []).append(row.item_id)
     for (cube, actor, receipt_id), item_ids in found.items():
-        erase.again(Change(connection, cube, actor, now), receipt_id, item_ids)
+        erase.erase_again(Change(connection, cube, actor, now), receipt_id, item_ids)
     for grave in backups.graves(connection, t.tombstones.c.cube_id.in_(sa.select(t.cubes.c.id))):
         if grave.whole_cube:
             _drop_again(connection, grave, now)
@@ -139,7 +139,7 @@ def _drop_again(connection: sa.Connection, grave: Erased, now: datetime) -> None
     if connection.scalar(same) is None:
         return
     left = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == grave.cube)))
-    erase.again(Change(connection, grave.cube, grave.actor, now), grave.receipt, left)
+    erase.erase_again(Change(connection, grave.cube, grave.actor, now), grave.receipt, left)
     erase.remove_cube(connection, grave.cube)
 
 

@@ -175,7 +175,7 @@ def _make(connection: sa.Connection, work: Load) -> None:
     own = t.cubes.c.id == target.cube
     connection.execute(sa.update(t.cubes).where(own).values(heat_tau_s=head.heat_tau_s, lone_until=until))
     if target.trust and head.template is not None:
-        templates.put(connection, target.cube, head.template)
+        templates.set_template(connection, target.cube, head.template)
 
 
 def _check_merge(connection: sa.Connection, work: Load) -> None:
@@ -367,7 +367,7 @@ def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
         by_receipt.setdefault(receipt, []).append(id_)
     before = _count(connection, cube)
     for receipt, gone in by_receipt.items():
-        erase.again(change, receipt, _still_there(connection, gone))
+        erase.erase_again(change, receipt, _still_there(connection, gone))
     skipped, differing = _compare_kept(connection, work)
     gone_items = before - _count(connection, cube)
     return Loaded(

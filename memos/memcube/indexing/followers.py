@@ -134,7 +134,7 @@ class VectorFollower:
 
     def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[Chunk]:
         pieces = [
-            rendering.said(state.speaker, state.memory)
+            rendering.with_speaker(state.speaker, state.memory)
             for versions in before
             if (state := _at(versions, item)) is not None and state.status not in UNUSED
         ]
@@ -191,7 +191,7 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
 
 def _rendered(item: Item, text: str) -> str:
     if item.type is not ItemType.DOCUMENT:
-        return rendering.said(item.speaker, text)
+        return rendering.with_speaker(item.speaker, text)
     path, header = item.info.get("path"), item.info.get("table")
     titles = [str(title) for title in path] if isinstance(path, list) else []
     return rendering.passage(item.speaker, titles, header if isinstance(header, str) else None, text)

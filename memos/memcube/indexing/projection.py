@@ -221,7 +221,7 @@ class OwnProjection:
             raise
         except MemosError as error:
             with self._ledger.write() as connection:
-                outbox.failed(connection, row, str(error), self._settings.park_after)
+                outbox.count_failure(connection, row, str(error), self._settings.park_after)
             self._behind[row.id] = OutboxRow(row.id, row.cube, row.item, row.attempts + 1)
 
     def _retry_behind(self) -> None:
@@ -365,7 +365,7 @@ class SharedProjection:
                 done, refused = self._apply(rows)
                 outbox.remove(connection, [row.id for row in done])
                 for row, error in refused:
-                    outbox.failed(connection, row, str(error), self._settings.park_after)
+                    outbox.count_failure(connection, row, str(error), self._settings.park_after)
         except BaseException:
             for row in done:
                 self._doubtful.setdefault(row.cube, []).append(row.item)

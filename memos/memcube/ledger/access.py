@@ -213,7 +213,7 @@ def _moment(value: datetime) -> datetime:
     return value
 
 
-def take(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:
+def count_usage(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:
     """Count an amount unless it exceeds the limit; a negative one gives back. Return True if it was counted.
 
     A single statement changes the row and makes other transactions wait, so together they never exceed the limit.

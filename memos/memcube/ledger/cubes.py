@@ -292,14 +292,14 @@ def get_template(connection: sa.Connection, cube: str) -> str | None:
     return found
 
 
-def every(connection: sa.Connection, cubes: Collection[str] | None) -> list[str]:
+def own_templates(connection: sa.Connection, cubes: Collection[str] | None) -> list[str]:
     """Return the JSON of these cubes' own templates, or of all."""
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.startswith("template:")))
     keys = None if cubes is None else {_key(cube) for cube in cubes}
     return [row.value for row in rows.all() if keys is None or row.key in keys]
 
 
-def put(connection: sa.Connection, cube: str, text: str) -> None:
+def set_template(connection: sa.Connection, cube: str, text: str) -> None:
     """Give a cube a template in place of the one it has."""
     remove(connection, cube)
     connection.execute(sa.insert(meta).values(key=_key(cube), value=text))
@@ -325,7 +325,7 @@ def head(connection: sa.Connection, cube: str) -> int:
     return found
 
 
-def find(connection: sa.Connection, cube: str, wanted: EventQuery) -> list[Event]:
+def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> list[Event]:
     """Return a cube's events in the order they were committed."""
     columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
     query = sa.select(*columns).where(events.c.cube_id == cube, events.c.seq > wanted.after)

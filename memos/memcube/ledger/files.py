@@ -169,7 +169,7 @@ def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
     return found
 
 
-def whole(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
+def with_bytes(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
     """Return which of these files still have their bytes."""
     return [
         file

@@ -26,7 +26,7 @@ class LedgerGraph:
             return [row.id for row in found]
 
 
-def _adjacent() -> sa.Select[tuple[str]]:
+def _adjacent_query() -> sa.Select[tuple[str]]:
     """Build the query of `LedgerGraph.adjacent`.
 
     Each of its four parts uses an index: the positions of a conversation, and both ends of the links.
@@ -65,4 +65,4 @@ def _adjacent() -> sa.Select[tuple[str]]:
     )
 
 
-_ADJACENT = _adjacent()
+_ADJACENT = _adjacent_query()

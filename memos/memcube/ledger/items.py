@@ -521,7 +521,7 @@ def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     return found
 
 
-def touch(connection: sa.Connection, ids: Iterable[str]) -> None:
+def raise_revisions(connection: sa.Connection, ids: Iterable[str]) -> None:
     """Raise the projection revision of items whose window contains a changed neighbour."""
     for batch in in_batches(ids):
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(revision=items.c.revision + 1))

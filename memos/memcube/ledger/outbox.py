@@ -165,7 +165,7 @@ def remove_items(connection: sa.Connection, item_ids: Iterable[str]) -> None:
         connection.execute(sa.delete(outbox).where(outbox.c.item_id.in_(batch)))
 
 
-def failed(connection: sa.Connection, row: OutboxRow, error: str, park_after: int) -> None:
+def count_failure(connection: sa.Connection, row: OutboxRow, error: str, park_after: int) -> None:
     """Count a failure; a row that keeps failing is parked, so that the others go on."""
     attempts = row.attempts + 1
     connection.execute(

@@ -34,7 +34,7 @@ WHY = "pending"
 _WHY_CHARS = 300
 
 
-def of_cube(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
+def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
     """Return a cube's pending items with their sources, oldest first."""
     waiting = Condition("status", Op.EQ, str(Status.PENDING))
     found = items.matching(connection, [cube], waiting, limit=limit)
@@ -86,7 +86,7 @@ class CubeSummary:
     at: datetime | None
 
 
-def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSummary]:
+def newest_events(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSummary]:
     """Return the newest event of these cubes, or of all, by cube."""
     newest = sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq)
     query = sa.select(cubes.c.id, cubes.c.event_seq, events.c.at).join(events, newest, isouter=True)

@@ -73,7 +73,7 @@ def next_turn(connection: sa.Connection) -> sa.Row[Any] | None:
     return connection.execute(query).one_or_none()
 
 
-def settle(connection: sa.Connection, cube: str, turn: float | None, now: datetime) -> None:
+def update_queue(connection: sa.Connection, cube: str, turn: float | None, now: datetime) -> None:
     """Update a locked queue: when its next task is due, and its turn unless none may begin."""
     due = connection.scalar(sa.select(sa.func.min(tasks.c.not_before)).where(tasks.c.cube_id == cube, WAITING))
     values = {"due": due, "turn": turn if due is not None and due <= now else None}

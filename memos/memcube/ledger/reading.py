@@ -35,7 +35,7 @@ class MessageRange(NamedTuple):
     wanted: frozenset[str]
 
 
-def want(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> list[str]:
+def queue(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> list[str]:
     """Queue extraction of messages that were never read; return the tasks, one a conversation."""
     ids = list(item_ids)
     said = sa.select(versions.c.item_id).where(
@@ -47,7 +47,7 @@ def want(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: dat
     return _enqueue(connection, cube, ids, now)
 
 
-def want_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
+def requeue(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
     """Queue messages that were read finely to be read again, since what was made of them is gone."""
     ids = list(item_ids)
     for batch in items.in_batches(ids):
@@ -56,7 +56,7 @@ def want_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], no
     _enqueue(connection, cube, ids, now)
 
 
-def want_all(connection: sa.Connection, cube: str, conversation: str | None, now: datetime) -> list[str]:
+def queue_all(connection: sa.Connection, cube: str, conversation: str | None, now: datetime) -> list[str]:
     """Queue every unread message of a conversation, by its name, or of the cube; return the tasks."""
     query = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading != Reading.READ)
     unread = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading.is_(None))
@@ -67,7 +67,7 @@ def want_all(connection: sa.Connection, cube: str, conversation: str | None, now
         here = item_rows.c.conversation_id.in_(named)
         query, unread = query.where(here), unread.where(here)
     ids = [*connection.scalars(query), *connection.scalars(unread)]
-    return want(connection, cube, ids, now)
+    return queue(connection, cube, ids, now)
 
 
 def is_conversation(connection: sa.Connection, cube: str, name: str) -> bool:

@@ -359,7 +359,7 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MidTierPage:
     """A page in the mid tier, with its segment."""
 
     id: str
@@ -368,9 +368,9 @@ class Held:
     segment: str
 
 
-def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[Held]:
+def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[MidTierPage]:
     """Return the mid-tier pages of these messages."""
-    found: dict[str, Held] = {}
+    found: dict[str, MidTierPage] = {}
     for batch in items.in_batches(item_ids):
         said_in = sa.select(item_rows.c.conversation_id, item_rows.c.page).where(
             item_rows.c.id.in_(batch), item_rows.c.page.is_not(None)
@@ -379,7 +379,7 @@ def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[Held]:
         in_conversation = sa.tuple_(pages.c.conversation_id, pages.c.number).in_(pairs)
         alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id.in_(batch))
         for row in connection.execute(sa.select(pages).where(sa.or_(in_conversation, alone) if pairs else alone)):
-            found[row.id] = Held(row.id, row.conversation_id, row.number, row.segment_id)
+            found[row.id] = MidTierPage(row.id, row.conversation_id, row.number, row.segment_id)
     return list(found.values())
 
 
@@ -392,7 +392,7 @@ def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict
     return found
 
 
-def remove_pages(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
+def remove_pages(connection: sa.Connection, held: Iterable[MidTierPage]) -> list[str]:
     """Remove pages with erased messages from their segments; return the segments to rebuild.
 
     Nothing of the erased text remains: keywords are counted anew, a model's summary and the vector are dropped.
@@ -405,7 +405,7 @@ def remove_pages(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
     return [segment.id for segment in touched.values() if recount(connection, segment)]
 
 
-def _has_messages(connection: sa.Connection, page: Held) -> bool:
+def _has_messages(connection: sa.Connection, page: MidTierPage) -> bool:
     inside = (
         item_rows.c.id == page.id
         if page.conversation is None

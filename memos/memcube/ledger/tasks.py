@@ -102,7 +102,7 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
             .with_for_update()
         ).one_or_none()
         if row is None:
-            queues.settle(connection, queue.cube_id, None, now)
+            queues.update_queue(connection, queue.cube_id, None, now)
             continue
         taken = replace(
             to_task(row),
@@ -117,7 +117,7 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
         names = ("state", "attempts", "lease_owner", "lease_until", "started_at", "note", "progress")
         values = {name: getattr(taken, name) for name in names}
         connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(values))
-        queues.settle(connection, queue.cube_id, queue.turn + costs[row.kind] / queue.weight, now)
+        queues.update_queue(connection, queue.cube_id, queue.turn + costs[row.kind] / queue.weight, now)
         return taken
     return None
 

@@ -206,7 +206,7 @@ def has_unread(connection: sa.Connection, segment: str) -> bool:
 def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
     """Mark the pages of these messages unread, and queue finely read ones again: what was made of them is gone."""
     ids = list(item_ids)
-    reading.want_again(connection, cube, ids, now)
+    reading.requeue(connection, cube, ids, now)
     held = segment_rows.pages_of(connection, ids)
     for batch in items.in_batches(page.id for page in held):
         connection.execute(sa.update(pages).where(pages.c.id.in_(batch)).values(read=False))

@@ -108,7 +108,7 @@ def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tup
     return list(found)
 
 
-def made_of(
+def derived_items(
     connection: sa.Connection, cube: str, ids: Iterable[str], kind: ItemType, *, deleted: bool = False
 ) -> list[str]:
     """Return items of a type derived from these, also `deleted` ones if asked."""

@@ -101,7 +101,7 @@ def dimension_of(key: str | None) -> str | None:
     return name.removeprefix(TRAIT) if name.startswith(TRAIT) else None
 
 
-def sureness(messages: int) -> float:
+def interest_confidence(messages: int) -> float:
     """Return how sure an interest is that so many messages show: 0.55 of two, nearing 0.9."""
     return 0.9 - 0.5 * 0.7 ** (max(messages, 1) - 1)
 
@@ -222,7 +222,7 @@ def _interest(dimension: Dimension, evidence: Sequence[tuple[Item, Span]]) -> Fa
         subject=subject,
         reader=READER,
         said_at=max(times),
-        confidence=sureness(len(evidence)),
+        confidence=interest_confidence(len(evidence)),
         valid_from=min(times),
         trust=Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
     )

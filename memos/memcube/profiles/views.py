@@ -19,7 +19,15 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.profiles.template import Template, standard, stored_template
-from memos.memcube.profiles.traits import STATIC, Sentiment, dimension_of, event_time, is_static, sureness, trait_key
+from memos.memcube.profiles.traits import (
+    STATIC,
+    Sentiment,
+    dimension_of,
+    event_time,
+    interest_confidence,
+    is_static,
+    trait_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ def trait_of(item: Item, template: Template, evidence: tuple[Evidence, ...]) -> 
     dimension = template.by_id.get(name)
     confidence = item.confidence
     if item.value == Sentiment.MENTIONS:
-        confidence = max(confidence, sureness(len({each.item or each.passage for each in evidence})))
+        confidence = max(confidence, interest_confidence(len({each.item or each.passage for each in evidence})))
     return Trait(
         dimension=name,
         name=name if dimension is None else dimension.name,
@@ -235,14 +243,14 @@ def template_of(connection: sa.Connection, cube: str) -> Template:
     return standard() if own is None else stored_template(own)
 
 
-def given(change: Change, fact: Fact) -> Item | None:
+def current_static(change: Change, fact: Fact) -> Item | None:
     """Return the trait that the operator gave already with this value."""
     current = current_of(_of_key(change, fact.key), change.now)
     same = current is not None and is_static(current) and current.value == fact.value
     return current if same else None
 
 
-def give(change: Change, fact: Fact, source: Span) -> Item:
+def set_static(change: Change, fact: Fact, source: Span) -> Item:
     """Store a trait that the operator gives, on the strength of a message, in place of what is current."""
     current = current_of(_of_key(change, fact.key), change.now)
     state = facts.store(change, replace(fact, spans=(source,)))
@@ -251,7 +259,7 @@ def give(change: Change, fact: Fact, source: Span) -> Item:
     return state
 
 
-def take_back(change: Change, subject: str, dimension: str) -> Item | None:
+def remove_static(change: Change, subject: str, dimension: str) -> Item | None:
     """End what the operator gave; return what is current then."""
     known = _of_key(change, trait_key(subject, dimension))
     static = next((state for state in known if is_static(state)), None)
@@ -267,7 +275,7 @@ def take_back(change: Change, subject: str, dimension: str) -> Item | None:
     return changes.edit(change, back, fields, "the operator's word was taken back", kind="update")
 
 
-def take_out(change: Change, subject: str, dimension: str | None = None) -> int:
+def remove_traits(change: Change, subject: str, dimension: str | None = None) -> int:
     """Delete what a profile shows of somebody, or in one dimension; return how many."""
     key = None if dimension is None else trait_key(subject, dimension)
     states = [

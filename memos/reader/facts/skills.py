@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from memos.core.text import tool_calls
 from memos.core.text.matching import overlap, words
-from memos.core.text.tool_calls import LOOKED_CHARS, Run, cut, decoded
+from memos.core.text.tool_calls import LOOKED_CHARS, Run, decoded, truncated
 from memos.core.text.tool_calls import call_succeeded as outcome_of
 from memos.core.types import Fact, Item, ItemType, Json, Role, Span
 from memos.reader.facts.grounding import said_at, trust_of
@@ -189,7 +189,7 @@ def skill_of(shown: Sequence[Attempt], failures: int, key: str) -> Fact:
     conditions = [f"{name} is known" for name in needed]
     told = "; ".join(f"{number}. {_step(step)}" for number, step in enumerate(steps, start=1))
     examples: list[Json] = [
-        {"goal": cut(_line(attempt.goal.memory), _GOAL_CHARS), "item": attempt.goal.id}
+        {"goal": truncated(_line(attempt.goal.memory), _GOAL_CHARS), "item": attempt.goal.id}
         for attempt in shown[-_EXAMPLES:]
     ]
     skill: dict[str, Json] = {
@@ -251,7 +251,7 @@ def _steps(shown: Sequence[Attempt]) -> tuple[list[Json], list[dict[str, bool]]]
 
 
 def _described(attempt: Attempt, holes: Sequence[Mapping[str, bool]]) -> str:
-    text = cut(_line(attempt.goal.memory), _GOAL_CHARS)
+    text = truncated(_line(attempt.goal.memory), _GOAL_CHARS)
     for run, varying in zip(attempt.steps, holes, strict=True):
         arguments = _arguments(run)
         for name in varying:

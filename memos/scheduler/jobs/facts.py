@@ -138,7 +138,7 @@ def _join(change: Change, item: Item, close: Sequence[SimilarItem]) -> None:
 
 
 def _absorb(change: Change, kept: Item, double: Item) -> None:
-    facts.take_sources(change, kept.id, double.id)
+    facts.copy_sources(change, kept.id, double.id)
     edits = {"status": Status.SUPERSEDED, "superseded_by": kept.id}
     changes.edit(change, double, edits, f"superseded by {kept.id}", kind="merge")
     facts.link_superseded(change, kept.id, double.id)

@@ -161,7 +161,7 @@ class ReadFileJob:
             document = self._read(run, file, data, masking)
         except InvalidInput as error:
             with run.finishing() as connection:
-                documents.give_up(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
+                documents.mark_failed(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
             return
         parts = [_part(document, passage) for passage in document.passages]
         run.check_cancelled(0.9)
@@ -173,7 +173,7 @@ class ReadFileJob:
                 told["masked"] = dict(Counter(file.info.get("masked", {})) + Counter(masking.kinds))
                 files.replace_content(connection, file.id, document.markdown.encode())
                 masking.record(change)
-            documents.keep(change, file, parts, told, document.media_type)
+            documents.store_passages(change, file, parts, told, document.media_type)
         self.settled()
 
     def _read(self, run: TaskRun, file: StoredFile, data: bytes, masking: Masking) -> Document:

@@ -48,7 +48,7 @@ class RetentionJob:
         for done, cube in enumerate(cubes):
             run.check_cancelled(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
-                for _ in applied(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
+                for _ in apply_rules(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
                     run.check_cancelled(done / len(cubes))
 
     def _erase_expired(self, run: TaskRun) -> None:
@@ -72,7 +72,7 @@ class RetentionJob:
                     erasure.erase(change, [], file_ids=ids)
 
 
-def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
+def apply_rules(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
     """Apply a cube's rules, strongest first, to what is old enough; yield the effect of each batch."""
     with ledger.read() as connection:
         rules = retention.of_cube(connection, scope.cubes[0])
@@ -86,7 +86,7 @@ def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> I
 
 
 def preview(connection: sa.Connection, cube: str, at: datetime) -> list[RetentionEffect]:
-    """Return what `applied` would do; an item that several rules match counts for the strongest."""
+    """Return what `apply_rules` would do; an item that several rules match counts for the strongest."""
     seen: set[str] = set()
     effects = []
     for rule in retention.of_cube(connection, cube):
@@ -113,7 +113,7 @@ def _takes_pinned(connection: sa.Connection, ids: Sequence[str]) -> bool:
     return any(retention.any_pinned(connection, batch) for batch in items.in_batches(erasure.derived(connection, ids)))
 
 
-def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
+def merged_effects(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
     """Return the effects of batches as one effect a rule."""
     by_rule: dict[str, RetentionEffect] = {}
     for effect in effects:

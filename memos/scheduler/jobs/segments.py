@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from memos.core.clock import new_id
 from memos.core.ports import Vector
 from memos.core.text.matching import keywords as text_keywords
-from memos.core.text.rendering import said
+from memos.core.text.rendering import with_speaker
 from memos.core.types import UNUSED, Item
 from memos.llm.client import LLMClient
 from memos.memcube import changes
@@ -332,7 +332,9 @@ def summary(connection: sa.Connection, segment: SegmentRow) -> str:
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     live = {id_: state for id_, state in states.items() if state.status not in UNUSED}
     told = [
-        said(live[item].speaker, live[item].memory[start:end]) for item, start, end in segment.spans if item in live
+        with_speaker(live[item].speaker, live[item].memory[start:end])
+        for item, start, end in segment.spans
+        if item in live
     ]
     return "\n".join(told)
 

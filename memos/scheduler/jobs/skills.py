@@ -98,13 +98,13 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
         elif held.status is not Status.DELETED:
             told.add(held.id)
             _tell(change, held, same, known[first])
-    left = set(tool_rows.made_of(connection, cube, named, ItemType.SKILL)) - told
+    left = set(tool_rows.derived_items(connection, cube, named, ItemType.SKILL)) - told
     for state in items.current(connection, [cube], sorted(left)).values():
-        if skill_in(state) is not None:
+        if skill_stated_in(state) is not None:
             _tell(change, state, (), ())
 
 
-def skill_in(item: Item) -> Mapping[str, Any] | None:
+def skill_stated_in(item: Item) -> Mapping[str, Any] | None:
     """Return the skill an item states, None for other lessons."""
     held = item.info.get("skill")
     return held if isinstance(held, dict) else None
@@ -164,9 +164,9 @@ def _skill_of(change: Change, attempt: Attempt, same: Sequence[Attempt]) -> Item
     Includes one deleted by hand, so that it does not come back.
     """
     for shown in (attempt, *same):
-        made = tool_rows.made_of(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)
+        made = tool_rows.derived_items(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)
         for state in items.current(change.connection, [change.cube], made).values():
-            held = skill_in(state)
+            held = skill_stated_in(state)
             if held is not None and tuple(held.get("tools", ())) == attempt.tools and not state.info.get(WITHDRAWN):
                 return state
     return None
@@ -183,7 +183,7 @@ def _make(change: Change, attempt: Attempt, same: Sequence[Attempt], known: Sequ
 
 
 def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[Attempt]) -> None:
-    connection, held = change.connection, skill_in(skill) or {}
+    connection, held = change.connection, skill_stated_in(skill) or {}
     linked = items.origins_of(connection, [skill.id]).get(skill.id, set())
     mine = _attempts(connection, change.cube, _pages_of(connection, change.cube, linked)).values()
     tools = tuple(held.get("tools", ()))
@@ -198,7 +198,7 @@ def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[
     fact = skills.skill_of(shown, failures, skill.key or "")
     lost = linked - frozenset().union(*(each.messages for each in shown))
     if lost:
-        facts.lose_sources(change, skill.id, lost)
+        facts.remove_sources(change, skill.id, lost)
     if facts.add_sources(change, skill.id, fact):
         changes.requeue_indexing(change, skill.id)
     _edit(change, skill, fact)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memos import MemOS
 from memos.compat.user_memory import AnswerStyle, Context, Known, MemoryLimits, UserMemory, compose
-from memos.core.text.rendering import NOTICE, closed, wrap_untrusted
+from memos.core.text.rendering import NOTICE, close_fence, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Role, Source, Status, Tier, Trust
 from memos.memcube.ledger import segments as tiers
@@ -106,7 +106,7 @@ def test_a_fence_ends_where_it_was_put(text: str) -> None:
 @settings(max_examples=200, deadline=None)
 def test_a_fence_that_is_cut_open_is_closed(text: str, cut: int) -> None:
     whole = f"- a {wrap_untrusted(text, 'web')} b {wrap_untrusted('more', 'tool')} c"
-    beginning = closed(whole[:cut])
+    beginning = close_fence(whole[:cut])
     assert beginning.count("<untrusted") == beginning.count("</untrusted>")
     assert whole.startswith(beginning.removesuffix("</untrusted>"))
 

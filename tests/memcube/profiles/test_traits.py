@@ -9,7 +9,7 @@ import pytest
 
 from memos.core.types import Fact, Item, ItemType, Role, Span, Status, Trust
 from memos.memcube.profiles.template import standard
-from memos.memcube.profiles.traits import find_traits, may_replace, sureness, trait_key
+from memos.memcube.profiles.traits import find_traits, interest_confidence, may_replace, trait_key
 from tests.memcube.profiles.facts import message, preference, statement
 
 
@@ -62,9 +62,9 @@ def test_an_interest_takes_two_messages_and_is_surer_with_more() -> None:
     assert find(messages[:1]) == []
     [two], [four] = find(messages[:2]), find(messages)
     assert values([two]) == {"interests.cooking": "talks about it"}
-    assert two.confidence == sureness(2)
+    assert two.confidence == interest_confidence(2)
     assert two.confidence < four.confidence < 0.9
-    assert sureness(10_000) <= 0.9
+    assert interest_confidence(10_000) <= 0.9
     assert [span.item for span in two.spans] == ["Anna-1", "Anna-2"]
     assert two.valid_from == messages[0].said_at
     assert [messages[1].memory[span.start : span.end] for span in two.spans[1:]] == ["The kitchen smells of bread."]
