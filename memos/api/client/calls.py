@@ -6,8 +6,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from secrets import SystemRandom
@@ -406,16 +407,30 @@ def _pause(attempt: int, options: Options) -> float | None:
 
 
 def encoded(fields: Mapping[str, Json]) -> bytes:
-    """Return a body as JSON. Raises: InvalidInput, naming the field that cannot be encoded."""
+    """Return a body as JSON, times in ISO 8601. Raises: InvalidInput, naming the field that cannot be encoded."""
     try:
-        return json.dumps(fields, allow_nan=False).encode("ascii")
+        return _json(fields)
     except (TypeError, ValueError, RecursionError):
         for name, value in fields.items():
             try:
-                json.dumps(value, allow_nan=False)
+                _json(value)
             except (TypeError, ValueError, RecursionError) as error:
                 raise ClientUsageError(name, f"cannot be sent as JSON ({type(error).__name__})") from None
         raise
+
+
+def _json(value: Json) -> bytes:
+    return json.dumps(value, allow_nan=False, default=_plain).encode("ascii")
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray):
+        return list(value)
+    raise TypeError
 
 
 def repeatable_with(key: str | None) -> dict[str, str]:

@@ -5,20 +5,22 @@ A request is described once, in `openmem` and `v1_*`; what it becomes as a metho
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
-from memos.api.client.asynchronous import AsyncConnection, AsyncStreamed
-from memos.api.client.blocking import Connection, Streamed
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
+from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.api.client.openmem import ChatAnswer
-from memos.api.client.transport import told_like
 
 P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", Connection, AsyncConnection)
+
+_STREAM = "Stream["
+_DESCRIBED = ("Call[", _STREAM, "Waiting[", "Download[")
 
 
 class _Holder(Protocol[C]):
@@ -37,13 +39,32 @@ class _Method:
 
         self._waiting, self._coroutine = waiting, coroutine
         for method in (waiting, coroutine):
-            told_like(method, describe)
+            _describe(method, describe)
 
     def __get__(self, holder: Any, owner: type | None = None) -> Any:
         if holder is None:
             return self._coroutine if owner is not None and issubclass(owner, AsyncMemOSClient) else self._waiting
         chosen = self._coroutine if isinstance(holder._connection, AsyncConnection) else self._waiting
         return MethodType(chosen, holder)
+
+
+def _describe(method: Callable[..., Any], described: Callable[..., Any]) -> None:
+    """Give a client's method the name, docstring and signature of the function that describes its request."""
+    signature = inspect.signature(described)
+    told = " | ".join(_returned(part) for part in str(signature.return_annotation).split(" | "))
+    holder = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__name__, method.__doc__ = described.__name__.rstrip("_"), described.__doc__
+    parameters = [holder, *signature.parameters.values()]
+    method.__signature__ = signature.replace(parameters=parameters, return_annotation=told)  # type: ignore[attr-defined]
+
+
+def _returned(described: str) -> str:
+    """Return the annotation of a description as that of its result."""
+    kind = next((kind for kind in _DESCRIBED if described.startswith(kind)), None)
+    if kind is None:
+        return described
+    inner = described.removeprefix(kind).removesuffix("]")
+    return f"Iterator[{inner}]" if kind == _STREAM else inner
 
 
 class sends(_Method, Generic[P, T]):  # noqa: N801 - reads as a verb where it is used

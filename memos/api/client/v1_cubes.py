@@ -243,15 +243,7 @@ def create_key(
 
     Raises: InvalidInput, NotFound, PermissionDenied.
     """
-    body = {
-        "identity": identity,
-        "name": name,
-        "rights": list(rights),
-        "user": user,
-        "limits": None if limits is None else dict(limits),
-        "expires_at": None if expires_at is None else expires_at.isoformat(),
-    }
-    return changing("POST", path_of("keys"), as_model(values.NewKey), body=body)
+    return changing("POST", path_of("keys"), as_model(values.NewKey), body=locals())
 
 
 def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[list[values.Key]]:

@@ -57,7 +57,8 @@ def changing(
 
 def making(path: str, read: Callable[[Reply], T], body: Query, key: str | None) -> Call[T]:
     """Return a call that creates something once, however often it is sent with its idempotency key."""
-    return Call("POST", path, read, headers=repeatable_with(key), body=encoded(given(body)), repeatable=True)
+    fields = {name: value for name, value in given(body).items() if name != "idempotency_key"}
+    return Call("POST", path, read, headers=repeatable_with(key), body=encoded(fields), repeatable=True)
 
 
 def asking(path: str, read: Callable[[Reply], T], body: Query) -> Call[T]:
@@ -216,17 +217,7 @@ def add(
     idempotency_key: str | None = None,
 ) -> Call[values.AddReceipt]:
     """Store a text, a message or messages; they are searchable at once. Raises: InvalidInput, NotFound."""
-    body = {
-        "messages": messages,
-        "cube": cube,
-        "user": user,
-        "conversation": conversation,
-        "tags": list(tags),
-        "info": dict(info or {}),
-        "mode": mode,
-        "tools": tools,
-    }
-    return making(path_of("memories"), as_model(values.AddReceipt), body, idempotency_key)
+    return making(path_of("memories"), as_model(values.AddReceipt), locals(), idempotency_key)
 
 
 def search(
@@ -243,19 +234,7 @@ def search(
     rerank: bool | None = None,
 ) -> Call[values.SearchResult]:
     """Return the best memories for a question. Raises: InvalidInput, NotFound (cube)."""
-    body = {
-        "query": query,
-        "cubes": None if cubes is None else list(cubes),
-        "user": user,
-        "top_k": top_k,
-        "filter": filter,
-        "as_of": _moment(as_of),
-        "reference_time": _moment(reference_time),
-        "token_budget": token_budget,
-        "explain": explain,
-        "rerank": rerank,
-    }
-    return asking(path_of("search"), as_model(values.SearchResult), body)
+    return asking(path_of("search"), as_model(values.SearchResult), locals())
 
 
 def feedback(
@@ -270,16 +249,7 @@ def feedback(
     idempotency_key: str | None = None,
 ) -> Call[values.FeedbackReceipt]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, NotFound."""
-    body = {
-        "text": text,
-        "cube": cube,
-        "user": user,
-        "speaker": speaker,
-        "conversation": conversation,
-        "item_ids": list(item_ids),
-        "chat_time": _moment(chat_time),
-    }
-    return making(path_of("feedback"), as_model(values.FeedbackReceipt), body, idempotency_key)
+    return making(path_of("feedback"), as_model(values.FeedbackReceipt), locals(), idempotency_key)
 
 
 def get(item: str, *, cube: str | None = None, user: str | None = None) -> Call[values.Item]:
@@ -368,7 +338,3 @@ def erase_receipt(receipt: str, *, user: str | None = None) -> Call[values.Erase
 
 def _ids(given: Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
-
-
-def _moment(value: Moment) -> str | int | float | None:
-    return value.isoformat() if isinstance(value, datetime) else value
