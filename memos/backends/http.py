@@ -105,15 +105,15 @@ _DISGUISES: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is fetched: how errors call it, which types are asked for, and the setting that limits its size."""
+    """What is fetched: how errors call it, which types are asked for, and what allows a larger one."""
 
     noun: str
     accept: str
-    limit: str
+    remedy: str = ""
 
 
-IMAGE: Final = Wanted("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES")
-FILE: Final = Wanted("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
+IMAGE: Final = Wanted("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp")
+FILE: Final = Wanted("file", "*/*", ", or raise MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
@@ -235,8 +235,7 @@ class WebImages:
             if len(body) > self._max_bytes:
                 raise InvalidInput(
                     where,
-                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}, or raise "
-                    f"{self._wanted.limit}",
+                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}",
                 )
         if time.monotonic() >= until:
             raise TimeoutError  # it was cut off here, which looks like its end

@@ -66,7 +66,6 @@ def read(
         reading = Reading(
             ZoneInfo(settings.time_zone) if time_zone is None else zone_of(time_zone),
             SystemClock().now(),
-            settings.limits,
             settings.mask_secrets,
             redact_pii,
             mode != "rough",

@@ -9,6 +9,7 @@ import typer
 from memos.cli.shared import Actor, AsJson, CubeName, DataDir, opened, say, show
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.kernel.memos import MemOS
+from memos.scheduler.rules import TierSettings
 
 tiers_app = typer.Typer(rich_markup_mode=None)
 
@@ -53,7 +54,7 @@ def analyse(
 ) -> None:
     """Read older exchanges into long-term memory: facts, preferences, instructions, traits.
 
-    Without --everything the newest ones of each conversation (MEMOS_HEAT__SHORT_CAPACITY, 10) are left alone.
+    Without --everything the newest ones of each conversation (10) are left alone.
     """
     with opened(data_dir) as memos:
         if wait:  # what was just added is on its way to where it is read
@@ -170,8 +171,8 @@ def _show_ended(memos: MemOS, about: dict[str, str], *, wait: bool, as_json: boo
 
 
 def _newest(memos: MemOS) -> str:
-    capacity = memos.settings.heat.short_capacity
-    return f"the newest {capacity} exchanges of a conversation stay as they are (MEMOS_HEAT__SHORT_CAPACITY)"
+    capacity = TierSettings.of(memos.settings.heat).short_capacity
+    return f"the newest {capacity} exchanges of a conversation stay as they are"
 
 
 def _told(counts: dict[str, int]) -> str:

@@ -99,7 +99,7 @@ class Scopes:
 
     def masking(self, scope: Scope) -> Masking:
         """Return what masks the texts of a call."""
-        return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)
+        return Masking(secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def masking_of(self, cube: str) -> Masking:
         """Return what masks texts that the installation itself writes into a cube."""

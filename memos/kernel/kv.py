@@ -190,6 +190,4 @@ class KvService:
         """Return a request that begins as chats of the cube do, and is otherwise as short as can be."""
         recalled = Recalled("", 0, (), False, prefix=part)
         question = Question("?", max_tokens=1)
-        return request_of(
-            question, recalled, (), self.context.settings.recall.position, self.context.settings.limits, cube=cube
-        )
+        return request_of(question, recalled, (), cube=cube)

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
-from memos.errors import BackendUnavailable, IntegrityError, NotFound, shown
+from memos.errors import BackendUnavailable
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
@@ -33,6 +32,9 @@ from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
+OPTIMISE_AFTER = 5_000
+"""Points written before graphs for fast search are built in the background."""
+
 _LOOK_S = 10.0
 _ASK_AGAIN_S = 30.0
 
@@ -183,7 +185,7 @@ class Maintenance:
 
     def jobs(self) -> list[Job]:
         """Return the tasks about the whole installation."""
-        return [Job("verify", self._run_verify, budgeted=False), Job("backup", self._run_backup, budgeted=False)]
+        return [Job("backup", self._run_backup, budgeted=False)]
 
     def start(self) -> None:
         """Bring the indexes to what the ledger says, as far as a crash or another embedder left them behind."""
@@ -242,7 +244,7 @@ class Maintenance:
         if vector is None:
             return
         # By a share of what is there, so that all builds together stay within a few times the last one.
-        least = max(self._context.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE)
+        least = max(OPTIMISE_AFTER, vector.optimised() // _BUILD_SHARE)
         if vector.unoptimised() >= least:
             vector.optimise()
 
@@ -284,18 +286,6 @@ class Maintenance:
         for cube, counts in removed.items():
             counts["kv_blocks"] = installation.activations.forget([cube])
         return removed
-
-    def _run_verify(self, run: TaskRun) -> None:
-        """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""
-        cubes = self._cube_ids()
-        wrong = []
-        for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
-            with suppress(NotFound):  # dropped meanwhile
-                if not self._verify((cube,), repair=False, strangers=False).clean:
-                    wrong.append(cube)
-        if wrong:
-            raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
 
     def _run_backup(self, run: TaskRun) -> None:
         """Write a backup into the folder of backups, and remove the oldest beyond those to keep."""

@@ -64,7 +64,7 @@ class Review:
         """Let an item be found with another text. Raises: InvalidInput, NotFound, Conflict as `approve` does."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
-        edits = edits_of(masking.fields({"memory": text}), self._context.settings.limits)
+        edits = edits_of(masking.fields({"memory": text}))
         with self._context.change(scope) as change:
             before = _waiting(change, item)
             edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}

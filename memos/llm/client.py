@@ -274,6 +274,10 @@ def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
 # The askers of an installation, one for each purpose that has a model; opened when first asked for.
 
 
+CACHE_BYTES = 16 * 2**20
+"""Memory for answers of one model that are given again to the same question."""
+
+
 class LLMClients:
     """Purposes with equal settings share one model, with its limits and its remembered answers. Thread-safe.
 
@@ -312,9 +316,7 @@ class LLMClients:
                 raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
             if key not in self._opened:
                 model = self._open_model(settings) if given is None else given
-                self._opened[key] = LLMClient(
-                    model, ResponseCache(settings.cache_bytes), self._spending, settings.max_tokens
-                )
+                self._opened[key] = LLMClient(model, ResponseCache(CACHE_BYTES), self._spending, settings.max_tokens)
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
@@ -326,18 +328,13 @@ class LLMClients:
 
     @property
     def reader(self) -> LLMClient | None:
-        """What extracts memories, None without a model."""
+        """What extracts memories and decides between statements, None without a model."""
         return self.get("reader")
 
     @property
     def chat(self) -> LLMClient | None:
         """What talks and summarises, None without a model."""
         return self.get("chat")
-
-    @property
-    def judge(self) -> LLMClient | None:
-        """What decides between statements, None without a model."""
-        return self.get("judge")
 
     @property
     def vision(self) -> LLMClient | None:

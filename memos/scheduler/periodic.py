@@ -48,12 +48,8 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
         PeriodicJob("retention", timedelta(hours=1)),
         PeriodicJob("settle", timedelta(hours=1)),
         PeriodicJob("heat", timedelta(hours=1)),
+        PeriodicJob("consolidation", timedelta(days=1)),
     ]
-    if settings.verify_every_h:
-        chores.append(PeriodicJob("verify", timedelta(hours=settings.verify_every_h)))
-    chores.append(PeriodicJob("consolidation", timedelta(days=1)))
-    if settings.reflect:
-        chores.append(PeriodicJob("reflection", timedelta(days=1)))
     if settings.backup_folder is not None:
         chores.append(PeriodicJob("backup", timedelta(hours=settings.backup_every_h)))
     if learns:

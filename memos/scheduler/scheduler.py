@@ -39,7 +39,7 @@ from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, 
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.learning import FactPipeline, Judge, NearOf
 from memos.scheduler.periodic import Periodic, periodic_jobs
-from memos.scheduler.rules import CubeRules, rules_of
+from memos.scheduler.rules import CubeRules, TierSettings, rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job, TaskRun
 
@@ -81,16 +81,16 @@ class Scheduler:
         self._ledger = ledger
         self._clock = clock
         self._askers = askers
-        self._settings = settings.heat
+        heat = self._heat = TierSettings.of(settings.heat)
         self._prefixed = settings.prefixed
-        self.rules = rules_of(settings.heat)
-        self.cube_rules = CubeRules(settings.heat)
+        self.rules = rules_of(heat)
+        self.cube_rules = CubeRules(heat)
         triggers = Triggers(self._has_reader, lambda: askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks, busy=is_busy)
         learner = FactPipeline(
             FactReader(lambda: askers.reader),
-            Judge(lambda: askers.judge),
+            Judge(lambda: askers.reader),
             near,
             self._has_reader,
             wait_indexed,
@@ -112,7 +112,6 @@ class Scheduler:
                 Job(REFLECT, ReflectJob(lambda: askers.chat, wait_indexed).run),
                 Job(tidy.CONSOLIDATE, ConsolidateJob(near, wait_indexed).run, budgeted=False),
                 Job("consolidation", self._consolidate, budgeted=False),
-                Job("reflection", self._reflect, budgeted=False),
                 Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
@@ -227,15 +226,6 @@ class Scheduler:
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
 
-    def _reflect(self, run: TaskRun) -> None:
-        """Have every cube that changed of late reflected on."""
-        with self._ledger.read() as connection:
-            found = active(connection, self._clock)
-        for cube in found:
-            run.go_on()
-            with self._ledger.write() as connection:
-                tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
-
     def _look_at_heat(self, run: TaskRun) -> None:
         """Have segments swept and prefixes composed: heat falls by itself, and nobody writes when it does."""
         with self._ledger.read() as connection:
@@ -264,8 +254,8 @@ class Scheduler:
             lambda connection, last: tiers.crowded(connection, capacity, _CROWDED_AT_ONCE, last),
             lambda conversation: tiers.overflow_task(conversation, now),
         )
-        if self._settings.idle_hours:
-            before = now - timedelta(hours=self._settings.idle_hours)
+        if self._heat.idle_hours:
+            before = now - timedelta(hours=self._heat.idle_hours)
             self._move_on(
                 run, lambda connection, last: tiers.idle(connection, before, _CROWDED_AT_ONCE, last), tiers.idle_task
             )

@@ -11,6 +11,12 @@ from memos.core.filters import And, Condition, Node, Not, Op, fields_of
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
 
+MAX_TOP_K = 1_000
+"""Largest `top_k` of a search."""
+
+MAX_QUERY_CHARS = 20_000
+"""Longest question in characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:

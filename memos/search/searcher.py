@@ -42,7 +42,7 @@ from memos.search.question import Intent, Question, of_spans, read_question, wit
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
 from memos.search.recall import Candidates, recall
 from memos.search.request import Rules, SearchRequest
-from memos.search.rerank import ARM, TimedReranker, shown, with_scores
+from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, shown, with_scores
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40
@@ -217,7 +217,7 @@ class Searcher:
         """Return the first candidates as a reranker reads them, by id, best first; none when it is not asked."""
         if not request.rerank or self.reranker is None:
             return {}
-        first = [entry.item for entry in found.ranked[: self.reranker.settings.candidates]]
+        first = [entry.item for entry in found.ranked[:CANDIDATES]]
         before = found.candidates.said_before(first)
         return {item.id: shown(item, before[item.id]) for item in first}
 
@@ -236,7 +236,7 @@ class Searcher:
                 return replace(plain, missing=(*plain.missing, ARM))
             with clock.stage("rank"):
                 by_id = dict(zip(texts, scores, strict=True))
-                voted = with_scores(found.voted, by_id, self.reranker.settings.weight)
+                voted = with_scores(found.voted, by_id, WEIGHT)
                 order = settle(voted, found.question, found.newer, found.standing)
                 ranked, copies = _collapse(connection, order, request.as_of)
         return replace(found, ranked=ranked, copies=copies, voted=tuple(voted))
@@ -252,7 +252,7 @@ class Searcher:
 
     def _enough(self, request: SearchRequest) -> int:
         """Return how many distinct candidates are read and ranked, as far as that many are recalled."""
-        most = self.reranker.settings.candidates if request.rerank and self.reranker is not None else 0
+        most = CANDIDATES if request.rerank and self.reranker is not None else 0
         return max(_MIN_POOL, request.top_k * 2, most)
 
     def _recall(

@@ -15,6 +15,7 @@ from memos.core.text.validation import check_text
 from memos.core.types import Hit, Item, ItemType, Json, Role, Trust
 from memos.errors import InvalidInput
 from memos.kernel.conversations import Exchange
+from memos.search.request import MAX_TOP_K
 
 CONVERSATION = "mcp"
 """Where `add_memory` stores: a user's talks with assistants that have no other name for them."""
@@ -171,7 +172,7 @@ def _profile(context: ToolContext) -> str:
 
 def _found(context: ToolContext, query: str, types: tuple[ItemType, ...], most: int) -> tuple[Hit, ...]:
     wanted = {"type": {"in": [str(type_) for type_ in types]}}
-    most = min(most, context.memos.settings.limits.top_k)
+    most = min(most, MAX_TOP_K)
     return context.memos.search(query, cubes=[context.home], actor=context.actor, top_k=most, filter=wanted).hits
 
 

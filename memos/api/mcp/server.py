@@ -134,7 +134,6 @@ def _config() -> str:
             "mask_secrets": settings.mask_secrets,
             "limits": settings.limits.model_dump(mode="json"),
             "heat": settings.heat.model_dump(mode="json"),
-            "images": settings.images.model_dump(mode="json"),
         }
     )
 
