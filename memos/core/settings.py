@@ -140,7 +140,8 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "stop_within_s": "requests have 20 s to end at a stop",
     },
     "recall": {
-        "relevance": "a request may say `relevance`",
+        "top_k": "12 memories, or what a request says as `top_k`",
+        "relevance": "0, or what a request says as `relevance`",
         "position": "memories stand in the system message",
     },
     "rerank": {
@@ -154,7 +155,6 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "stable_days": "a memory has to be unchanged for 3 days",
     },
     "parametric": {
-        "stable_days": "a memory has to be unchanged for 7 days",
         "facts": "an adapter learns 64 memories at most",
         "night_minutes": "trainings by themselves take an hour a day at most",
         "new_facts": "a cube is learned again from 8 new memories",
@@ -547,7 +547,6 @@ class RecallSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     tokens: int = Field(1500, ge=100, le=1_000_000, description="Most tokens of the memory section in a prompt")
-    top_k: int = Field(12, ge=1, le=1000, description="Most memories a search gives to a prompt")
 
 
 class ActivationSettings(BaseModel):
@@ -563,18 +562,18 @@ class ActivationSettings(BaseModel):
 
 
 class ParametricSettings(BaseModel):
-    """Which model adapters are trained on, and when by themselves."""
+    """What adapters learn, of which model, and when by themselves."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # What a training goes by besides: no settings, and replaced by a subclass in tests.
-    stable_days: ClassVar[float] = 7.0
     facts: ClassVar[int] = 64
     night_minutes: ClassVar[int] = 60
     new_facts: ClassVar[int] = 8
     recipe: ClassVar[Mapping[str, bool | int | float | str]] = {}
     vllm_folder: ClassVar[str | None] = None
 
+    stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
     night: str | None = Field(
         None,
         description="Hours, UTC, in which adapters are trained by themselves, such as `02:00-05:00`; default: none",

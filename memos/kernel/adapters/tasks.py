@@ -214,7 +214,7 @@ class LearningTasks:
         left_s = self._budget_s - (time.monotonic() - run.started)
         if before_s >= left_s and self._spent_s(run) >= left_s:  # it may be another day than it was before
             midnight = usage.next_day(now)
-            note = "today's minutes are used; it goes on in a night with new ones (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
+            note = "today's minutes are used; it goes on in a night with new ones"
             raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
 
 

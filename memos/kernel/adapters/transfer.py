@@ -232,7 +232,7 @@ class _Arriving:
         if recipe is None:
             return "they were made by a recipe that this version does not have"
         if len(seen) > (most := self.learner.settings.parametric.facts):
-            return f"they saw more memories than one learns here ({most}, MEMOS_PARAMETRIC__FACTS)"
+            return f"they saw more memories than one learns here ({most})"
         facts = self._facts(seen)
         if facts is None:
             return "not all that they saw stands here as they saw it, or would be learned here"

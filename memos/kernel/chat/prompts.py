@@ -90,6 +90,9 @@ def request_of(
 
 
 _STANDING_SHARE, _RECENT_SHARE = 0.4, 0.35
+_TOP_K = 12
+"""Most memories a search gives to a prompt, where a question asks for no other number."""
+
 _LARGEST_ENTRY = 4
 """No one memory takes more than this part of the room."""
 
@@ -325,7 +328,7 @@ class Recalling:
             asked,
             cubes=question.cubes,
             actor=question.actor,
-            top_k=self.context.settings.recall.top_k if question.top_k is None else question.top_k,
+            top_k=_TOP_K if question.top_k is None else question.top_k,
             filter=question.filter,
             reference_time=question.reference_time,
         )

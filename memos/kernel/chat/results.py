@@ -105,7 +105,7 @@ class ChatOptions(RecallOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question to a chat with all its options; None is the setting of `MEMOS_RECALL__*`, or the model's.
+    """One question to a chat with all its options; None is the usual value, or the model's.
 
     `history` is what was said before in this talk, as messages; without one, `recent` shows the newest pages of the
     `conversation`. Memories with a `known` text are not shown: the model sees it anyway. `store_in` is the cube that
