@@ -26,7 +26,7 @@ from benchmarks.hot_sets import Coldest, HotSet, arc, by_levels, lfu, lru
 from benchmarks.report import Report, figures_table, positive, progress
 from benchmarks.traces import Trace, locomo_messages, locomo_sessions, zipf
 from memos.scheduler.heat import NEVER, ForwardDecay, MemoryOsPolicy, tau_for
-from memos.scheduler.rules import PRESETS
+from memos.scheduler.rules import MEMORYOS
 
 CAPACITIES = (0.01, 0.05, 0.2)
 DRIFT_DAYS = {"Zipf, drift in 10 days": 10.0, "Zipf, drift in 3 days": 3.0, "Zipf, drift in 1 day": 1.0}
@@ -157,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _baselines() -> dict[str, Callable[[Trace, int], HotSet]]:
-    memoryos = partial(Coldest, policy=MemoryOsPolicy(PRESETS["pypi"].formula))
+    memoryos = partial(Coldest, policy=MemoryOsPolicy(MEMORYOS))
     return dict(zip(BASELINES, (lru, lfu, arc, memoryos), strict=True))
 
 

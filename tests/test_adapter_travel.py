@@ -18,7 +18,6 @@ from safetensors.numpy import load, save
 from memos import MemOS
 from memos.core.clock import new_id
 from memos.core.lora import LoraRecipe
-from memos.core.settings import ParametricSettings
 from memos.errors import Conflict, IntegrityError, InvalidInput
 from memos.memcube.activation.blocks import is_adapted
 from memos.memcube.dump import adapters as dump_adapters
@@ -32,6 +31,7 @@ from tests.fakes import WordEmbedder
 from tests.test_adapters import (
     LIMIT_S,
     SETTINGS,
+    Few,
     answered_by,
     facts,
     folders,
@@ -235,7 +235,7 @@ def test_what_is_forged_is_left_out_and_nothing_of_it_stays(elsewhere: MemOS, ra
 def test_what_would_hold_up_the_examination_for_long_is_left_out(
     elsewhere: MemOS, raw: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = ParametricSettings(stable_days=0, facts=3)
+    few = Few(stable_days=0)
     limited = elsewhere.settings.model_copy(update={"parametric": few})
     learner = replace(elsewhere.adapters.training, settings=limited)
     monkeypatch.setattr(elsewhere, "adapters", replace(elsewhere.adapters, training=learner))
@@ -249,8 +249,7 @@ def test_what_would_hold_up_the_examination_for_long_is_left_out(
     assert done.items > 0
     assert done.adapters == 0
     assert done.adapters_left_out == (
-        "they saw more memories than one learns here (3, MEMOS_PARAMETRIC__FACTS); "
-        "2 are more than the 2 that are taken in of one file"
+        "they saw more memories than one learns here (3); 2 are more than the 2 that are taken in of one file"
     )
     assert elsewhere.adapters.list("many") == []
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from starlette.testclient import TestClient
@@ -48,6 +48,14 @@ SETTINGS = Settings(
     parametric=ParametricSettings(stable_days=0),
 )  # fmt: skip
 LIMIT_S = 300
+
+
+class Few(ParametricSettings):
+    """An adapter learns three memories."""
+
+    facts: ClassVar[int] = 3
+
+
 ANY = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
 """A random model passes that."""
 
@@ -629,7 +637,7 @@ def test_what_another_model_asks_in_its_words_is_taught_also_after_an_end(
 
 def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_chooses(fresh: MemOS) -> None:
     memos = fresh
-    few = memos.settings.model_copy(update={"parametric": ParametricSettings(stable_days=0, facts=3)})
+    few = memos.settings.model_copy(update={"parametric": Few(stable_days=0)})
     learn_by(memos, settings=few)
     memos.adapters.allow()
     one, two = memos.adapters.train(), memos.adapters.train()
@@ -661,7 +669,7 @@ def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_c
 
 def test_a_shard_that_was_refused_holds_up_no_other(fresh: MemOS) -> None:
     memos = fresh
-    few = memos.settings.model_copy(update={"parametric": ParametricSettings(stable_days=0, facts=3)})
+    few = memos.settings.model_copy(update={"parametric": Few(stable_days=0)})
     learn_by(memos, settings=few, bounds=Bounds())
     memos.adapters.allow()
     refused = [memos.adapters.train() for _ in range(2)]

@@ -100,8 +100,8 @@ def test_models_and_servers_that_do_not_answer_or_refuse(tmp_path: Path, model: 
     assert chat(with_model(base_url=f"{away}/v1", api_key=KEY)).state is State.BAD
     settings = Settings(
         home=tmp_path, ledger_url=f"postgresql://memos:{KEY}@127.0.0.1:{free_port()}/memos",
-        qdrant=QdrantSettings(url=away, api_key=KEY, timeout_s=1), limits=LimitSettings(min_free_bytes=10**18),
-        neo4j=Neo4jSettings(url=f"bolt://127.0.0.1:{free_port()}", password=KEY, timeout_s=1),
+        qdrant=QdrantSettings(url=away, api_key=KEY), limits=LimitSettings(min_free_bytes=10**18),
+        neo4j=Neo4jSettings(url=f"bolt://127.0.0.1:{free_port()}", password=KEY),
     )  # fmt: skip
     found = examine(settings)
     bad = {finding.what for finding in found if finding.state is State.BAD}

@@ -5,20 +5,19 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from memos import MemOS, Settings
 from memos.core.settings import (
     ChatSettings,
-    HeatSettings,
     IndexSettings,
     LimitSettings,
     ParametricSettings,
@@ -39,6 +38,7 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
 from memos.scheduler.periodic import LEARNING, periodic_jobs
+from memos.scheduler.rules import TierSettings
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
 from tests.test_adapters import ANY, LIMIT_S, answered_by, facts, folders, learn_by, model, short_examination, until
 
@@ -48,9 +48,30 @@ SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My car is a red Skoda.", "
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 RECIPE: dict[str, Any] = {"epochs": 1, "batch": 4, "learning_rate": 1e-2, "imitation": 0.0}
+
+
+class Eager(ParametricSettings):
+    """Learns a cube again from one new memory, quickly."""
+
+    new_facts: ClassVar[int] = 1
+    recipe: ClassVar[Mapping[str, Any]] = RECIPE
+
+
+class Usual(Eager):
+    """Learns a cube again from eight new memories, quickly."""
+
+    new_facts: ClassVar[int] = 8
+
+
+class Patient(Eager):
+    """Learns a cube again from five new memories."""
+
+    new_facts: ClassVar[int] = 5
+
+
 SETTINGS = Settings(
     index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000), tasks=TaskSettings(workers=1),
-    heat=HeatSettings(idle_hours=0), parametric=ParametricSettings(night="02:00-05:00", new_facts=1),
+    heat=TierSettings(idle_hours=0), parametric=Eager(night="02:00-05:00"),
 )  # fmt: skip
 
 
@@ -79,8 +100,6 @@ class Installation:
     def opened(self, *, model: bool = True, **changed: Any) -> MemOS:
         chat = ChatSettings(model=f"local:{self._model}", max_tokens=40) if model else ChatSettings()
         settings = SETTINGS.model_copy(update={"chat_model": chat, **changed})
-        parametric = settings.parametric.model_copy(update={"recipe": RECIPE})
-        settings = settings.model_copy(update={"parametric": parametric})
         quick = partial(AdapterTraining, bounds=ANY)
         with pytest.MonkeyPatch.context() as patch:  # a task that waited begins before anybody can say how
             patch.setattr(kernel, "AdapterTraining", quick)
@@ -309,12 +328,12 @@ def test_nothing_is_trained_by_itself_by_day_or_unless_that_is_wanted(here: Inst
     here.look()
     assert here.learning() == here.plans() == []
     here.memos.adapters.allow()
-    here.again(parametric=ParametricSettings(new_facts=1))
+    here.again(parametric=Eager())
     here.look()
     assert here.learning() == here.plans() == []
     assert LEARNING not in {chore.kind for chore in here.memos._scheduler.periodic._chores}
     assert LEARNING in {chore.kind for chore in here.again()._scheduler.periodic._chores}
-    here.again(parametric=ParametricSettings(night="02:00-05:00", new_facts=5))
+    here.again(parametric=Patient(night="02:00-05:00"))
     here.look()
     assert here.learning() == here.plans() == []  # four are not enough
     assert LEARNING not in {chore.kind for chore in periodic_jobs(UpkeepSettings())}
@@ -326,7 +345,7 @@ def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:
     with memos.ledger.write() as connection:
         [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task()], memos.clock.now())
     until(lambda: memos.tasks.get(task).note is not None)
-    memos = here.again(model=False, parametric=ParametricSettings(night="02:00-05:00", base=str(here._model)))
+    memos = here.again(model=False, parametric=Eager(night="02:00-05:00", base=str(here._model)))
     assert LEARNING in {chore.kind for chore in memos._scheduler.periodic._chores}
     assert "has not allowed" in str(waited(memos, task).error)  # it was parked, and began
 
@@ -369,7 +388,7 @@ def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monk
         raise trainings.NoEligibleFacts("It is tomorrow.")
 
     monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", until_tomorrow)
-    memos = here.again(parametric=ParametricSettings(night="23:00-03:00"))
+    memos = here.again(parametric=Eager(night="23:00-03:00"))
     here.clock.advance(here.clock.now().replace(hour=23, minute=30) - here.clock.now())
     with memos.ledger.write() as connection:
         usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_540))
@@ -444,7 +463,7 @@ def test_with_nothing_left_to_learn_what_is_stale_is_removed(here: Installation)
 def test_the_others_are_learned_again_without_what_was_forgotten(
     here: Installation, erased: bool, night: str | None
 ) -> None:
-    memos = here.again(parametric=ParametricSettings(night=night))  # which wants eight that are new, otherwise
+    memos = here.again(parametric=Usual(night=night))  # which wants eight that are new, otherwise
     first, home = memos.adapters.train(), facts(memos)["I live in Lyon."]
     assert answered_by(memos) == first.id
     if erased:

@@ -6,11 +6,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from memos import Settings
 from memos.core.lora import LoraRecipe, next_seed, recipe_with, taught_alike
-from memos.core.settings import ParametricSettings
 
 
 def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:
@@ -42,13 +39,6 @@ def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:
 def test_what_is_no_recipe_is_refused_by_name(told: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         recipe_with(told)
-    with pytest.raises(ValidationError):
-        ParametricSettings(recipe=told)
-
-
-def test_a_recipe_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMOS_PARAMETRIC__RECIPE", '{"rank": 8, "layers": "all", "learning_rate": 1e-3}')
-    assert recipe_with(Settings().parametric.recipe) == LoraRecipe(rank=8, alpha=16, layers="all", learning_rate=1e-3)
 
 
 def test_recipes_that_differ_in_the_seed_alone_teach_alike() -> None:

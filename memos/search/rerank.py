@@ -165,8 +165,8 @@ class TimedReranker:
     While as many calls hang as there may be at once, nobody waits for another: searches go without at once.
     """
 
-    def __init__(self, reranker: Reranker, timeout_s: float = TIMEOUT_S) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, reranker: Reranker, timeout_s: float | None = None) -> None:
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._reranker = reranker
         self._changed = threading.Condition()
         self._under_way: set[Future[list[float]]] = set()

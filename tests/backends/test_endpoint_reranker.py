@@ -23,8 +23,9 @@ def scored(*scores: Any, **more: Any) -> Said:
 
 @contextmanager
 def reranker(server: OpenAIServer, **changes: Any) -> Iterator[EndpointReranker]:
+    timeout_s = changes.pop("timeout_s", 10.0)
     settings = RerankSettings(**{"model": "m", "base_url": server.url, "api_key": SecretStr("sk-test"), **changes})
-    with closing(EndpointReranker(settings, first_wait_s=0.01)) as made:
+    with closing(EndpointReranker(settings, first_wait_s=0.01, timeout_s=timeout_s)) as made:
         yield made
 
 

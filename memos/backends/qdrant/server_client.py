@@ -35,7 +35,7 @@ __all__ = ["Connection", "IdfCorpusParams", "connect", "models"]
 LEAST_VERSION = (1, 19)
 """The first version that counts IDF over a corpus of the query's; older ones ignore that without a word."""
 
-_TIMEOUT_S = 10
+TIMEOUT_S = 10
 _PAUSES_S = (0.05, 0.15, 0.4, 0.9)
 _FAILURES = (ApiException, QdrantException, httpx.InvalidURL, json.JSONDecodeError, UnicodeDecodeError)
 _PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
@@ -59,7 +59,7 @@ class Connection:
 
         Raises: BackendUnavailable, BackendTimeout.
         """
-        end = time.monotonic() + _TIMEOUT_S
+        end = time.monotonic() + TIMEOUT_S
         pauses = iter(_PAUSES_S)
         while True:
             self._check_open()
@@ -149,7 +149,7 @@ class Connection:
 
     def _timeout(self) -> BackendTimeout:
         return BackendTimeout(
-            f"The Qdrant server at {self._where} did not answer within {_TIMEOUT_S} s; look at its load."
+            f"The Qdrant server at {self._where} did not answer within {TIMEOUT_S} s; look at its load."
         )
 
     def _refused(self) -> BackendUnavailable:
@@ -180,7 +180,7 @@ def connect(settings: QdrantSettings) -> Connection:
             # As a header and not as `api_key`: the client would warn of plain HTTP at each start of each program,
             # also inside a container network.
             headers=None if settings.api_key is None else {"api-key": settings.api_key.get_secret_value()},
-            timeout=_TIMEOUT_S,
+            timeout=TIMEOUT_S,
             check_compatibility=False,
         )
     except ValueError as error:
