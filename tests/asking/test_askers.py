@@ -175,7 +175,7 @@ def test_an_installation_asks_the_endpoint_in_its_settings(tmp_path: Path, setti
     with OpenAIServer([answer("In Lyon.")]) as server:
         configured = settings.model_copy(update={"chat_model": server.settings()})
         with MemOS.open(tmp_path, settings=configured, embedder=WordEmbedder()) as memos:
-            asker = memos._installation.askers.judge
+            asker = memos._installation.askers.reader
             assert asker is not None
             assert asker.say([ChatMessage("user", "hi")], meter=UsageMeter("x")) == "In Lyon."
         with pytest.raises(BackendUnavailable):
