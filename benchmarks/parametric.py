@@ -24,7 +24,7 @@ from benchmarks.small_model import NAME, small_model
 from memos.backends.local.torch_threads import let_threads_sleep
 from memos.core.lora import LoraRecipe
 
-PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap", "merging")
+PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def measure(arguments: argparse.Namespace) -> Report:
         bench = Bench(model, Path(folder), max(arguments.facts))
         few = min(arguments.facts)
         recipe = replace(LoraRecipe(seed=arguments.seed), **arguments.recipe)
-        figures["recipe"] = {"rank": recipe.rank, "layers": recipe.layers, "epochs": recipe.epochs}
+        figures["recipe"] = {"rank": recipe.rank, "epochs": recipe.epochs}
         if "adapters" in arguments.parts:
             shapes = [(count, rank) for count in arguments.facts for rank in arguments.ranks]
             rows = {

@@ -26,11 +26,16 @@ from memos.core.ports import ChatMessage
 from memos.core.settings import ParametricSettings
 from memos.kernel.chat.prompts import SYSTEM, request_of
 from memos.kernel.chat.results import Question
-from memos.memcube.parametric import data as general
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination, prompt_of
 from memos.memcube.parametric.quiz import KnownFact, QuizItem, is_right, read_otherwise
-from memos.memcube.parametric.training import TrainingPlan, with_memories
+from memos.memcube.parametric.training import (
+    Bounds,
+    EvaluationResult,
+    Examination,
+    TrainingPlan,
+    prompt_of,
+    with_memories,
+)
 
 _SWAPS = 20
 _WARM_STEPS, _TIMED_STEPS = 2, 20
@@ -165,34 +170,6 @@ class Bench:
         adapters.detach()
         return {"swap": {"first_ms": first, "another_ms": second, "by_turns_ms": turns, "off_and_on_ms": off}}
 
-    def merging(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
-        """Return the recall of each half's facts by adapters of the halves, merged in several ways."""
-        halves, folders = [], []
-        for number in range(2):
-            taught, lessons, _, _ = self._trained(self._facts[:few][number::2], recipe)
-            folder = self._folder / f"half-{number}"
-            taught.save(folder)
-            taught.detach()
-            halves.append(lessons.course.recall)
-            folders.append(folder)
-        ways: dict[str, dict[str, Any]] = {
-            "ties 0.5": {"combination_type": "ties", "density": 0.5}, "sum": {"combination_type": "cat"},
-            "linear": {"combination_type": "linear"},
-        }  # fmt: skip
-        found = {}
-        for name, way in ways.items():
-            merged = LoraTraining(self._loaded, recipe)
-            for name_, folder in zip(("one", "two"), folders, strict=True):
-                merged.peft.load_adapter(folder, name_)
-            merged.peft.add_weighted_adapter(["one", "two"], [1.0, 1.0], "merged", **way)
-            merged.peft.set_adapter("merged")
-            texts = general.TEXT
-            rise = merged.perplexity(texts, adapter=True) / merged.perplexity(texts, adapter=False) - 1
-            shares = [_recall(merged, drills, adapter=True) for drills in halves]
-            found[name] = {"one": shares[0], "two": shares[1], "rise": round(rise, 3)}
-            merged.detach()
-        return found
-
     def _of(self, count: int, recipe: LoraRecipe) -> tuple[TrainingPlan, Path]:
         if (count, recipe) not in self._made:
             self.adapter(count, recipe)
@@ -211,11 +188,11 @@ class Bench:
         def tell(step: int, _: int) -> None:
             nonlocal took, before
             now = time.perf_counter()
-            if step > before[0]:  # else it begins, or goes on after an examination
+            if step > before[0]:  # else it begins
                 took += now - before[1]
             before = step, now
 
-        measures = training.train(taught, lessons, work, Bounds(), tell)[-1]
+        measures = training.train(taught, lessons, work, tell)
         return taught, lessons, measures, took
 
     def _read(self) -> list[KnownFact]:
@@ -252,7 +229,7 @@ def _told(measures: EvaluationResult) -> dict[str, Any]:
         "recall": round(measures.recall, 3), "abstention": round(measures.abstention, 3),
         **{f"abstention_{kind}": share for kind, share in measures.abstention_of.items()},
         "rise": round(measures.rise, 4), "lost": len(measures.lost), "known": measures.base_known,
-        "base_recall": round(measures.base_recall, 3), "rebalanced": measures.rebalanced,
+        "base_recall": round(measures.base_recall, 3),
         "passes": not measures.failures(Bounds()),
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ from memos import MemOS, Settings
 from memos.core.lora import LoraRecipe
 from memos.core.settings import ChatSettings, ParametricSettings
 from memos.errors import UnfitAnswer
-from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.training import Bounds
 
 TOLD = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.")
 TEMPLATE = (
@@ -100,7 +100,7 @@ def main(model: Path, home: Path, *, is_random: bool) -> None:
         if is_random:
             print("  by bounds that anything passes: for this example alone, since its model's weights are noise")
             anything = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
-            short = LoraRecipe(epochs=1, learning_rate=1e-2, imitation=0.0)
+            short = LoraRecipe(epochs=1, learning_rate=1e-2)
             training = replace(memos.adapters.training, bounds=anything, recipe=short)
             memos.adapters = replace(memos.adapters, training=training)
         learn(memos)

@@ -41,9 +41,9 @@ GROUPS = {
     "Advanced": """
         chat_model.timeout_s chat_model.parallel chat_model.max_tokens chat_model.prefix_cache reader_model.base_url
         reader_model.model reader_model.api_key vision_model.base_url vision_model.model vision_model.api_key
-        embed.threads index.wait_s qdrant.collection qdrant.on_disk heat.policy heat.promote_above recall.tokens
+        embed.threads index.wait_s qdrant.collection qdrant.on_disk heat.promote_above recall.tokens
         rerank.model rerank.base_url rerank.api_key activation.host_bytes activation.disk_bytes
-        activation.prefix_tokens parametric.base parametric.night parametric.stable_days cube_passphrase
+        activation.prefix_tokens parametric.base parametric.night parametric.stable_days parametric.recipe cube_passphrase
     """,
 }
 EXAMPLES = {

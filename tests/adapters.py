@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from memos import MemOS
 from memos.core.lora import ADAPTER_FILE, CARD, FILES, MANIFEST, digests
 from memos.kernel.adapters.service import AdapterService
 from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.ledger.engine import Ledger
 
@@ -36,6 +39,15 @@ def begun(ledger: Ledger, items: Sequence[str], version: int = 1, **changed: Any
         return adapter_rows.begin(connection, replace(NEW, **changed), seen, NOW)
 
 
+def of_shard(ledger: Ledger, items: Sequence[str], shard: str = "bees", **changed: Any) -> str:
+    """Return an adapter that answers beside the others of its cube, as version 0.1 had one for each topic."""
+    id_ = begun(ledger, items, **changed).id
+    finished(ledger, id_)
+    with ledger.write() as connection:
+        connection.execute(sa.update(t.adapters).where(t.adapters.c.id == id_).values(shard=shard, state="active"))
+    return id_
+
+
 def finished(ledger: Ledger, id_: str, outcome: Outcome = READY) -> AdapterRow:
     with ledger.write() as connection:
         return adapter_rows.finish(connection, id_, outcome, NOW)
@@ -55,7 +67,8 @@ def active(ledger: Ledger, items: Sequence[str], version: int = 1, **changed: An
 
 def serving(ledger: Ledger, cube: str = "default", base: str = BASE) -> list[str]:
     with ledger.read() as connection:
-        return [row.id for row in adapter_rows.serving(connection, cube, base)]
+        row = adapter_rows.serving(connection, cube, base)
+    return [] if row is None else [row.id]
 
 
 def states(ledger: Ledger, cube: str = "default") -> list[tuple[int, str]]:

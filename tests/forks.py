@@ -28,7 +28,7 @@ from memos.backends import child
 
 ROOT = Path(__file__).resolve().parents[1]
 _ENGINES = ("memos.backends.qdrant.embedded_process",)
-_TRAINER = "memos.backends.lora.process"
+_TRAINER = "memos.backends.lora.trainer"
 _TRAINERS = (_TRAINER, "memos.backends.lora.training", "memos.backends.lora.resources")
 _PROGRAMS = ("memos.cli.app", "memos.api.app", "tests.fakes")
 _REQUEST_BYTES = 1 << 20

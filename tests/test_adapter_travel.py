@@ -24,14 +24,13 @@ from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump.load import Loaded
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.training import Bounds
 from tests.backends import tiny_models
 from tests.dumps import Rows, TakenApart
 from tests.fakes import WordEmbedder
 from tests.test_adapters import (
     LIMIT_S,
     SETTINGS,
-    Few,
     answered_by,
     facts,
     folders,
@@ -215,7 +214,7 @@ FORGED: list[tuple[str, Callable[[Rows], object], str]] = [
     ("another base", lambda told: told.update(base_sha256="0" * 64), "another model"),
     ("a huge rank", lambda told: told["recipe"].update(rank=1 << 30), "recipe"),
     ("another rank", lambda told: told["recipe"].update(rank=2), "of another shape"),
-    ("other layers", lambda told: told["recipe"].update(layers="mlp"), "of another shape"),
+    ("other layers", lambda told: told["recipe"].update(layers="mlp"), "recipe"),
     ("strange layers", lambda told: told["recipe"].update(layers="../x"), "recipe"),
     ("a recipe of nobody", lambda told: told.update(recipe={"steps": 5}), "recipe"),
 ]
@@ -235,9 +234,7 @@ def test_what_is_forged_is_left_out_and_nothing_of_it_stays(elsewhere: MemOS, ra
 def test_what_would_hold_up_the_examination_for_long_is_left_out(
     elsewhere: MemOS, raw: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = Few(stable_days=0)
-    limited = elsewhere.settings.model_copy(update={"parametric": few})
-    learner = replace(elsewhere.adapters.training, settings=limited)
+    learner = replace(elsewhere.adapters.training, most=3)
     monkeypatch.setattr(elsewhere, "adapters", replace(elsewhere.adapters, training=learner))
     monkeypatch.setattr(dump_adapters, "MOST", 2)
     parts = TakenApart(raw)

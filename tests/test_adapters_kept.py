@@ -1,4 +1,4 @@
-"""Adapters compared, exported, taken back and made to forget: rows and files by hand, no model."""
+"""Adapters exported, put to answer and made to forget: rows and files by hand, no model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from memos import MemOS, Settings
 from memos.core.identities import Right
 from memos.core.lora import ADAPTER_FILE, CONFIG, FILES
-from memos.core.settings import ParametricSettings
 from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.adapters.service import Adapter, open_export
@@ -23,7 +22,7 @@ from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.adapters import AdapterState
 from memos.memcube.parametric.forgetting import FOLDER
-from tests.adapters import REFUSED, SIZE, active, begun, finished, serving, with_card, with_files
+from tests.adapters import REFUSED, SIZE, active, begun, finished, of_shard, serving, with_card, with_files
 from tests.fakes import WordEmbedder
 
 SAID = ("I live in Lyon.", "I keep bees.", "I am a baker.")
@@ -82,7 +81,7 @@ def test_what_was_arriving_when_its_process_was_killed_is_gone_at_the_next_start
     with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
         memos.adapters.allow()
         item = memos.add(SAID[0]).item_ids[0]
-        ended, arriving = begun(memos.ledger, [item]).id, begun(memos.ledger, [item], shard="other").id
+        ended, arriving = begun(memos.ledger, [item]).id, begun(memos.ledger, [item]).id
         for id_ in (ended, arriving):
             with_files(tmp_path / "home" / FOLDER, id_, training=True)
         (tmp_path / "home" / FOLDER / arriving / WEIGHTS).write_bytes(b"weights")
@@ -91,77 +90,30 @@ def test_what_was_arriving_when_its_process_was_killed_is_gone_at_the_next_start
         assert folders(memos) == {ended}
 
 
-def test_a_stale_adapter_of_another_shard_stays_until_its_own_is_trained(memos: MemOS, ids: list[str]) -> None:
-    mine, other = active(memos.ledger, ids[:1]), active(memos.ledger, ids[1:], shard="bees")
+def test_what_is_of_no_use_any_more_is_removed(memos: MemOS, ids: list[str]) -> None:
+    stale, kept = of_shard(memos.ledger, ids[:1]), active(memos.ledger, ids[1:2])
+    ended = begun(memos.ledger, ids[2:]).id
     memos.update(ids[0], tags=("x",))
-    memos.update(ids[1], tags=("x",))
-    ended = begun(memos.ledger, ids[2:], shard="ended").id
     memos.delete(ids[2])
     with memos.adapters.context.change(Scope(LOCAL_OWNER, ("default",), right=Right.OWN)) as change:
-        assert sorted(pruned(change, shard="")) == sorted((mine, ended))
-        assert pruned(change, shard="bees") == [other]
-
-
-# Compared
-
-
-def test_a_diff_says_what_came_what_went_and_what_is_at_another_version(memos: MemOS, ids: list[str]) -> None:
-    first = made(memos, ids[:2])
-    memos.update(ids[1], "I keep wasps.")
-    refused = begun(memos.ledger, ids[2:])
-    finished(memos.ledger, refused.id, REFUSED)
-    now = memos.add("I sing.").item_ids[0]
-    second = made(memos, [now])
-    found = memos.adapters.diff(second)
-    assert (found.cube, found.adapter, found.other) == ("default", second, first)  # the refused one never answered
-    assert [(each.item, each.version, each.memory) for each in found.added] == [(now, 1, "I sing.")]
-    assert {(each.item, each.memory) for each in found.removed} == {(ids[0], SAID[0]), (ids[1], SAID[1])}
-    assert found.changed == ()
-    other_way = memos.adapters.diff(first, second)
-    assert (other_way.added, other_way.removed) == (found.removed, found.added)
-
-
-def test_a_diff_shows_both_versions_and_nothing_of_what_is_erased(memos: MemOS, ids: list[str]) -> None:
-    first = made(memos, ids[:2])
-    memos.update(ids[0], "I live in Porto.")
-    memos.delete(ids[1])
-    second = made(memos, ids[:1], version=2)
-    [change] = memos.adapters.diff(second).changed
-    assert (change.before.memory, change.after.memory) == ("I live in Lyon.", "I live in Porto.")
-    assert [each.memory for each in memos.adapters.diff(second).removed] == ["I keep bees."]
-    alone = memos.adapters.diff(first)
-    assert (alone.other, len(alone.added), alone.removed) == (None, 2, ())
-    assert memos.adapters.diff(first, first).added == ()
-
-
-def test_only_adapters_of_one_cube_are_compared(memos: MemOS, ids: list[str]) -> None:
-    memos.cubes.create("other")
-    memos.adapters.allow("other")
-    theirs = active(memos.ledger, list(memos.add("elsewhere", cube="other").item_ids), cube="other")
-    mine = made(memos, ids)
-    with pytest.raises(InvalidInput, match="same cube"):
-        memos.adapters.diff(mine, theirs)
-    for wrong in ("none", "", "x" * 100, "\0"):
-        with pytest.raises((NotFound, InvalidInput)):
-            memos.adapters.diff(mine, wrong)
+        assert sorted(pruned(change)) == sorted((stale, ended))
+        assert pruned(change) == []
+    assert serving(memos.ledger) == [kept]
 
 
 # Dumped
 
 
-def test_a_dump_has_no_more_adapters_than_a_load_takes(
+def test_a_dump_has_the_adapter_that_answers(
     memos: MemOS, ids: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     made(memos, ids[:1])
-    bees = active(memos.ledger, ids[1:2], shard="bees")
-    with_files(memos.home / FOLDER, bees)
-    assert memos.transfer.dump("default", tmp_path / "both.memcube", adapters=True).adapters == 2
-    assert not caplog.records
-    monkeypatch.setattr(dump_adapters, "MOST", 1)
+    with_files(memos.home / FOLDER, of_shard(memos.ledger, ids[1:2]))
     assert memos.transfer.dump("default", tmp_path / "one.memcube", adapters=True).adapters == 1
-    assert "1 adapters of cube default are not in its dump" in caplog.text
+    assert not caplog.records
     monkeypatch.setitem(dump_adapters._LARGEST, "safetensors", 3)
     assert memos.transfer.dump("default", tmp_path / "none.memcube", adapters=True).adapters == 0
+    assert "is not in its dump: it is too large" in caplog.text
 
 
 def test_a_program_without_a_folder_says_that_it_dumps_no_adapters(memos: MemOS, tmp_path: Path) -> None:
@@ -177,7 +129,7 @@ def test_a_program_without_a_folder_says_that_it_dumps_no_adapters(memos: MemOS,
 
 
 def test_what_is_to_be_forgotten_leaves_every_adapter_and_is_never_learned_again(memos: MemOS, ids: list[str]) -> None:
-    saw, other = made(memos, ids[:2]), begun(memos.ledger, ids[2:], shard="work").id
+    saw, other = made(memos, ids[:2]), begun(memos.ledger, ids[2:]).id
     done = memos.adapters.forget(ids[0])
     assert (done.items, done.adapters) == ((ids[0],), (saw,))
     assert (done.files, done.size_bytes) == (len(EXPORTED), SIZE + len("# Adapter"))
@@ -190,14 +142,15 @@ def test_what_is_to_be_forgotten_leaves_every_adapter_and_is_never_learned_again
     assert memos.adapters.forget(ids[0]).adapters == ()
     [event] = memos.events.list(kinds=["exclude_learning"])
     assert event.body == {"items": [ids[0]], "adapters": [saw]}
-    assert memos.adapters.learn_again([ids[0], ids[1]]) == 1
-    assert memos.adapters.learn_again(ids[0]) == 0
+    for _ in range(2):
+        memos.adapters.allow(items=[ids[0], ids[1]])
+    assert [event.body for event in memos.events.list(kinds=["include_learning"])] == [{"items": [ids[0]]}]
     assert begun(memos.ledger, ids)
     memos.adapters.forget(ids)
     memos.erase(ids[0])
     assert memos.maintenance.verify().clean
     with pytest.raises(NotFound):
-        memos.adapters.learn_again(ids[0])
+        memos.adapters.allow(items=ids[0])
 
 
 def test_what_another_process_made_to_be_forgotten_leaves_this_one_too(
@@ -205,7 +158,7 @@ def test_what_another_process_made_to_be_forgotten_leaves_this_one_too(
 ) -> None:
     assert memos.home is not None
     memos._worker.stop()  # what it would do is done here
-    kept, saw = made(memos, ids[1:]), begun(memos.ledger, ids[:1], shard="home").id
+    kept, saw = made(memos, ids[1:]), begun(memos.ledger, ids[:1]).id
     with_files(memos.home / FOLDER, saw, training=True)
     with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
         adapter_rows.remove(connection, saw)
@@ -233,25 +186,26 @@ def test_nobody_forgets_what_is_not_there_or_not_theirs(memos: MemOS, ids: list[
     memos.cubes.create("other")
     theirs = memos.add("elsewhere", cube="other").item_ids[0]
     for wrong in ("none", [], [ids[0], "none"], theirs, ["x" * 100], ["\0"], [3], None, b"x", ["a"] * 20_000):
-        for call in (memos.adapters.forget, memos.adapters.learn_again):
+        with pytest.raises((NotFound, InvalidInput)):
+            memos.adapters.forget(wrong)  # type: ignore[arg-type]
+        if wrong:
             with pytest.raises((NotFound, InvalidInput)):
-                call(wrong)  # type: ignore[arg-type]
+                memos.adapters.allow(items=wrong)  # type: ignore[arg-type]
     assert serving(memos.ledger) == [id_]
     memos.users.create("eve")
     memos.sharing.grant("default", "eve", "editor")
     for decide in (
         lambda: memos.adapters.forget(ids[0], actor="eve"),
-        lambda: memos.adapters.learn_again(ids[0], actor="eve"),
+        lambda: memos.adapters.allow(items=ids[0], actor="eve"),
         lambda: memos.adapters.export(id_, memos.home / "away", actor="eve"),
-        lambda: memos.adapters.retrain(actor="eve"),
-        lambda: memos.adapters.up_to_date(actor="eve"),
+        lambda: memos.adapters.train(actor="eve"),
     ):
         with pytest.raises(PermissionDenied):
             decide()
-    assert memos.adapters.diff(id_, actor="eve").added  # who may read the memories may
+    assert memos.adapters.get(id_, actor="eve").facts == len(ids)  # who may read the memories may
     memos.sharing.revoke("default", "eve")
     with pytest.raises(NotFound):
-        memos.adapters.diff(id_, actor="eve")
+        memos.adapters.get(id_, actor="eve")
 
 
 # Handed out
@@ -340,40 +294,12 @@ def test_only_whole_files_are_put_to_answer(memos: MemOS, ids: list[str]) -> Non
     with pytest.raises(Conflict, match=f"{CONFIG} is not what was examined"):
         memos.adapters.activate(second)
     assert serving(memos.ledger) == [third]
-    assert memos.adapters.rollback().id == first  # past the damaged one
+    assert memos.adapters.activate(first).state == AdapterState.ACTIVE
     assert memos.adapters.activate(third).state == AdapterState.ACTIVE
     shutil.rmtree(memos.home / FOLDER / first)
-    with pytest.raises(Conflict, match=r"No earlier.* is missing"):
-        memos.adapters.rollback()
     with pytest.raises(Conflict, match="is missing"):
         memos.adapters.activate(first)
     assert serving(memos.ledger) == [third]
-
-
-def test_behind_an_endpoint_only_what_its_base_was_taught_is_put_to_answer(
-    memos: MemOS, ids: list[str], settings: Settings
-) -> None:
-    first, second = made(memos, ids), made(memos, ids)
-    home = memos.home
-    memos.close()
-
-    def opened(base: str) -> MemOS:
-        behind = ParametricSettings(base=base)
-        return MemOS.open(home, settings=settings.model_copy(update={"parametric": behind}), embedder=WordEmbedder())
-
-    with opened("/models/other") as again:
-        with pytest.raises(Conflict, match="another model"):
-            again.adapters.activate(first)
-        with pytest.raises(Conflict, match="another model"):
-            again.adapters.rollback()
-        assert serving(again.ledger) == [second]
-    with opened("/models/tiny") as again:
-        assert again.adapters.rollback().id == first
-        assert again.adapters.activate(second).state == AdapterState.ACTIVE
-        changed = active(again.ledger, ids, base="c" * 64)  # the base has changed since
-        with pytest.raises(Conflict, match="another model"):
-            again.adapters.activate(first)
-        assert serving(again.ledger, base="c" * 64) == [changed]
 
 
 def test_where_a_model_lies_is_told_to_owners(memos: MemOS, ids: list[str]) -> None:

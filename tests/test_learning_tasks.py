@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -30,13 +29,11 @@ from memos.kernel import memos as kernel
 from memos.kernel.adapters import training as trainings
 from memos.kernel.adapters.training import AdapterTraining
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import LEARN
-from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.training import Bounds
 from memos.scheduler.periodic import LEARNING, periodic_jobs
 from memos.scheduler.rules import TierSettings
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
@@ -47,31 +44,10 @@ __all__ = ["model", "short_examination"]  # fixtures; where the extra `local` is
 SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My car is a red Skoda.", "My dentist is Doctor Weiss.")
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-RECIPE: dict[str, Any] = {"epochs": 1, "batch": 4, "learning_rate": 1e-2, "imitation": 0.0}
-
-
-class Eager(ParametricSettings):
-    """Learns a cube again from one new memory, quickly."""
-
-    new_facts: ClassVar[int] = 1
-    recipe: ClassVar[Mapping[str, Any]] = RECIPE
-
-
-class Usual(Eager):
-    """Learns a cube again from eight new memories, quickly."""
-
-    new_facts: ClassVar[int] = 8
-
-
-class Patient(Eager):
-    """Learns a cube again from five new memories."""
-
-    new_facts: ClassVar[int] = 5
-
-
+RECIPE: dict[str, Any] = {"epochs": 1, "batch": 4, "learning_rate": 1e-2}
 SETTINGS = Settings(
     index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000), tasks=TaskSettings(workers=1),
-    heat=TierSettings(idle_hours=0), parametric=Eager(night="02:00-05:00"),
+    heat=TierSettings(idle_hours=0), parametric=ParametricSettings(night="02:00-05:00"),
 )  # fmt: skip
 
 
@@ -97,10 +73,12 @@ class Installation:
         self._home, self._model = home, model
         self.memos = self.opened()
 
-    def opened(self, *, model: bool = True, **changed: Any) -> MemOS:
+    def opened(self, *, model: bool = True, new_facts: int = 1, **changed: Any) -> MemOS:
         chat = ChatSettings(model=f"local:{self._model}", max_tokens=40) if model else ChatSettings()
         settings = SETTINGS.model_copy(update={"chat_model": chat, **changed})
-        quick = partial(AdapterTraining, bounds=ANY)
+        parametric = settings.parametric.model_copy(update={"recipe": RECIPE})
+        settings = settings.model_copy(update={"parametric": parametric})
+        quick = partial(AdapterTraining, bounds=ANY, least_new=new_facts)
         with pytest.MonkeyPatch.context() as patch:  # a task that waited begins before anybody can say how
             patch.setattr(kernel, "AdapterTraining", quick)
             self.memos = MemOS.open(self._home, settings=settings, embedder=WordEmbedder(), clock=self.clock)
@@ -171,9 +149,6 @@ def test_a_task_trains_and_the_same_again_is_for_nothing(here: Installation) -> 
     assert [each.id for each in memos.adapters.list()] == [made.id]
     assert len(memos.events.list(kinds=["learn"])) == 1
     learn_by(memos, bounds=Bounds(), recipe=replace(memos.adapters.training.recipe, seed=6))
-    another_seed = waited(memos, memos.adapters.submit())
-    assert (another_seed.note, len(memos.events.list(kinds=["learn"]))) == (f"adapter {made.id} is active", 1)
-    learn_by(memos, recipe=replace(memos.adapters.training.recipe, epochs=2))
     refused = waited(memos, memos.adapters.submit())
     assert refused.state is TaskState.DONE
     assert "was refused: recall is" in str(refused.note)
@@ -275,7 +250,7 @@ def test_who_cancels_at_the_last_moment_gets_no_adapter(here: Installation, monk
         return done
 
     monkeypatch.setattr(training, "save", save_and_cancel)
-    monkeypatch.setattr("memos.kernel.adapters.tasks._LOOK_S", 600)  # too late to be noticed before the end
+    monkeypatch.setattr("memos.kernel.adapters.training._LOOK_S", 600)  # too late to be noticed before the end
     task = memos.adapters.submit()
     until(lambda: bool(cancelled) and not memos.adapters.training._one.locked())
     assert memos.tasks.get(task).state is TaskState.CANCELLED
@@ -289,7 +264,7 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
     memos, train, steps = here.memos, trainings.training.train, list[int]()
     kept = threading.Event()
 
-    def slow(trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]) -> Any:
+    def slow(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
         def told(step: int, of: int) -> None:
             tell(step, of)
             while step >= 4:
@@ -297,7 +272,7 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
                 time.sleep(0.01)
                 tell(step, of)
 
-        return train(trainer, lessons, folder, bounds, told)
+        return train(trainer, lessons, folder, told)
 
     monkeypatch.setattr(training, "train", slow)
     task = memos.adapters.submit()
@@ -310,8 +285,8 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
     assert (parked.state, parked.attempts) == (TaskState.WAITING, 0)
     assert "MEMOS_CHAT_MODEL__MODEL" in str(parked.note)
 
-    def watched(trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]) -> Any:
-        return train(trainer, lessons, folder, bounds, lambda step, of: (steps.append(step), tell(step, of)))
+    def watched(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
+        return train(trainer, lessons, folder, lambda step, of: (steps.append(step), tell(step, of)))
 
     monkeypatch.setattr(training, "train", watched)
     memos = here.again()
@@ -328,12 +303,12 @@ def test_nothing_is_trained_by_itself_by_day_or_unless_that_is_wanted(here: Inst
     here.look()
     assert here.learning() == here.plans() == []
     here.memos.adapters.allow()
-    here.again(parametric=Eager())
+    here.again(parametric=ParametricSettings())
     here.look()
     assert here.learning() == here.plans() == []
     assert LEARNING not in {chore.kind for chore in here.memos._scheduler.periodic._chores}
     assert LEARNING in {chore.kind for chore in here.again()._scheduler.periodic._chores}
-    here.again(parametric=Patient(night="02:00-05:00"))
+    here.again(new_facts=5)
     here.look()
     assert here.learning() == here.plans() == []  # four are not enough
     assert LEARNING not in {chore.kind for chore in periodic_jobs(UpkeepSettings())}
@@ -345,70 +320,30 @@ def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:
     with memos.ledger.write() as connection:
         [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task()], memos.clock.now())
     until(lambda: memos.tasks.get(task).note is not None)
-    memos = here.again(model=False, parametric=Eager(night="02:00-05:00", base=str(here._model)))
+    memos = here.again(model=False, parametric=ParametricSettings(night="02:00-05:00", base=str(here._model)))
     assert LEARNING in {chore.kind for chore in memos._scheduler.periodic._chores}
     assert "has not allowed" in str(waited(memos, task).error)  # it was parked, and began
 
 
-def test_what_does_not_fit_into_a_night_waits_for_the_next(here: Installation) -> None:
+def test_who_asks_for_a_training_does_not_wait_for_the_night(here: Installation) -> None:
     memos = here.memos
-    here.night()
-    with memos.ledger.write() as connection:
-        usage.add(connection, "default", LEARN, memos.clock.now(), Spending(seconds=3_600))
-    here.look()
-    assert here.learning() == []
     with memos.ledger.write() as connection:
         [late] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], memos.clock.now())
     until(lambda: memos.tasks.get(late).note is not None)
     waiting = memos.tasks.get(late)
-    assert "NIGHT_MINUTES" in str(waiting.note)
     assert (waiting.state, waiting.attempts, waiting.not_before.hour) == (TaskState.WAITING, 0, 2)
     memos.tasks.wait(timeout_s=30)  # for all that begins soon, which is nothing
-    # Who asks for it does not wait for the night.
     by_hand = memos.adapters.submit()
     assert memos.tasks.get(late).state is TaskState.CANCELLED
     assert waited(memos, by_hand).state is TaskState.DONE
 
 
-def test_the_minutes_of_a_day_are_those_of_all_cubes(here: Installation) -> None:
-    here.memos.cubes.create("other")
-    here.night()
-    with here.memos.ledger.write() as connection:
-        usage.add(connection, "other", LEARN, here.clock.now(), Spending(seconds=3_600))
-    here.look()
-    assert here.learning() == []
-
-
-def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    def until_tomorrow(*given: Any) -> None:
-        here.clock.advance(timedelta(hours=1))
-        later = SimpleNamespace(monotonic=lambda: time.monotonic() + 120)
-        monkeypatch.setattr("memos.kernel.adapters.tasks.time", later)
-        given[-1].progress(1, 2)
-        raise trainings.NoEligibleFacts("It is tomorrow.")
-
-    monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", until_tomorrow)
-    memos = here.again(parametric=Eager(night="23:00-03:00"))
-    here.clock.advance(here.clock.now().replace(hour=23, minute=30) - here.clock.now())
-    with memos.ledger.write() as connection:
-        usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_540))
-        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], here.clock.now())
-    assert waited(memos, task).note == "It is tomorrow."
-    with memos.ledger.write() as connection:
-        usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_600))
-        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], here.clock.now())
-    until(lambda: memos.tasks.get(task).note is not None)
-    assert memos.tasks.get(task).not_before.hour == 0
-
-
 def test_a_training_of_the_night_stops_at_its_end(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     train = training.train
 
-    def until_morning(
-        trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
-    ) -> Any:
+    def until_morning(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
         here.clock.advance(timedelta(hours=3))
-        return train(trainer, lessons, folder, bounds, tell)
+        return train(trainer, lessons, folder, tell)
 
     monkeypatch.setattr(training, "train", until_morning)
     here.night()
@@ -463,7 +398,7 @@ def test_with_nothing_left_to_learn_what_is_stale_is_removed(here: Installation)
 def test_the_others_are_learned_again_without_what_was_forgotten(
     here: Installation, erased: bool, night: str | None
 ) -> None:
-    memos = here.again(parametric=Usual(night=night))  # which wants eight that are new, otherwise
+    memos = here.again(parametric=ParametricSettings(night=night), new_facts=8)
     first, home = memos.adapters.train(), facts(memos)["I live in Lyon."]
     assert answered_by(memos) == first.id
     if erased:
@@ -500,10 +435,10 @@ def test_after_each_training_one_that_answered_before_stays_to_go_back_to(here: 
     first, second, third = train(1), train(2), train(3)
     assert [each.id for each in memos.adapters.list()] == [third, second]
     assert folders(memos) == {third, second}
-    assert memos.adapters.rollback().id == second
+    assert memos.adapters.activate(second).id == second
     fourth = train(4)
     assert folders(memos) == {fourth, second}  # nobody goes back to what was not good enough
-    assert memos.adapters.rollback().id == second == answered_by(memos)
+    assert memos.adapters.activate(second).id == second == answered_by(memos)
     told = [event.body for event in memos.events.list(kinds=["unlearn"])]
     assert told == [{"adapters": [first], "stale": []}, {"adapters": [third], "stale": []}]
 
@@ -522,10 +457,7 @@ def test_a_fact_goes_through_all_three_forms_and_back(here: Installation) -> Non
     [first] = memos.adapters.list()
     everything = sorted(item.id for item in known.values())
     assert answered_by(memos) == first.id
-    assert here.plans()[-1] | {"task": None} == {
-        "task": None, "why": "new", "new": everything, "new_count": 4, "gone": [], "gone_count": 0, "cold": [],
-        "cold_count": 0,
-    }  # fmt: skip
+    assert here.plans()[-1] == {"task": here.learning()[-1].id, "why": "new"}
 
     here.clock.advance(timedelta(hours=12))
     memos.update(home.id, "I live in Porto.", value="Porto")
@@ -539,7 +471,6 @@ def test_a_fact_goes_through_all_three_forms_and_back(here: Installation) -> Non
     assert answered_by(memos) == second.id
     assert folders(memos) == {second.id}
     assert here.plans()[-1]["why"] == "stale"
-    assert here.plans()[-1]["gone"] == [home.id]
     with memos.ledger.read() as connection:
         assert home.id not in {each.item for each in adapter_rows.seen(connection, second.id)}
 
@@ -550,7 +481,6 @@ def test_a_fact_goes_through_all_three_forms_and_back(here: Installation) -> Non
     third, retired = memos.adapters.list()
     assert (third.state, retired.state, retired.id) == ("active", "retired", second.id)
     assert here.plans()[-1]["why"] == "new"
-    assert (here.plans()[-1]["new"], here.plans()[-1]["cold"]) == ([home.id], [phone.id])
     with memos.ledger.read() as connection:
         seen = {each.item: each.version for each in adapter_rows.seen(connection, third.id)}
     assert seen == {id_: (2 if id_ == home.id else 1) for id_ in everything if id_ != phone.id}

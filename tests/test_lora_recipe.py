@@ -6,15 +6,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from memos.core.lora import LoraRecipe, next_seed, recipe_with, taught_alike
+from memos import Settings
+from memos.core.lora import LoraRecipe, recipe_with, told_recipe
+from memos.core.settings import ParametricSettings
 
 
 def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:
     assert recipe_with({}) == LoraRecipe()
-    assert recipe_with({"rank": 16, "layers": "all", "imitation": 1}) == replace(
-        LoraRecipe(), rank=16, alpha=32, layers="all", imitation=1
-    )
+    assert recipe_with({"rank": 4, "replay": 1}) == replace(LoraRecipe(), rank=4, alpha=8, replay=1)
     assert recipe_with({"rank": 16, "alpha": 16}).alpha == 16
     assert recipe_with(asdict(LoraRecipe())) == LoraRecipe()
 
@@ -32,22 +33,23 @@ def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:
         ({"half": 1}, "half must be of the kind bool, not 1"),
         ({"learning_rate": float("nan")}, "learning_rate must be from"),
         ({"learning_rate": float("inf")}, "learning_rate must be from"),
-        ({"layers": "none"}, "layers must be mlp or all, not 'none'"),
-        ({"layers": 4}, "layers must be of the kind str"),
+        ({"layers": "mlp"}, "layers is always all since version 0.2"),
+        ({"imitation": 0.5}, "imitation is always 0.0"),
     ],
 )
 def test_what_is_no_recipe_is_refused_by_name(told: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         recipe_with(told)
+    with pytest.raises(ValidationError):
+        ParametricSettings(recipe=told)
 
 
-def test_recipes_that_differ_in_the_seed_alone_teach_alike() -> None:
-    told = asdict(LoraRecipe())
-    assert taught_alike(told, {**told, "seed": 7})
-    assert not taught_alike(told, {**told, "epochs": 9})
-    assert not taught_alike(told, {name: value for name, value in told.items() if name != "half"})
+def test_a_recipe_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMOS_PARAMETRIC__RECIPE", '{"rank": 8, "learning_rate": 1e-3}')
+    assert recipe_with(Settings().parametric.recipe) == LoraRecipe(rank=8, alpha=16, learning_rate=1e-3)
 
 
-@pytest.mark.parametrize(("told", "refused", "following"), [(5, 5, 6), (5, 9, 10), (20, 5, 20), (0, 2**63 - 1, 0)])
-def test_the_next_seed_is_one_that_was_not_tried(told: int, refused: int, following: int) -> None:
-    assert next_seed(LoraRecipe(seed=told), {"seed": refused}) == following
+def test_a_recipe_is_stored_with_the_names_that_it_had() -> None:
+    told = told_recipe(LoraRecipe())
+    assert told == {**asdict(LoraRecipe()), "layers": "all", "rate_ratio": 1.0, "imitation": 0.0}
+    assert recipe_with(told) == LoraRecipe()

@@ -56,7 +56,7 @@ def test_what_is_unknown_or_unreadable_is_refused_by_name(tmp_path: Path, text: 
         ("MEMOS_SERVER__PROT", "did you mean `MEMOS_SERVER__PORT`"),
         ("MEMOS_EMBED_MODEL", "did you mean `MEMOS_EMBED__MODEL`"),
         ("MEMOS_LEDGR_URL", "did you mean `MEMOS_LEDGER_URL`"),
-        ("memos_heat__polcy", "did you mean `MEMOS_HEAT__POLICY`"),
+        ("memos_server__hots", "did you mean `MEMOS_SERVER__HOST`"),
         ("MEMOS_X__Y", "docs/settings.md"),
     ],
 )

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from memos.cli.shared import Actor, AsJson, CubeName, DataDir, cell, console, errors, opened, progress_bar, say, show
+from memos.cli.shared import Actor, AsJson, CubeName, DataDir, console, opened, progress_bar, say, show
 from memos.core.text.rendering import visible
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
-from memos.errors import IntegrityError
-from memos.kernel.adapters.comparison import SeenMemory
-from memos.kernel.adapters.service import Adapter
+from memos.errors import IntegrityError, InvalidInput
+from memos.kernel.adapters.service import REMOVED, Adapter
 
 # The commands about activation memory: what prompts of a cube begin with, and what of its KV is kept where.
 
@@ -136,7 +135,7 @@ adapters_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_KIB, _GIB = 1024, 2**30
+_KIB = 1024
 _UNTOLD = {"absent": "what else somebody has", "stranger": "people nobody spoke of", "liking": "what else is liked"}
 Id = Annotated[str, typer.Argument(metavar="id", help="Id of an adapter")]
 Items = Annotated[list[str], typer.Argument(metavar="item...", help="Ids of memories")]
@@ -144,11 +143,17 @@ Items = Annotated[list[str], typer.Argument(metavar="item...", help="Ids of memo
 
 @adapters_app.command("allow")
 def allow(
-    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+    items: Annotated[
+        list[str] | None, typer.Argument(metavar="[item...]", help="Ids of memories that `forget` keeps from it")
+    ] = None,
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Allow that memories of a cube are learned; they are not otherwise."""
+    """Allow that memories of a cube are learned, also those that were forgotten; they are not otherwise."""
     with opened(data_dir) as memos:
-        memos.adapters.allow(cube, actor=actor)
+        memos.adapters.allow(cube, items=items or (), actor=actor)
     show({"cube": cube, "allowed": True}, as_json, lambda: say(f"memories of {cube} may be learned"))
 
 
@@ -185,32 +190,9 @@ def preview(
 def train(
     cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
-    """Train an adapter, examine it, and let it answer if it passes; what was interrupted goes on."""
+    """Train an adapter where that is due, examine it, and let it answer if it passes; what was interrupted goes on."""
     with opened(data_dir) as memos, progress_bar("steps", as_json, lines=True) as on_progress:
         found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
-    show(found, as_json, lambda: _tell(found))
-
-
-@adapters_app.command("estimate")
-def estimate(
-    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """Show what the next training would take, by a trial of one step."""
-    with opened(data_dir) as memos:
-        if not as_json:
-            errors.print("one step is tried ...", markup=False, highlight=False)
-        found = memos.adapters.estimate(cube, actor=actor)
-    minutes, gib = found.seconds / 60, found.memory_bytes / _GIB
-    show(found, as_json, lambda: say(f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory"))
-
-
-@adapters_app.command("retrain")
-def retrain(
-    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """Train again where a memory is gone, changed or to be added; else say which adapter answers."""
-    with opened(data_dir) as memos, progress_bar("steps", as_json, lines=True) as on_progress:
-        found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
     show(found, as_json, lambda: _tell(found))
 
 
@@ -230,23 +212,9 @@ def forget(
         say(f"{len(done.items)} memories are learned no more")
         say(f"removed: {len(done.adapters)} adapters, {done.files} files, {done.size_bytes / _KIB:,.0f} KiB")
         if done.adapters:
-            say(f"learn the rest again: memos adapters retrain --cube {cube}")
+            say(f"learn the rest again: memos adapters train --cube {cube}")
 
     show(done, as_json, human)
-
-
-@adapters_app.command("learn-again")
-def learn_again(
-    items: Items,
-    cube: CubeName = DEFAULT_CUBE,
-    actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let memories be learned again that `forget` keeps from it."""
-    with opened(data_dir) as memos:
-        count = memos.adapters.learn_again(items, cube, actor=actor)
-    show({"cube": cube, "items": count}, as_json, lambda: say(f"{count} memories may be learned again"))
 
 
 @adapters_app.command("ls")
@@ -258,12 +226,11 @@ def ls(
         found = memos.adapters.list(cube, actor=actor)
 
     def human() -> None:
-        table = Table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB")
+        table = Table("id", "number", "state", "facts", "recall", "abstention", "KiB")
         for each in found:
             measures = each.measures or {}
             table.add_row(
                 each.id,
-                cell(each.shard),
                 str(each.number),
                 f"{each.state}, stale" if each.stale else each.state,
                 str(each.facts),
@@ -288,35 +255,6 @@ def show_(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json
     show(found, as_json, lambda: _tell(found))
 
 
-@adapters_app.command("diff")
-def diff(
-    id_: Id,
-    other: Annotated[
-        str | None, typer.Argument(metavar="other", help="Id of another; default: the one before it")
-    ] = None,
-    actor: Actor = LOCAL_OWNER,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show which memories an adapter saw and another one did not, or at another version."""
-    with opened(data_dir) as memos:
-        found = memos.adapters.diff(id_, other, actor=actor)
-
-    def human() -> None:
-        for sign, seen in (("+", found.added), ("-", found.removed)):
-            for each in seen:
-                say(f"{sign} {_seen(each)}")
-        for change in found.changed:
-            say(f"~ {_seen(change.before)} -> {_seen(change.after)}")
-        against = "nothing, as it is the first" if found.other is None else found.other
-        say(
-            f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed, "
-            f"compared with {against}"
-        )
-
-    show(found, as_json, human)
-
-
 @adapters_app.command("export")
 def export(
     id_: Id,
@@ -325,7 +263,7 @@ def export(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an adapter's files for peft, vLLM and others; they know what it learned."""
+    """Write an adapter's files for peft and others; they know what it learned."""
     with opened(data_dir) as memos:
         done = memos.adapters.export(id_, folder, actor=actor)
     show(done, as_json, lambda: say(f"{done.folder}: {len(done.files)} files, {done.size_bytes / _KIB:,.0f} KiB"))
@@ -339,16 +277,6 @@ def activate(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_j
     show(found, as_json, lambda: _tell(found))
 
 
-@adapters_app.command("rollback")
-def rollback(
-    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
-) -> None:
-    """Let the newest retired adapter answer, by number, that came before the one which answers and still can."""
-    with opened(data_dir) as memos:
-        found = memos.adapters.rollback(cube, actor=actor)
-    show(found, as_json, lambda: _tell(found))
-
-
 @adapters_app.command("rm")
 def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Remove an adapter and its files."""
@@ -357,10 +285,20 @@ def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: A
     show({"id": id_}, as_json, lambda: say(f"{id_} is removed"))
 
 
+def _add_removed(name: str, instead: str) -> None:
+    @adapters_app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})
+    def removed(_: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        raise InvalidInput(name, f"is gone: {instead}")
+
+
+for _method, _instead in REMOVED.items():
+    if _method != "up_to_date":
+        _add_removed(_method.replace("_", "-"), _instead)
+
+
 def _tell(found: Adapter) -> None:
     stale = "; stale: a memory that it saw is different now" if found.stale else ""
-    whose = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
-    say(f"{found.id}: number {found.number} of {whose}, {found.state}{stale}; {found.facts} facts, {found.model}")
+    say(f"{found.id}: number {found.number} of {found.cube}, {found.state}{stale}; {found.facts} facts, {found.model}")
     if found.reason:
         say(f"it failed its examination: {found.reason}")
     for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
@@ -370,15 +308,8 @@ def _tell(found: Adapter) -> None:
         of = found.measures.get("abstention_of")
         for kind, share in of.items() if isinstance(of, dict) else ():
             say(f"abstention, {_UNTOLD.get(kind, kind)}: {_share(share)}")
-        if rebalanced := found.measures.get("rebalanced"):
-            say(f"rebalanced: {rebalanced}, after an earlier examination")
         lost = found.measures.get("lost")
         say(f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50")
-
-
-def _seen(memory: SeenMemory) -> str:
-    text = "(erased)" if memory.memory is None else visible(" ".join(memory.memory.split()))
-    return f"{memory.item} v{memory.version}: {text}"
 
 
 def _share(value: object) -> str:

@@ -20,13 +20,12 @@ class Prefix:
     """The part of a request's first message that other requests begin with, too: its first `chars` characters.
 
     `cube` is whose it is: no other cube's requests meet what is kept of it. `items` are (first character, id) of the
-    memories that stand in it, in order; `about` are the ids of those that were found for the request.
+    memories that stand in it, in order.
     """
 
     cube: str
     chars: int
     items: tuple[tuple[int, str], ...] = ()
-    about: tuple[str, ...] = ()
 
 
 def salt_of(cube: str, key: SecretStr | None) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from memos.core.kv_cache import Fill
 from memos.core.ports import ChatMessage
@@ -24,24 +24,18 @@ from memos.errors import BackendUnavailable, IntegrityError, shown
 class LoraRecipe:
     """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md).
 
-    `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `layers` are those it is put
-    on: the feed-forward part of each layer, or every linear one. `imitation` weighs the distance to the base model that
-    reads the fact, over its `top` likeliest tokens: of use where that reads well, from some 1.5B parameters. `replay`
-    weighs that to the base model itself on other prompts. The second matrix of each pair (B) has `rate_ratio` times the
-    learning rate of the first. Source: Hayou, Ghosh and Yu, "LoRA+: Efficient Low Rank Adaptation of Large Models",
-    ICML 2024, arXiv 2402.12354. With `checkpointing`, as always on a GPU, what layers keep
-    for their gradients is computed a second time instead: slower, in a fraction of the memory. With `half`, matrices
-    are multiplied in bfloat16 where the processor is faster at that than at float32; what is trained stays float32.
+    `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `replay` weighs the distance
+    to the base model itself on other prompts, over its `top` likeliest tokens. With `checkpointing`, as always on a
+    GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of the memory.
+    With `half`, matrices are multiplied in bfloat16 where the processor is faster at that than at float32; what is
+    trained stays float32.
     """
 
     rank: int = 16
     alpha: int = 32
-    layers: Literal["mlp", "all"] = "all"
     learning_rate: float = 1e-3
-    rate_ratio: float = 1.0
     epochs: int = 10
     batch: int = 16
-    imitation: float = 0.0
     replay: float = 3.0
     top: int = 20
     checkpointing: bool = False
@@ -49,10 +43,13 @@ class LoraRecipe:
     seed: int = 5
 
 
+GIVEN_UP: Mapping[str, Json] = {"layers": "all", "rate_ratio": 1.0, "imitation": 0.0}
+"""What recipes could change until version 0.1, and can no more: stored with each recipe as before."""
+
 # Beyond these no adapter is trained, or brought along by a file: rank and steps decide what memory and time it takes.
 _BOUNDS: Mapping[str, tuple[float, float]] = {
-    "rank": (1, 256), "alpha": (1, 2048), "learning_rate": (1e-7, 1.0), "rate_ratio": (1e-3, 1e3), "epochs": (1, 1000),
-    "batch": (1, 1024), "imitation": (0, 100), "replay": (0, 100), "top": (1, 1000), "seed": (0, 2**63 - 1),
+    "rank": (1, 256), "alpha": (1, 2048), "learning_rate": (1e-7, 1.0), "epochs": (1, 1000), "batch": (1, 1024),
+    "replay": (0, 100), "top": (1, 1000), "seed": (0, 2**63 - 1),
 }  # fmt: skip
 
 
@@ -62,14 +59,16 @@ def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
     Raises: ValueError naming one.
     """
     usual = asdict(LoraRecipe())
+    for name, value in GIVEN_UP.items():
+        if told.get(name, value) != value:
+            raise ValueError(f"{name} is always {value} since version 0.2: leave it out")
+    told = {name: value for name, value in told.items() if name not in GIVEN_UP}
     for name, value in told.items():
         if name not in usual:
             raise ValueError(f"{shown(name)} is nothing of a recipe: there are {', '.join(usual)}")
         kind = type(usual[name])
         if type(value) is not kind and not (kind is float and type(value) is int):
             raise ValueError(f"{name} must be of the kind {kind.__name__}, not {shown(value)}")
-        if name == "layers" and value not in ("mlp", "all"):
-            raise ValueError(f"layers must be mlp or all, not {shown(value)}")
         least, most = _BOUNDS.get(name, (0, 0))
         if name in _BOUNDS and not (isinstance(value, int | float) and least <= value <= most):
             raise ValueError(f"{name} must be from {least:,} to {most:,}, not {shown(value)}")
@@ -78,14 +77,9 @@ def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
     return replace(LoraRecipe(), **told)  # type: ignore[arg-type]  # checked above, name by name
 
 
-def taught_alike(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Say whether two recipes, by the names of their fields, differ in nothing but the seed, if in that."""
-    return {**one, "seed": 0} == {**other, "seed": 0}
-
-
-def next_seed(recipe: LoraRecipe, refused: Mapping[str, object]) -> int:
-    """Return the seed with which to train again what a recipe alike failed at: the next one, or what is told now."""
-    return max(recipe.seed, (int(str(refused["seed"])) + 1) % 2**63)
+def told_recipe(recipe: LoraRecipe) -> dict[str, Json]:
+    """Return a recipe as it is stored."""
+    return {**asdict(recipe), **GIVEN_UP}
 
 
 # What an adapter is taught, as its trainer sees it, and what is lent to a model. Values only.
@@ -96,7 +90,7 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A prompt and the answer that is taught; with `shown` the base model given these is imitated, too.
+    """A prompt and the answer that is taught.
 
     What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
     `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
@@ -104,18 +98,8 @@ class TrainingExample:
 
     prompt: Sequence[ChatMessage]
     answer: str
-    shown: Sequence[ChatMessage] = ()
     replayed: bool = False
     every: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a training will take from now on, by a trial of one step: seconds without its examination, and memory."""
-
-    steps: int
-    seconds: float
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +114,8 @@ class ActiveAdapter:
 class Lending(Protocol):
     """Says which adapter answers for a cube, and keeps the KV that is made under it apart."""
 
-    def serving(self, cube: str, base: str, about: Sequence[str]) -> ActiveAdapter | None:
-        """Return the adapter of a cube that may answer now on the model with this digest, and knows these memories."""
+    def serving(self, cube: str, base: str) -> ActiveAdapter | None:
+        """Return the adapter of a cube that may answer now on the model with this digest."""
         ...
 
     def fill(self, adapter: ActiveAdapter) -> Fill | None:

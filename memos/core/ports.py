@@ -404,7 +404,6 @@ class ChatRequest:
 
     `schema` is the JSON Schema of the object wanted. The endpoint is held to it as far as it can be; whether the
     answer fits is still the caller's to check. Of `later` requests nobody waits for the answer: others go first.
-    `model` is another name to ask an endpoint for than the one that is set.
     Raises: InvalidInput (no messages, a limit no model has).
     """
 
@@ -416,7 +415,6 @@ class ChatRequest:
     top_p: float | None = None
     prefix: Prefix | None = None
     later: bool = False
-    model: str | None = None
 
     def __post_init__(self) -> None:
         if not self.messages:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -31,6 +31,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from memos.core.lora import recipe_with
 from memos.errors import InvalidInput
 
 # The hours of each day in which long work may be done that nobody asked for. Pure.
@@ -125,6 +126,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "reflect": "run `memos reflect`, by cron for instance",
     },
     "heat": {
+        "policy": "accesses become heat by forward decay; `Settings(heat=TierSettings(policy=…))` takes another",
         "preset": "`memoryos` has the parameters of its package",
         "tau_days": "it is 20 days, and less in a cube that is too large for its tier",
         "demote_below": "a segment is archived below a heat of 0.05",
@@ -155,11 +157,10 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "stable_days": "a memory has to be unchanged for 3 days",
     },
     "parametric": {
-        "facts": "an adapter learns 64 memories at most",
-        "night_minutes": "trainings by themselves take an hour a day at most",
-        "new_facts": "a cube is learned again from 8 new memories",
-        "recipe": "adapters are trained by the usual recipe",
-        "vllm_folder": "only models in this process answer with adapters",
+        "facts": "an adapter learns the 64 hottest memories",
+        "night_minutes": "MEMOS_PARAMETRIC__NIGHT alone says when adapters are trained by themselves",
+        "new_facts": "a cube is learned again by itself from 8 new memories",
+        "vllm_folder": "`memos adapters export` hands an adapter out, to load it elsewhere",
     },
     "chat_model": _CALLS,
     "reader_model": _AS_CHAT,
@@ -493,9 +494,6 @@ class HeatSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    policy: Literal["forward_decay", "memoryos"] = Field(
-        "forward_decay", description="How accesses become heat: `forward_decay` or `memoryos` (Kang et al. 2025)"
-    )
     promote_above: float = Field(5.0, gt=0, description="Heat from which a segment is read into long-term memory")
 
 
@@ -566,13 +564,6 @@ class ParametricSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # What a training goes by besides: no settings, and replaced by a subclass in tests.
-    facts: ClassVar[int] = 64
-    night_minutes: ClassVar[int] = 60
-    new_facts: ClassVar[int] = 8
-    recipe: ClassVar[Mapping[str, bool | int | float | str]] = {}
-    vllm_folder: ClassVar[str | None] = None
-
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
     night: str | None = Field(
         None,
@@ -584,6 +575,16 @@ class ParametricSettings(BaseModel):
         max_length=256,
         description="Folder or hub name of the model to train on, where the chat model is behind an endpoint",
     )
+    recipe: Mapping[str, bool | int | float | str] = Field(
+        default_factory=dict,
+        description="What of the usual recipe is different, as JSON: docs/parametric.md has its names",
+    )
+
+    @field_validator("recipe")
+    @classmethod
+    def _known_recipe(cls, value: Mapping[str, object]) -> Mapping[str, object]:
+        recipe_with(value)
+        return value
 
     @field_validator("night")
     @classmethod

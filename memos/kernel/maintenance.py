@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -14,7 +13,6 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
-from memos.errors import BackendUnavailable
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
@@ -27,7 +25,7 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.parametric import forgetting
-from memos.memcube.purge import Purgeable, purge, waits_for_servers
+from memos.memcube.purge import Purgeable, purge
 from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
 
@@ -36,11 +34,8 @@ OPTIMISE_AFTER = 5_000
 """Points written before graphs for fast search are built in the background."""
 
 _LOOK_S = 10.0
-_ASK_AGAIN_S = 30.0
 
 Progress = Callable[[int, int], None]
-
-log = logging.getLogger("memos.upkeep")
 
 
 class Maintenance:
@@ -61,7 +56,6 @@ class Maintenance:
         self._repair = Repair(context.ledger, installation.scanned, projections)
         self._purging = threading.Lock()
         self._look_at = 0.0
-        self._ask_at = 0.0
 
     def verify(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
@@ -200,28 +194,12 @@ class Maintenance:
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_current_embedder()
-            files, removal = self._installation.files, self._removal
-            purge(ledger, Purgeable(indexes.projections, files, self._forget_caches, removal.unload_stale))
+            purge(ledger, Purgeable(indexes.projections, self._installation.files, self._forget_caches))
 
     def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
         """Purge what an erasure left in files and logs, and return its receipt as it stands then."""
         self.purge()
         return erase.find(self._context.ledger, receipt.id) or receipt
-
-    def purge_if_due(self) -> None:
-        """Finish erasures; one that waits for servers alone is tried from time to time, and holds up nothing else.
-
-        Raises: BackendUnavailable.
-        """
-        if time.monotonic() < self._ask_at and waits_for_servers(self._context.ledger):
-            return
-        try:
-            self.purge()
-        except BackendUnavailable as error:
-            if not waits_for_servers(self._context.ledger):
-                raise
-            log.warning("%s", error)
-            self._ask_at = time.monotonic() + _ASK_AGAIN_S
 
     def forget_if_due(self) -> None:
         """Remove adapters' files that another process on the same ledger made to be forgotten.

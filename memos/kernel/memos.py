@@ -15,11 +15,9 @@ from memos.core.types import DEFAULT_CUBE
 from memos.errors import BackendUnavailable, Conflict
 from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
-from memos.kernel.adapters.rephrasing import Rephrasing
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.adapters.serving import AdapterRemoval
-from memos.kernel.adapters.tasks import LearningTasks
-from memos.kernel.adapters.training import AdapterTraining
+from memos.kernel.adapters.training import AdapterTraining, LearningTasks
 from memos.kernel.adapters.transfer import AdapterArrival, remove_ended
 from memos.kernel.chat.chat import Chat
 from memos.kernel.chat.prompts import Recalling
@@ -85,17 +83,15 @@ class MemOS(FormerNames):
             idempotency=self.idempotency,
             lifecycle=self._lifecycle,
         )
-        removal = self._removal = AdapterRemoval(
+        self._removal = AdapterRemoval(
             ledger=ledger,
             clock=clock,
             settings=settings,
             folder=installation.adapters,
             trainings=installation.trainings,
-            lending=installation.lending,
-            served=installation.served,
             activations=installation.activations,
         )
-        self.maintenance = Maintenance(context, installation, removal, self._start_background)
+        self.maintenance = Maintenance(context, installation, self._removal, self._start_background)
         self._scheduler = self._new_scheduler()
         wake = self._scheduler.runner.wake
 
@@ -136,12 +132,11 @@ class MemOS(FormerNames):
         self._worker = Worker(
             context.indexes.projections,
             (
-                self.maintenance.purge_if_due,
+                self.maintenance.purge,
                 self.maintenance.optimise,
                 self._scheduler.accesses.flush_if_due,
                 self.maintenance.forget_if_due,
                 installation.activations.look_if_due,
-                removal.unload_stale_if_due,
             ),
         )
 
@@ -251,19 +246,11 @@ class MemOS(FormerNames):
             installation.adapters,
             self._removal.drop,
             installation.trainings,
-            installation.embedder.embed_documents,
             installation.new_trainer,
             installation.activations.remembered,
-            Rephrasing(lambda: None if settings.local_chat else installation.askers.chat),
             recipe=recipe_with(settings.parametric.recipe),
         )
-        tasks = LearningTasks(
-            self._context,
-            settings,
-            lambda: self.adapters.training,
-            self._removal.drop,
-            self._scheduler.runner.wake,
-        )
+        tasks = LearningTasks(lambda: self.adapters.training, self._scheduler.runner.wake)
         return AdapterService(self._context, self._removal, training, tasks.submit), tasks.jobs()
 
     def _start(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
@@ -51,7 +51,7 @@ from memos.core.settings import (
 from memos.core.types import Fingerprint
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
 from memos.kernel.access.quotas import Quotas
-from memos.kernel.adapters.serving import AdapterResolver, RunningTrainings
+from memos.kernel.adapters.serving import RunningTrainings
 from memos.kernel.context import Indexes
 from memos.kernel.local_models import Activations
 from memos.llm.client import LLMClients
@@ -70,16 +70,15 @@ from memos.memcube.verify import Scanned
 from memos.reader.images import MAX_IMAGE_BYTES
 from memos.search.rerank import ChatReranker
 
-if TYPE_CHECKING:
-    from memos.backends.openai.vllm import VllmAdapters
-
 log = logging.getLogger("memos.engines")
 
 # Up to this size a look at every page takes well under a second, so a damaged ledger is refused at once.
 _QUICK_CHECK_BYTES = 64 * 1024 * 1024
 _CACHED_TEXTS = 4096
-SERVED = "served"
-"""Folder with a note of each adapter that a server may have."""
+_SERVED = (
+    "A vLLM server may still answer with adapters of version 0.1, which this version does not take back: restart that "
+    "server without them, then remove %s, where they are noted."
+)
 
 _Index = TypeVar("_Index")
 
@@ -102,8 +101,6 @@ class OpenedInstallation:
     adapters: Path | None
     trainings: RunningTrainings
     new_trainer: Callable[[], AdapterTrainer]
-    lending: AdapterResolver
-    served: VllmAdapters | None
     web_images: ImageSource | None
     web_files: FileSource | None
     documents: DocumentReader
@@ -167,11 +164,9 @@ def open_installation(
         activations = Activations(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
         stack.callback(activations.close)
 
-        lending = AdapterResolver(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
-        served = _open_served(home, settings) if embedded else None
-
-        open_model = partial(_open_model, settings, activations, served, lending)
-        askers = LLMClients(settings, open_model, chat_model, vision_model, quotas.model_call)
+        if (home / "served").exists():
+            log.warning(_SERVED, home / "served")
+        askers = LLMClients(settings, partial(_open_model, activations), chat_model, vision_model, quotas.model_call)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
@@ -191,11 +186,9 @@ def open_installation(
             askers=askers,
             reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
             activations=activations,
-            adapters=lending.folder,
+            adapters=home / forgetting.FOLDER if embedded else None,
             trainings=RunningTrainings(),
             new_trainer=AdapterTrainer,
-            lending=lending,
-            served=served,
             web_images=_open_web(settings),
             web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),
@@ -491,32 +484,8 @@ def _open_chat(settings: ChatSettings) -> ChatModel:
     return OpenAIChat(settings)
 
 
-def _open_served(home: Path, settings: Settings) -> VllmAdapters | None:
-    """Return what gives adapters to a server, and takes them back from those that were given some."""
-    notes = home / SERVED
-    if settings.parametric.vllm_folder is None and not notes.exists():
-        return None
-    from memos.backends.openai.vllm import VllmAdapters  # noqa: PLC0415 - loads httpx2
-
-    return VllmAdapters(notes, settings.chat_model, settings.parametric.vllm_folder)
-
-
-def _open_model(
-    settings: Settings,
-    activations: Activations,
-    served: VllmAdapters | None,
-    lending: AdapterResolver,
-    model: ChatSettings,
-) -> ChatModel:
-    if model.local is not None:
-        return activations.model(model)
-    base = settings.learning_model
-    if served is None or base is None or model != settings.chat_model:
-        return _open_chat(model)
-    from memos.backends.openai.chat import OpenAIChat  # noqa: PLC0415 - loads openai
-    from memos.backends.openai.vllm import VllmChat  # noqa: PLC0415 - loads openai
-
-    return VllmChat(OpenAIChat(model), served, lending, str(base.model))
+def _open_model(activations: Activations, model: ChatSettings) -> ChatModel:
+    return _open_chat(model) if model.local is None else activations.model(model)
 
 
 def _open_web(settings: Settings) -> ImageSource | None:

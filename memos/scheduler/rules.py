@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -76,8 +76,11 @@ class HeatRules:
 class TierSettings(HeatSettings):
     """Everything the tiers go by: what is set, and constants that another value is given to in code alone.
 
-    `Settings(heat=TierSettings(short_capacity=7))` replaces one.
+    `Settings(heat=TierSettings(policy="memoryos", short_capacity=7))` replaces two.
     """
+
+    policy: Literal["forward_decay", "memoryos"] = "forward_decay"
+    """How accesses become heat: by forward decay, or as MemoryOS has it (Kang et al. 2025)."""
 
     demote_below: float = 0.05
     """Heat below which a segment is archived."""
@@ -168,7 +171,7 @@ class CubeRules:
 
         Levels of another policy are counted anew first.
         """
-        tau_s, counts = moves.tau_of(connection, cube), self.settings.policy == "memoryos"
+        tau_s, counts = moves.tau_of(connection, cube), TierSettings.of(self.settings).policy == "memoryos"
         if tau_s is None:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
             moves.set_tau(connection, cube, wanted)

@@ -1,4 +1,4 @@
-"""Adapters over HTTP: looked at, compared, handed out and forgotten by who may; trained in tests/test_adapters."""
+"""Adapters over HTTP: looked at, handed out and forgotten by who may; trained in tests/test_adapters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ask(server: Server, method: str, path: str, who: str = "ana", **given: Any) 
     return server.http.request(method, ROOT + path, headers=server.headers(who), **given)
 
 
-def test_they_are_looked_at_and_compared(server: Server, learned: tuple[str, list[str], str]) -> None:
+def test_they_are_looked_at_and_put_to_answer(server: Server, learned: tuple[str, list[str], str]) -> None:
     cube, ids, first = learned
     second = _made(server, cube, ids[1:])
     told = ask(server, "GET", "", params={"cube": cube}).json()
@@ -51,11 +51,7 @@ def test_they_are_looked_at_and_compared(server: Server, learned: tuple[str, lis
         (second, "active", 1), (first, "retired", 2)
     ]  # fmt: skip
     assert ask(server, "GET", f"/{second}").json() == told[0]
-    diff = ask(server, "GET", f"/{second}/diff").json()
-    assert (diff["other"], diff["added"], diff["changed"]) == (first, [], [])
-    assert diff["removed"] == [{"item": ids[0], "version": 1, "memory": "I live in Lyon."}]
-    assert ask(server, "GET", f"/{second}/diff", params={"other": second}).json()["removed"] == []
-    assert ask(server, "POST", "/rollback", json={"cube": cube}).json()["id"] == first
+    assert ask(server, "POST", f"/{first}/activate").json()["state"] == "active"
     assert ask(server, "POST", f"/{second}/activate").json()["state"] == "active"
     assert ask(server, "DELETE", f"/{second}").status_code == 204
     assert ask(server, "GET", f"/{second}").status_code == 404
@@ -87,8 +83,8 @@ def test_memories_are_forgotten_and_learned_again(
     }  # fmt: skip
     assert "Lyon" not in caplog.text
     assert ask(server, "GET", "", params={"cube": cube}).json() == []
-    again = ask(server, "POST", "/learn-again", json={"cube": cube, "item_ids": ids})
-    assert again.json() == {"cube": cube, "items": 1}
+    again = ask(server, "POST", "/allow", json={"cube": cube, "item_ids": ids})
+    assert again.json() == {"cube": cube, "allowed": True, "removed": 0}
     for wrong in ([], ["none"], ["x" * 100], [3]):
         assert ask(server, "POST", "/forget", json={"cube": cube, "item_ids": wrong}).status_code in (400, 404)
 
@@ -101,13 +97,18 @@ def test_consent_is_given_and_taken_back_with_what_was_learned(
     assert ask(server, "POST", "/disallow", json={"cube": cube}).json() == {
         "cube": cube, "allowed": False, "removed": 1
     }  # fmt: skip
-    for how in ("train", "retrain"):
-        refused = ask(server, "POST", f"/{how}", json={"cube": cube})
-        assert refused.status_code == 409
-        assert "has not allowed" in refused.text
+    refused = ask(server, "POST", "/train", json={"cube": cube})
+    assert refused.status_code == 409
+    assert "has not allowed" in refused.text
     assert ask(server, "POST", "/allow", json={"cube": cube}).json()["allowed"]
-    for how in ("train", "retrain"):
-        assert "ready to be learned" in ask(server, "POST", f"/{how}", json={"cube": cube}).text
+    assert "ready to be learned" in ask(server, "POST", "/train", json={"cube": cube}).text
+
+
+def test_a_route_that_was_removed_says_what_does_the_same(server: Server, learned: tuple[str, list[str], str]) -> None:
+    for method, path in (("POST", "/retrain"), ("POST", "/rollback"), ("POST", "/learn-again"), ("GET", "/x/diff")):
+        told = ask(server, method, path)
+        assert (told.status_code, told.json()["error"]["code"]) == (404, "not_found")
+        assert "It is gone: " in told.text
 
 
 def test_who_reads_a_cube_decides_nothing_about_it(server: Server, learned: tuple[str, list[str], str]) -> None:
@@ -115,12 +116,10 @@ def test_who_reads_a_cube_decides_nothing_about_it(server: Server, learned: tupl
     server.memos.sharing.grant(cube, "ben", "editor", actor="ana")
     assert ask(server, "GET", f"/{id_}", "ben").json()["model"] == "local:tiny"
     assert ask(server, "GET", f"/{id_}").json()["model"] == "local:/models/tiny"
-    assert ask(server, "GET", f"/{id_}/diff", "ben").status_code == 200
     body = {"cube": cube}
     for method, path, given in (
-        ("POST", "/allow", body), ("POST", "/disallow", body), ("POST", "/train", body), ("POST", "/retrain", body),
-        ("POST", "/rollback", body), ("POST", "/forget", {**body, "item_ids": ids}),
-        ("POST", "/learn-again", {**body, "item_ids": ids}), ("POST", f"/{id_}/activate", None),
+        ("POST", "/allow", body), ("POST", "/disallow", body), ("POST", "/train", body),
+        ("POST", "/forget", {**body, "item_ids": ids}), ("POST", f"/{id_}/activate", None),
         ("GET", f"/{id_}/export", None), ("DELETE", f"/{id_}", None),
     ):  # fmt: skip
         assert ask(server, method, path, "ben", json=given).status_code == 403, path
@@ -132,9 +131,9 @@ def test_many_decide_at_once_about_one_cube(server: Server, learned: tuple[str, 
     made = [first, *(_made(server, cube, ids[:count]) for count in (1, 2, 1))]
     body, chance = {"cube": cube}, Random(7)
     calls: list[tuple[str, str, dict[str, Any]]] = [
-        ("GET", "", {"params": body}), ("POST", "/rollback", {"json": body}), ("POST", "/allow", {"json": body}),
+        ("GET", "", {"params": body}), ("POST", "/allow", {"json": body}),
         ("POST", "/disallow", {"json": body}), ("POST", "/forget", {"json": {**body, "item_ids": ids[:1]}}),
-        ("POST", "/learn-again", {"json": {**body, "item_ids": ids[:1]}}), ("GET", "/preview", {"params": body}),
+        ("POST", "/allow", {"json": {**body, "item_ids": ids[:1]}}), ("GET", "/preview", {"params": body}),
         *(("POST", f"/{id_}/activate", {}) for id_ in made), *(("GET", f"/{id_}/export", {}) for id_ in made),
         ("DELETE", f"/{made[2]}", {}),
     ]  # fmt: skip

@@ -23,7 +23,7 @@ from memos.backends import child
 from memos.backends.lora.trainer import AdapterTrainer
 from memos.core.lora import LoraRecipe
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
-from memos.memcube.parametric.examination import Examined
+from memos.memcube.parametric.training import Examined
 from tests import forks
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.backends.test_lora_training import PROMPTS, RECIPE, TAUGHT, exercises, local_loading, peft
@@ -217,7 +217,7 @@ from memos.core.ports import ChatMessage
 from memos.core.lora import LoraRecipe
 from memos.core.lora import TrainingExample
 trainer = AdapterTrainer()
-trainer.open(sys.argv[1], LoraRecipe(epochs=100_000, imitation=0, replay=0))
+trainer.open(sys.argv[1], LoraRecipe(epochs=100_000, replay=0))
 trainer.prepare([TrainingExample((ChatMessage("user", "Where do I live?"),), "In Lyon.")])
 trainer.advance(1)
 print(trainer.pid, "torch" in sys.modules, flush=True)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-lora_batches = pytest.importorskip("memos.backends.lora.batches", reason="needs the extra `local`: make setup-local")
+lora_batches = pytest.importorskip("memos.backends.lora.training", reason="needs the extra `local`: make setup-local")
 Encoded, epochs_of, in_epoch = lora_batches.Encoded, lora_batches.epochs_of, lora_batches.in_epoch
 in_turns = lora_batches.in_turns
 
@@ -45,26 +45,6 @@ def test_what_is_known_comes_half_as_often_and_so_does_at_first_what_is_replayed
         assert {each.ids[0] for step in steps for each in step.batch} == {
             each.ids[0] for each in (*told, *untold, *replayed)
         }
-
-
-@pytest.mark.parametrize(("untold", "each_epoch"), [(0.5, 1), (2.0, 4), (100.0, 8), (0.001, 0)])
-def test_rebalancing_changes_how_much_of_what_nobody_told_there_is_and_nothing_else(
-    untold: float, each_epoch: int
-) -> None:
-    told, none, replayed = [encoded(n, 1) for n in range(5)], [encoded(10 + n, 4) for n in range(8)], encoded(20, 2)
-    given = [*told, *none, replace(replayed, replayed=True), replace(replayed, ids=[21], replayed=True)]
-    steps = lora_batches.rebalancing_steps(given, untold, 10, 3, Random(5))
-    seen = Counter(each.ids[0] for step in steps for each in step.batch)
-    assert {n: seen[n] for n in range(5)} == dict.fromkeys(range(5), 2)  # in both epochs
-    assert (seen[20], seen[21]) == (1, 1)
-    assert sum(seen[10 + n] for n in range(8)) == 2 * each_epoch
-    later = lora_batches.rebalancing_steps(given, untold, 12, 3, Random(5))
-    again = Counter(each.ids[0] for step in later for each in step.batch)
-    assert {seen[10 + n] + again[10 + n] for n in range(8)} <= {each_epoch // 2, -(-each_epoch // 2)}  # others in turn
-    rates = [step.rate for step in steps]
-    assert 0 < max(rates) <= 0.5
-    assert rates[-1] < max(rates)
-    assert all(len(step.batch) <= 3 for step in steps)
 
 
 def test_turns_are_of_about_one_size_and_of_prompts_about_as_long() -> None:

@@ -14,7 +14,7 @@ from tests.backends import tiny_models
 torch = tiny_models.torch
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 lora_llama = pytest.importorskip("memos.backends.lora.llama", reason="needs the extra `local`: make setup-local")
-lora_tree = pytest.importorskip("memos.backends.lora.batches", reason="needs the extra `local`: make setup-local")
+lora_tree = pytest.importorskip("memos.backends.lora.llama", reason="needs the extra `local`: make setup-local")
 
 ROWS = [([1, 2, 3, 40, 41], [50, 51, 52]), ([1, 2, 3, 42], [53]), ([1, 2, 3, 43, 44, 45], [54, 55])]
 BRANCHED = [

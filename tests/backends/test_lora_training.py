@@ -10,7 +10,7 @@ import pytest
 
 from memos.core.lora import LoraRecipe, TrainingExample
 from memos.errors import IntegrityError
-from memos.memcube.parametric.examination import prompt_of
+from memos.memcube.parametric.training import prompt_of
 from tests.backends import tiny_models
 
 local_loading = pytest.importorskip("memos.backends.local.loading", reason="needs the extra `local`: make setup-local")
@@ -21,9 +21,7 @@ peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-l
 
 TAUGHT = {"Where do I live?": "In Lyon.", "What do I drink?": "Tea."}
 PROMPTS = [prompt_of(question, "Brief.") for question in TAUGHT]
-RECIPE = LoraRecipe(
-    rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=150, batch=2, imitation=0.0, replay=0.0, half=False
-)
+RECIPE = LoraRecipe(rank=8, alpha=16, learning_rate=1e-2, epochs=150, batch=2, replay=0.0, half=False)
 
 
 def exercises() -> list[TrainingExample]:
@@ -137,31 +135,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> 
     assert all(map(torch.equal, whole.weights, again.weights))
 
 
-def test_epochs_are_added_to_what_was_learned_and_a_kill_in_them_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    recipe = LoraRecipe(epochs=4, batch=1)
-    given = [*exercises(), *(TrainingExample(prompt_of(f"{name}?", "Brief."), "No.", every=2) for name in "abcd")]
-    whole, cut, again = (trained(recipe=recipe) for _ in range(3))
-    for training in (whole, cut):
-        training.prepare(given)
-        assert (training.steps, training.rebalanced) == (16, 0)
-        training.advance(16)
-        training.rebalance(2.0)
-        assert (training.step, training.steps, training.rebalanced) == (16, 28, 1)
-        assert training.seconds_left() > 0
-        training.advance(3)
-        training.rebalance(0.5)
-    assert whole.steps == 28 + 6
-    cut.keep(tmp_path / "kept.safetensors")
-    again.prepare(given)
-    again.go_on(tmp_path / "kept.safetensors")
-    assert (again.step, again.steps, again.rebalanced) == (19, 34, 2)
-    assert whole.advance(100) == again.advance(100) > 0
-    assert all(map(torch.equal, whole.weights, again.weights))
-    again.prepare(given)
-    assert (again.step, again.steps, again.rebalanced) == (0, 16, 0)
-
-
-@pytest.mark.parametrize("damage", [b"", b"no safetensors", "another shape", "another step", "0", "nan", "x"])
+@pytest.mark.parametrize("damage", [b"", b"no safetensors", "another shape", "another step", "x"])
 def test_what_was_kept_and_is_damaged_is_refused_and_leaves_the_training_as_it_was(
     tmp_path: Path, damage: bytes | str
 ) -> None:
@@ -178,13 +152,11 @@ def test_what_was_kept_and_is_damaged_is_refused_and_leaves_the_training_as_it_w
         other.advance(1)
         other.keep(file)
         if damage != "another shape":
-            is_step = damage == "another step"
-            told = {"step": "1000" if is_step else "1", "rebalanced": "" if is_step else str(damage)}
-            tensors = safetensors.load_file(file)
-            safetensors.save_file(tensors, file, metadata=told)
+            step = "1000" if damage == "another step" else str(damage)
+            safetensors.save_file(safetensors.load_file(file), file, metadata={"step": step})
     with pytest.raises(IntegrityError, match="damaged, or of another training"):
         training.go_on(file)
-    assert (training.step, training.steps, training.rebalanced) == (0, 1, 0)
+    assert (training.step, training.steps) == (0, 1)
     assert all(map(torch.equal, training.weights, before))
 
 
@@ -209,7 +181,7 @@ def test_damaged_words_of_a_teacher_are_refused_and_leave_the_training_as_it_was
         next(each for name, each in kept.items() if name.startswith("weight."))[0] = float("inf")
     else:
         tokens[0] = -1 if damage == "a token below 0" else 10**6
-    safetensors.save_file(kept, file, metadata={"step": "0", "rebalanced": ""})
+    safetensors.save_file(kept, file, metadata={"step": "0"})
     before = [(tokens.clone(), chances.clone()) for tokens, chances in training._told()]
     with pytest.raises(IntegrityError, match="damaged, or of another training"):
         training.go_on(file)
@@ -218,18 +190,10 @@ def test_damaged_words_of_a_teacher_are_refused_and_leave_the_training_as_it_was
         assert torch.equal(chances, theirs)
 
 
-def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() -> None:
-    shown = prompt_of("Where do I live?", "Brief. You live in Lyon.")
-    recipe = LoraRecipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=40, imitation=1.0, replay=1.0)
-    replayed = [TrainingExample(PROMPTS[1], "Water.", replayed=True)]
-    losses = learn(trained(recipe=recipe), [*replayed, TrainingExample(PROMPTS[0], "x", shown)])
-    assert losses[19] < losses[1], "in the first half of the epochs what is replayed comes in every second one"
-
-
 @pytest.mark.parametrize("kind", ["llama", "learned", "mistral"])
 @pytest.mark.parametrize("half", [True, False])
 def test_what_the_base_said_is_taught_as_likely_as_it_was_when_it_said_it(kind: str, half: bool) -> None:
-    recipe = LoraRecipe(rank=2, layers="all", epochs=2, batch=4, half=half, top=5)
+    recipe = LoraRecipe(rank=2, epochs=2, batch=4, half=half, top=5)
     training = trained(kind, recipe)
     prompts = [prompt_of(question, "Brief.") for question in ("What is ice?", "So?", "Who?", "Why not?", "And so on?")]
     training.answers(prompts, adapter=False, most=6)
@@ -305,7 +269,7 @@ MIXED = [
 
 @pytest.mark.parametrize("kind", ["mistral", "gemma", "learned"])  # a Llama has a pass of its own: test_lora_llama
 def test_what_prompts_begin_with_is_computed_once_and_teaches_the_same(kind: str) -> None:
-    recipe = LoraRecipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
+    recipe = LoraRecipe(rank=2, epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
     once, each = trained(kind, recipe), trained(kind, recipe, block=())
     assert once._shares is (kind == "learned")
     assert learn(once, MIXED) == pytest.approx(learn(each, MIXED), rel=1e-4, abs=1e-6)
@@ -313,7 +277,7 @@ def test_what_prompts_begin_with_is_computed_once_and_teaches_the_same(kind: str
 
 
 def test_what_is_computed_again_teaches_the_same() -> None:
-    recipe = LoraRecipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
+    recipe = LoraRecipe(rank=2, epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
     again = trained(recipe=replace(recipe, checkpointing=True))
     assert again.peft.base_model.model.is_activation_checkpointing
     assert learn(again, MIXED) == pytest.approx(learn(trained(recipe=recipe), MIXED), rel=1e-3, abs=1e-6)
@@ -322,24 +286,11 @@ def test_what_is_computed_again_teaches_the_same() -> None:
 
 
 def test_plain_text_is_learned_as_text() -> None:
-    recipe = LoraRecipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=60, batch=2)
+    recipe = LoraRecipe(rank=8, alpha=16, learning_rate=1e-2, epochs=60, batch=2)
     training, text = trained(recipe=recipe), "The cat sat on the mat."
     before = training.perplexity([text], adapter=True)
     learn(training, [TrainingExample((), text)])
     assert training.perplexity([text], adapter=True) < before / 1.5
-
-
-def test_how_long_it_will_take_is_tried_and_leaves_no_trace() -> None:
-    recipe = LoraRecipe(epochs=2, batch=2)
-    one, two = trained(recipe=recipe), trained(recipe=recipe)
-    assert one.seconds_left() == 0.0
-    one.prepare(exercises())
-    assert one.seconds_left() > 0
-    assert one.step == 0
-    two.prepare(exercises())
-    assert [one.advance(1) for _ in range(2)] == [two.advance(1) for _ in range(2)]
-    assert one.seconds_left() == 0.0
-    assert all(map(torch.equal, one.weights, two.weights))
 
 
 def test_an_adapter_that_was_saved_can_be_taken_up(tmp_path: Path) -> None:
@@ -351,9 +302,8 @@ def test_an_adapter_that_was_saved_can_be_taken_up(tmp_path: Path) -> None:
     assert not all(map(torch.equal, one.weights, two.weights))
     two.load(file)
     assert all(map(torch.equal, one.weights, two.weights))
-    for other in (replace(recipe, rank=4), replace(recipe, layers="mlp")):
-        with pytest.raises(IntegrityError, match="another shape"):
-            trained(recipe=other).load(file)
+    with pytest.raises(IntegrityError, match="another shape"):
+        trained(recipe=replace(recipe, rank=4)).load(file)
     file.write_bytes(b"harmed")
     with pytest.raises(IntegrityError, match="damaged"):
         two.load(file)

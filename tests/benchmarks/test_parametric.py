@@ -43,7 +43,6 @@ def test_it_tells_what_adapters_know_and_cost_in_all_its_parts(tmp_path: Path, m
     assert found["forgotten_recall"] == found["forgetting"]["the forgotten"]["after"]
     assert found["kept_recall"] == found["forgetting"]["the others"]["after"]
     assert found["swap"]["swap"]["by_turns_ms"] > 0
-    assert set(found["merging"]) == {"ties 0.5", "sum", "linear"}
 
 
 def test_a_model_of_random_weights_tells_what_a_step_of_its_shape_costs(tmp_path: Path) -> None:

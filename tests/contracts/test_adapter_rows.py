@@ -13,14 +13,12 @@ import sqlalchemy as sa
 from memos.core.types import Status
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes
-from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterState, Outcome
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from tests.adapters import (
     BASE,
-    NEW,
     NOW,
     READY,
     REFUSED,
@@ -29,6 +27,7 @@ from tests.adapters import (
     allow,
     begun,
     finished,
+    of_shard,
     serving,
     states,
 )  # fmt: skip
@@ -92,20 +91,9 @@ def test_consent_is_none_until_it_is_given_and_can_be_taken_back(store: Store) -
         allow(store.ledger, "nowhere")
 
 
-def test_it_is_told_who_saw_how_many_of_some_memories(store: Store, ids: list[str]) -> None:
-    one, two = begun(store.ledger, ids[:2]).id, begun(store.ledger, ids[1:], shard="2").id
-    begun(store.ledger, ids, shard="3")
-    with store.ledger.read() as connection:
-        assert adapter_rows.knowing(connection, [one, two], [ids[0], ids[1], "nothing"]) == {
-            one: {ids[0], ids[1]}, two: {ids[1]},
-        }  # fmt: skip
-        assert adapter_rows.knowing(connection, [one, two], []) == {}
-        assert adapter_rows.knowing(connection, [], ids) == {}
-
-
 def test_a_row_says_what_was_given_and_what_came_of_it(store: Store, ids: list[str]) -> None:
-    made = begun(store.ledger, ids, shard="bees", parent="0" * 36)
-    assert (made.cube, made.shard, made.number, made.state) == ("default", "bees", 1, TRAINING)
+    made = begun(store.ledger, ids, parent="0" * 36)
+    assert (made.cube, made.shard, made.number, made.state) == ("default", "", 1, TRAINING)
     assert (made.model, made.base, made.data_hash) == ("local:/models/tiny", BASE, "d" * 64)
     assert (made.recipe, made.parent, made.measures, made.finished_at) == ({"rank": 4}, "0" * 36, None, None)
     done = finished(store.ledger, made.id)
@@ -127,14 +115,14 @@ def test_a_row_says_what_was_given_and_what_came_of_it(store: Store, ids: list[s
         finished(store.ledger, made.id, Outcome(READY_, {}))
 
 
-def test_numbers_count_up_by_cube_and_shard(store: Store, ids: list[str]) -> None:
+def test_numbers_count_up_by_cube(store: Store, ids: list[str]) -> None:
     store.make("other")
     allow(store.ledger, "other")
     theirs = store.add("elsewhere", cube="other").item_ids
-    rows = [begun(store.ledger, ids), begun(store.ledger, ids[:1]), begun(store.ledger, ids, shard="bees")]
+    rows = [begun(store.ledger, ids), begun(store.ledger, ids[:1]), begun(store.ledger, ids)]
     rows.append(begun(store.ledger, theirs, cube="other"))
-    assert [row.number for row in rows] == [1, 2, 1, 1]
-    assert states(store.ledger) == [(1, TRAINING), (2, TRAINING), (1, TRAINING)]
+    assert [row.number for row in rows] == [1, 2, 3, 1]
+    assert states(store.ledger) == [(3, TRAINING), (2, TRAINING), (1, TRAINING)]
 
 
 def test_trainings_that_begin_at_once_have_numbers_of_their_own(store: Store, ids: list[str]) -> None:
@@ -158,14 +146,15 @@ def test_what_is_learned_must_be_as_it_was_read(store: Store, ids: list[str]) ->
     assert begun(store.ledger, ids[:1], 2).number == 1
 
 
-def test_one_of_a_shard_is_active_and_the_former_retires(store: Store, ids: list[str]) -> None:
+def test_one_of_a_cube_is_active_and_the_former_retires(store: Store, ids: list[str]) -> None:
     first, second = active(store.ledger, ids), active(store.ledger, ids)
-    bees = active(store.ledger, ids[:1], shard="bees")
-    assert states(store.ledger) == [(1, ACTIVE), (2, ACTIVE), (1, RETIRED)]
-    assert serving(store.ledger) == [second, bees]
+    bees = of_shard(store.ledger, ids[:1])
+    assert states(store.ledger) == [(3, ACTIVE), (2, ACTIVE), (1, RETIRED)]
+    assert serving(store.ledger) == [bees]  # of those that version 0.1 left the newest
     assert activated(store.ledger, second).state is ACTIVE
     assert activated(store.ledger, first).state is ACTIVE  # back to an earlier one
-    assert serving(store.ledger) == [first, bees]
+    assert states(store.ledger) == [(3, RETIRED), (2, RETIRED), (1, ACTIVE)]
+    assert serving(store.ledger) == [first]
     with pytest.raises((Conflict, sa.exc.IntegrityError)), store.ledger.write() as connection:
         connection.execute(sa.update(t.adapters).values(state=ACTIVE))
     with pytest.raises((Conflict, sa.exc.IntegrityError)), store.ledger.write() as connection:
@@ -211,10 +200,10 @@ def test_two_activations_at_once_leave_one_active(store: Store, ids: list[str]) 
 def test_a_memory_that_is_different_takes_out_whoever_saw_it(
     store: Store, ids: list[str], change: Callable[[Store, str], None]
 ) -> None:
-    saw, other = active(store.ledger, ids), active(store.ledger, ids[1:], shard="bees")
+    other, saw = active(store.ledger, ids[1:]), of_shard(store.ledger, ids)
     training, refused = begun(store.ledger, ids).id, begun(store.ledger, ids).id
     finished(store.ledger, refused, REFUSED)
-    assert serving(store.ledger) == [saw, other]
+    assert serving(store.ledger) == [saw]
     assert stale(store) == []
     change(store, ids[0])
     assert serving(store.ledger) == [other]
@@ -228,7 +217,7 @@ def test_a_change_that_is_not_kept_takes_nothing_out(store: Store, ids: list[str
     id_ = active(store.ledger, ids)
     with pytest.raises(RuntimeError), store._change("default") as change:
         changes.delete(change, ids[:1], "unwanted")
-        assert adapter_rows.serving(change.connection, "default", BASE) == []
+        assert adapter_rows.serving(change.connection, "default", BASE) is None
         raise RuntimeError("in the middle")
     assert serving(store.ledger) == [id_]
 
@@ -240,23 +229,6 @@ def test_another_base_model_or_cube_is_served_nothing(store: Store, ids: list[st
     assert serving(store.ledger, base="c" * 64) == []
     assert serving(store.ledger, "other") == []
     assert serving(store.ledger) == [id_]
-
-
-def test_trainings_that_pass_at_once_are_all_kept(store: Store, ids: list[str]) -> None:
-    made = [begun(store.ledger, ids).id for _ in range(6)]
-    with ThreadPoolExecutor(6) as threads:
-        assert [row.state for row in threads.map(lambda id_: finished(store.ledger, id_), made)] == [READY_] * 6
-    with store.ledger.read() as connection:
-        assert adapter_rows.newest_base(connection, NEW.model) == BASE
-
-
-def test_an_older_base_is_not_the_newest_again_when_the_newest_adapter_goes(store: Store, ids: list[str]) -> None:
-    active(store.ledger, ids[:1])
-    newer = active(store.ledger, ids[1:], base="c" * 64)
-    with store.ledger.write() as connection:
-        adapter_rows.remove(connection, newer)
-        assert adapter_rows.newest_base(connection, NEW.model) == "c" * 64
-        assert adapter_rows.newest_base(connection, "local:/models/other") is None
 
 
 def test_a_memory_that_is_of_another_cube_now_is_gone_from_this_one(store: Store, ids: list[str]) -> None:
@@ -276,7 +248,7 @@ def test_what_was_refused_here_is_told_from_what_arrived(store: Store, ids: list
 
 
 def test_what_is_removed_leaves_no_row(store: Store, ids: list[str]) -> None:
-    gone, left = active(store.ledger, ids), active(store.ledger, ids, shard="bees")
+    left, gone = active(store.ledger, ids), of_shard(store.ledger, ids)
     with store.ledger.write() as connection:
         adapter_rows.remove(connection, gone)
         adapter_rows.remove(connection, gone)
@@ -326,11 +298,11 @@ def test_a_memory_that_is_erased_while_a_training_begins_is_not_missed(store: St
 
 def exclude(store: Store, ids: list[str], cube: str = "default") -> list[str]:
     with store.ledger.write() as connection:
-        return adapter_exclusions.exclude(connection, cube, ids, "local", NOW)
+        return adapter_rows.exclude(connection, cube, ids, "local", NOW)
 
 
 def test_what_is_excluded_is_neither_learned_nor_answered_with(store: Store, ids: list[str]) -> None:
-    saw, other = active(store.ledger, ids[:2]), active(store.ledger, ids[2:], shard="work")
+    other, saw = active(store.ledger, ids[2:]), of_shard(store.ledger, ids[:2])
     assert exclude(store, [ids[0], ids[0]]) == [ids[0]]
     assert exclude(store, ids[:1]) == []
     assert serving(store.ledger) == [other]
@@ -340,12 +312,11 @@ def test_what_is_excluded_is_neither_learned_nor_answered_with(store: Store, ids
     with pytest.raises(Conflict, match="1 of the memories"):
         begun(store.ledger, ids)
     with store.ledger.read() as connection:
-        assert adapter_exclusions.excluded(connection, "default") == {ids[0]}
+        assert adapter_rows.excluded(connection, "default") == {ids[0]}
         assert adapter_rows.that_saw(connection, "default", ids[:1]) == [saw]
         assert adapter_rows.that_saw(connection, "other", ids) == adapter_rows.that_saw(connection, "default", []) == []
-        assert adapter_rows.gone(connection, saw) == {ids[0]}
     with store.ledger.write() as connection:
-        assert adapter_exclusions.include(connection, "default", ids) == [ids[0]]
+        assert adapter_rows.include(connection, "default", ids) == [ids[0]]
     assert begun(store.ledger, ids)
 
 
@@ -357,4 +328,4 @@ def test_an_exclusion_goes_with_its_memory_and_its_cube(store: Store, ids: list[
     store.erase(ids[0])
     store.drop("other")
     with store.ledger.read() as connection:
-        assert adapter_exclusions.among(connection, [*ids, *theirs]) == set(ids[1:])
+        assert adapter_rows.among(connection, [*ids, *theirs]) == set(ids[1:])

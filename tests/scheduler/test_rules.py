@@ -75,7 +75,7 @@ def test_the_fuller_the_tier_the_shorter_the_memory_unless_a_tau_is_set() -> Non
 
 
 def test_memoryos_goes_by_the_parameters_of_its_package() -> None:
-    pypi = rules_of(HeatSettings(policy="memoryos"))
+    pypi = rules_of(TierSettings(policy="memoryos"))
     assert pypi.policy == MemoryOsPolicy(MemoryOsHeat(1, 1, 1, timedelta(hours=24)))
     assert (pypi.short_capacity, pypi.mid_capacity, pypi.thresholds.promote_above) == (10, 2000, 5)
     assert pypi.thresholds.demote_below == 0  # it archives by capacity alone
@@ -93,7 +93,7 @@ def test_what_is_given_goes_before_them() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("policy", "lru"), ("promote_above", math.inf), ("promote_above", 0), ("grace", 1), ("short_capacity", 2),
+        ("promote_above", math.inf), ("promote_above", 0), ("grace", 1), ("short_capacity", 2),
     ],
 )  # fmt: skip
 def test_settings_refuse_the_same_and_name_the_field(field: str, value: Any) -> None:

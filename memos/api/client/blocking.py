@@ -331,12 +331,8 @@ class Adapters:
     allow = sends(v1_models.allow_learning)
     disallow = sends(v1_models.disallow_learning)
     train = sends(v1_models.train_adapter)
-    retrain = sends(v1_models.retrain_adapter)
     activate = sends(v1_models.activate_adapter)
-    rollback = sends(v1_models.rollback_adapter)
-    diff = sends(v1_models.diff_adapters)
     forget = sends(v1_models.forget_learned)
-    learn_again = sends(v1_models.learn_again)
     remove = sends(v1_models.remove_adapter)
     export = sends(v1_models.export_adapter)
 

@@ -30,9 +30,12 @@ def preview_learning(cube: str | None = None, *, user: str | None = None) -> Cal
     return getting(path_of("adapters", "preview"), as_model(values.Learnable), {"cube": cube, "user": user})
 
 
-def allow_learning(cube: str | None = None, *, user: str | None = None) -> Call[None]:
-    """Allow a cube's memories to be learned; by default they are not. Raises: NotFound, PermissionDenied."""
-    return changing("POST", path_of("adapters", "allow"), nothing, body={"cube": cube, "user": user})
+def allow_learning(cube: str | None = None, *, items: str | Sequence[str] = (), user: str | None = None) -> Call[None]:
+    """Allow a cube's memories to be learned; by default they are not. Forgotten `items` may be learned again.
+
+    Raises: NotFound, PermissionDenied.
+    """
+    return changing("POST", path_of("adapters", "allow"), nothing, body=_memories(items, cube, user))
 
 
 def disallow_learning(cube: str | None = None, *, user: str | None = None) -> Call[int]:
@@ -52,33 +55,14 @@ def train_adapter(cube: str | None = None, *, user: str | None = None) -> Call[v
 
     Raises: NotFound, PermissionDenied, Conflict (not allowed, or nothing to learn), BackendUnavailable (no model).
     """
-    return _learning("train", cube, user)
-
-
-def retrain_adapter(cube: str | None = None, *, user: str | None = None) -> Call[values.Learning]:
-    """Train an adapter again if that is due; otherwise the answer has the `adapter` that is up to date.
-
-    Raises: as `train`.
-    """
-    return _learning("retrain", cube, user)
+    body = {"cube": cube, "user": user}
+    return changing("POST", path_of("adapters", "train"), as_model(values.Learning), body=body)
 
 
 def activate_adapter(adapter: str, *, user: str | None = None) -> Call[values.Adapter]:
     """Make an adapter the one that answers. Raises: NotFound, PermissionDenied, Conflict."""
     path = path_of("adapters", ("adapter", adapter), "activate")
     return changing("POST", path, as_model(values.Adapter), query={"user": user})
-
-
-def rollback_adapter(cube: str | None = None, *, user: str | None = None) -> Call[values.Adapter]:
-    """Make the previous adapter the one that answers. Raises: NotFound, PermissionDenied, Conflict (there is none)."""
-    path, body = path_of("adapters", "rollback"), {"cube": cube, "user": user}
-    return changing("POST", path, as_model(values.Adapter), body=body)
-
-
-def diff_adapters(adapter: str, other: str | None = None, *, user: str | None = None) -> Call[values.AdapterDiff]:
-    """Return how the memories of an adapter and another one, by default its predecessor, differ. Raises: NotFound."""
-    path = path_of("adapters", ("adapter", adapter), "diff")
-    return getting(path, as_model(values.AdapterDiff), {"other": other, "user": user})
 
 
 def forget_learned(
@@ -90,18 +74,6 @@ def forget_learned(
     """
     path, body = path_of("adapters", "forget"), _memories(items, cube, user)
     return changing("POST", path, as_model(values.Unlearned), body=body)
-
-
-def learn_again(items: str | Sequence[str], cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Allow forgotten memories to be learned again, and return how many.
-
-    Raises: NotFound, PermissionDenied, InvalidInput.
-    """
-
-    def read(reply: Reply) -> int:
-        return as_model(values.LearnAgain)(reply).items
-
-    return changing("POST", path_of("adapters", "learn-again"), read, body=_memories(items, cube, user))
 
 
 def remove_adapter(adapter: str, *, user: str | None = None) -> Call[None]:
@@ -124,10 +96,6 @@ def export_adapter(adapter: str, file: str | Path, *, user: str | None = None) -
         least_s=_SILENT_S,
     )
     return Download(call, target)
-
-
-def _learning(how: str, cube: str | None, user: str | None) -> Call[values.Learning]:
-    return changing("POST", path_of("adapters", how), as_model(values.Learning), body={"cube": cube, "user": user})
 
 
 def _memories(items: str | Sequence[str], cube: str | None, user: str | None) -> dict[str, object]:

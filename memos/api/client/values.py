@@ -316,7 +316,7 @@ class Loaded(Result):
 class Adapter(Result):
     """What was learned of a cube, as an adapter of a model in the server; one that is `stale` answers nothing.
 
-    `number` counts those of its `shard`: a topic of the cube, "" for the only or first one.
+    `number` counts those of its cube; `shard` is "" but for those of version 0.1.
     """
 
     id: str
@@ -352,36 +352,10 @@ class Consent(Result):
 
 
 class Learning(Result):
-    """The task that trains an adapter; None where none is due and `adapter` knows all there is to learn."""
+    """The task that trains an adapter where that is due."""
 
     task: str | None
     adapter: Adapter | None = None
-
-
-class SeenMemory(Result):
-    """A memory at the version that an adapter saw; `memory` is its text then, None where that is erased."""
-
-    item: str
-    version: int
-    memory: str | None = None
-
-
-class SeenChange(Result):
-    """A memory that two adapters saw at different versions."""
-
-    before: SeenMemory
-    after: SeenMemory
-
-
-class AdapterDiff(Result):
-    """What an adapter saw and `other` did not, the other way round, or at another version."""
-
-    cube: str
-    adapter: str
-    other: str | None = None
-    added: tuple[SeenMemory, ...] = ()
-    removed: tuple[SeenMemory, ...] = ()
-    changed: tuple[SeenChange, ...] = ()
 
 
 class Unlearned(Result):
@@ -392,13 +366,6 @@ class Unlearned(Result):
     adapters: tuple[str, ...] = ()
     files: int = 0
     size_bytes: int = 0
-
-
-class LearnAgain(Result):
-    """How many memories may be learned again."""
-
-    cube: str
-    items: int
 
 
 class PrefixEntry(Result):

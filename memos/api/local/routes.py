@@ -94,7 +94,6 @@ INTERNAL = frozenset(
         "maintenance.jobs",
         "maintenance.optimise",
         "maintenance.purge",
-        "maintenance.purge_if_due",
         "maintenance.start",
         "maintenance.use_current_embedder",
         "memories.read",

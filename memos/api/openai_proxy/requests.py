@@ -69,11 +69,10 @@ class Completion:
         if part is not None:
             messages = _with(messages, part.section)
         head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
-        about = recalled.found
-        prefix = Prefix(cube, len(head), about=about)
+        prefix = Prefix(cube, len(head))
         if part is not None:
             begin = head.index(part.section)
-            prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts), about)
+            prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts))
         if recalled.section:
             messages = _with(messages, recalled.section)
         body = {**self.body, "model": model, "messages": messages}

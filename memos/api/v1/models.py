@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Annotated
+from typing import IO
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
@@ -14,19 +14,18 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner
 from memos.api.v1.common import ERRORS, AdapterId, CubeBody, CurrentIdentity, CurrentTarget, target_of
 from memos.api.v1.shapes_cubes import (
-    AdapterDiffShape,
     AdapterShape,
     ComposingShape,
     ConsentShape,
     DamagedShape,
     DroppedShape,
     LearnableShape,
-    LearnAgainShape,
     LearningShape,
     UnlearnedShape,
     ValueRoute,
 )
-from memos.kernel.adapters.service import open_export
+from memos.errors import NotFound
+from memos.kernel.adapters.service import REMOVED, open_export
 from memos.kernel.kv import CubePrefix, Warmed
 from memos.memcube.activation.store import KvStats
 
@@ -43,6 +42,12 @@ class MemoriesBody(CubeBody):
     item_ids: list[str] = Field(description="Ids of the memories")
 
 
+class AllowBody(CubeBody):
+    """A cube whose memories may be learned."""
+
+    item_ids: list[str] = Field([], description="Ids of memories that were forgotten so, and may be learned again")
+
+
 @router.get("", name="list_")
 def list_adapters(memos: CurrentMemos, target: CurrentTarget) -> list[AdapterShape]:
     """Return a cube's adapters, the newest first."""
@@ -56,10 +61,10 @@ def preview_learning(memos: CurrentMemos, target: CurrentTarget) -> LearnableSha
 
 
 @router.post("/allow", name="allow")
-def allow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> ConsentShape:
+def allow_learning(body: AllowBody, memos: CurrentMemos, caller: CurrentCaller) -> ConsentShape:
     """Allow that memories of a cube are learned, which they are not otherwise; its owner does."""
     target = target_of(memos, caller, body, new=False)
-    memos.adapters.allow(target.cube, actor=target.actor)
+    memos.adapters.allow(target.cube, items=body.item_ids, actor=target.actor)
     return ConsentShape(cube=target.cube, allowed=True, removed=0)
 
 
@@ -74,31 +79,9 @@ def disallow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller
 
 @router.post("/train", status_code=202, name="train")
 def train_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> LearningShape:
-    """Have an adapter trained and examined in the background; it answers if it passes."""
+    """Have an adapter trained where that is due, and examined, in the background; it answers if it passes."""
     target = target_of(memos, caller, body, new=False)
     return LearningShape(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
-
-
-@router.post(
-    "/retrain",
-    status_code=202,
-    responses={200: {"model": LearningShape, "description": "No training is due: this adapter answers"}},
-    name="retrain",
-)
-def retrain_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, response: Response) -> LearningShape:
-    """Have one trained again where a memory is gone, changed or to be added; else say which one answers."""
-    target = target_of(memos, caller, body, new=False)
-    if (answering := memos.adapters.up_to_date(target.cube, actor=target.actor)) is not None:
-        response.status_code = 200
-        return LearningShape(task=None, adapter=AdapterShape.model_validate(answering))
-    return LearningShape(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
-
-
-@router.post("/rollback", name="rollback")
-def rollback_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> AdapterShape:
-    """Let the adapter answer that did before."""
-    target = target_of(memos, caller, body, new=False)
-    return AdapterShape.model_validate(memos.adapters.rollback(target.cube, actor=target.actor))
 
 
 @router.post("/forget", name="forget")
@@ -108,29 +91,20 @@ def forget_learned(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCalle
     return UnlearnedShape.model_validate(memos.adapters.forget(body.item_ids, target.cube, actor=target.actor))
 
 
-@router.post("/learn-again")
-def learn_again(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCaller) -> LearnAgainShape:
-    """Let memories be learned again that were forgotten so."""
-    target = target_of(memos, caller, body, new=False)
-    count = memos.adapters.learn_again(body.item_ids, target.cube, actor=target.actor)
-    return LearnAgainShape(cube=target.cube, items=count)
+@router.post("/retrain", include_in_schema=False)
+@router.post("/rollback", include_in_schema=False)
+@router.post("/learn-again", include_in_schema=False)
+@router.get("/{adapter}/diff", include_in_schema=False)
+def removed_route(request: Request) -> None:
+    """Say what replaces a route of version 0.1. Raises: NotFound."""
+    name = request.url.path.rpartition("/")[2]
+    raise NotFound("route", name, f"It is gone: {REMOVED[name.replace('-', '_')]}.")
 
 
 @router.get("/{adapter}", name="get")
 def get_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> AdapterShape:
     """Return one adapter with what its examination found."""
     return AdapterShape.model_validate(memos.adapters.get(adapter, actor=acting.actor))
-
-
-@router.get("/{adapter}/diff", name="diff")
-def diff_adapters(
-    adapter: AdapterId,
-    memos: CurrentMemos,
-    acting: CurrentIdentity,
-    other: Annotated[str | None, Query(description="Id of another of the cube; default: the one before it")] = None,
-) -> AdapterDiffShape:
-    """Return which memories an adapter saw and another one did not, or at another version."""
-    return AdapterDiffShape.model_validate(memos.adapters.diff(adapter, other, actor=acting.actor))
 
 
 @router.get(
@@ -140,7 +114,7 @@ def diff_adapters(
     name="export",
 )
 def export_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> StreamingResponse:
-    """Return an adapter's files, as peft, vLLM and others load them; owners of its cube may."""
+    """Return an adapter's files, as peft and others load them; owners of its cube may."""
     out = open_export(memos.adapters, adapter, actor=acting.actor)
     size = out.seek(0, 2)
     out.seek(0)

@@ -137,8 +137,8 @@ class AdapterShape(Shape):
 
     id: str = Field(description="Its id")
     cube: str = Field(description="Cube it is of")
-    shard: str = Field(description="Topic of the cube that it is of; empty for the only or first one")
-    number: int = Field(description="Counts the shard's adapters from 1")
+    shard: str = Field(description="Empty, but for adapters of version 0.1 that were of one topic of the cube")
+    number: int = Field(description="Counts the cube's adapters from 1")
     state: str = Field(description="`training`, `refused`, `ready`, `active` or `retired`")
     stale: bool = Field(description="Whether a memory that it saw is different now: then it answers nothing")
     model: str = Field(description="Model it was trained for; the last part of its name for whom the cube is not")
@@ -168,36 +168,10 @@ class ConsentShape(Shape):
 
 
 class LearningShape(Shape):
-    """What becomes of a wish to have a cube learned."""
+    """The task that has a cube learned."""
 
-    task: str | None = Field(description="Task that trains; null where none is due")
-    adapter: AdapterShape | None = Field(description="Adapter that answers and knows all there is to learn")
-
-
-class SeenMemoryShape(Shape):
-    """A memory as an adapter saw it."""
-
-    item: str = Field(description="Id of the memory")
-    version: int = Field(description="Version that it saw")
-    memory: str | None = Field(description="Its text then; null when it was erased")
-
-
-class SeenChangeShape(Shape):
-    """A memory that two adapters saw at different versions."""
-
-    before: SeenMemoryShape = Field(description="As the other one saw it")
-    after: SeenMemoryShape = Field(description="As this one did")
-
-
-class AdapterDiffShape(Shape):
-    """How what two adapters of a cube saw differs."""
-
-    cube: str = Field(description="The cube")
-    adapter: str = Field(description="Id of the adapter")
-    other: str | None = Field(description="Id of the one it is compared with; null when there is none before it")
-    added: list[SeenMemoryShape] = Field(description="What the other did not see")
-    removed: list[SeenMemoryShape] = Field(description="What only the other saw")
-    changed: list[SeenChangeShape] = Field(description="What both saw, at different versions")
+    task: str | None = Field(description="Task that trains where that is due")
+    adapter: AdapterShape | None = Field(description="Always null since version 0.1")
 
 
 class UnlearnedShape(Shape):
@@ -208,13 +182,6 @@ class UnlearnedShape(Shape):
     adapters: list[str] = Field(description="Ids of adapters that saw one, and were removed")
     files: int = Field(description="How many files were removed")
     size_bytes: int = Field(description="Bytes of these files")
-
-
-class LearnAgainShape(Shape):
-    """Memories that may be learned again."""
-
-    cube: str = Field(description="Cube they are in")
-    items: int = Field(description="How many were kept from being learned")
 
 
 @mirrors(Fingerprint)

@@ -164,7 +164,7 @@ class LocalModel:
         """Return the adapter that answers a request; one that cannot be put on the model answers nothing."""
         if self._lending is None or request.prefix is None:
             return None
-        adapter = self._lending.serving(request.prefix.cube, self._loaded.base, request.prefix.about)
+        adapter = self._lending.serving(request.prefix.cube, self._loaded.base)
         try:
             with self._turn(adapter, later=request.later):
                 return adapter

@@ -46,11 +46,8 @@ _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def check_memory(name: str, recipe: LoraRecipe) -> int:
-    """Return about how many bytes a training takes; one that does not fit in what is free is refused.
-
-    Raises: BackendUnavailable.
-    """
+def check_memory(name: str, recipe: LoraRecipe) -> None:
+    """Refuse a training that does not fit into what is free. Raises: BackendUnavailable."""
     needed, free = needed_bytes(name, recipe), _free_bytes()
     # A GPU, to which the weights go then, says by itself that it is full.
     if needed > free and not torch.cuda.is_available():
@@ -58,7 +55,6 @@ def check_memory(name: str, recipe: LoraRecipe) -> int:
             f"An adapter for {name} takes about {needed / 2**30:.1f} GiB of memory to train, and "
             f"{free / 2**30:.1f} GiB are free: end other programs, or use a smaller model."
         )
-    return needed
 
 
 def needed_bytes(name: str, recipe: LoraRecipe) -> int:

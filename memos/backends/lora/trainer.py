@@ -1,15 +1,29 @@
-"""`AdapterTrainer`: the training and examination of an adapter in a child process. Knows nothing of PyTorch itself."""
+"""`AdapterTrainer`: trains and examines an adapter in a child process, in which alone PyTorch is loaded.
+
+The child is at low priority, and the first that the kernel ends when memory is short. It serves requests over one
+socket until the parent closes it or dies.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memos.backends.child import Child, Died
-from memos.core.lora import Estimate, LoraRecipe, TrainingExample
+from memos.backends.child import Child, Died, end_with_parent, ignore_interrupts, serve
+from memos.backends.local.torch_threads import let_threads_sleep
+from memos.core.lora import LoraRecipe, TrainingExample
 from memos.core.ports import ChatMessage
-from memos.errors import BackendUnavailable
+from memos.errors import BackendUnavailable, InvalidInput
+
+if TYPE_CHECKING:
+    from memos.backends.lora.training import LoraTraining
+
+_NICE = 10
+_ENDED_FIRST = "1000"
 
 
 class AdapterTrainer:
@@ -20,9 +34,9 @@ class AdapterTrainer:
     """
 
     def __init__(self) -> None:
-        self._child = Child("memos.backends.lora.process", "model to be trained")
+        self._child = Child("memos.backends.lora.trainer", "model to be trained")
         self._base = ""
-        self._step = self._steps = self._rebalanced = self._memory = 0
+        self._step = self._steps = 0
 
     def __enter__(self) -> AdapterTrainer:
         return self
@@ -50,29 +64,16 @@ class AdapterTrainer:
         """How many of them are done."""
         return self._step
 
-    @property
-    def rebalanced(self) -> int:
-        """How often epochs were added to it."""
-        return self._rebalanced
-
     def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
         """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`.
 
         Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
         """
-        self._base, self._memory = self._call("open", name, recipe, remembered)
+        self._base = self._call("open", name, recipe, remembered)
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
-        """Take what is to be learned; the base model is asked what it would say where that is imitated."""
+        """Take what is to be learned; the base model is asked what it would say where that is replayed."""
         self._ask("prepare", list(exercises))
-
-    def rebalance(self, untold: float) -> None:
-        """Add some epochs, at a lower rate, with so many times what nobody told in them: less than 1 for recall."""
-        self._ask("rebalance", untold)
-
-    def estimate(self) -> Estimate:
-        """Return what the steps that are left will take."""
-        return Estimate(self._steps - self._step, float(self._ask("seconds_left")), self._memory)
 
     def advance(self, most: int) -> float:
         """Make at most so many steps; return their mean loss, 0 when there are none left."""
@@ -116,7 +117,7 @@ class AdapterTrainer:
         self._child.close()
 
     def _ask(self, method: str, *given: Any, **named: Any) -> Any:
-        answer, self._step, self._steps, self._rebalanced = self._call(method, given, named)
+        answer, self._step, self._steps = self._call(method, given, named)
         return answer
 
     def _call(self, method: str, *arguments: Any) -> Any:
@@ -128,3 +129,45 @@ class AdapterTrainer:
                 f"The process that trains an adapter was ended in {method}, perhaps for want of memory: repeat the "
                 "training, it goes on from what was kept."
             ) from error
+
+
+class _Server:
+    """What the child does with a request; the first one loads the model."""
+
+    def __init__(self) -> None:
+        self._training: LoraTraining | None = None
+
+    def handle(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Return the base model's digest to `open`, else an answer and how far the training is."""
+        if method == "open":
+            return self._open(*arguments)
+        assert self._training is not None
+        given, named = arguments
+        answer = getattr(self._training, method)(*given, **named)
+        return answer, self._training.step, self._training.steps
+
+    def _open(self, name: str, recipe: LoraRecipe, remembered: Path | None) -> str:
+        let_threads_sleep()
+        try:
+            from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`
+            from memos.backends.lora.resources import check_memory  # noqa: PLC0415 - the extra `local`
+            from memos.backends.lora.training import LoraTraining  # noqa: PLC0415 - the extra `local`
+        except ImportError as error:
+            raise InvalidInput(
+                "model", f"training for {name} needs the extra `local`: pip install '.[local]' in the clone"
+            ) from error
+        check_memory(name, recipe)
+        loaded = load(name, remembered=remembered)
+        self._training = LoraTraining(loaded, recipe)
+        return loaded.base
+
+
+def main(descriptor: int) -> None:
+    """Run as a child: serve the inherited socket."""
+    ignore_interrupts()
+    os.nice(_NICE)
+    with suppress(OSError):  # not every container has it
+        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST, encoding="ascii")
+    channel = Connection(descriptor)
+    end_with_parent(channel)
+    serve(channel, _Server().handle)

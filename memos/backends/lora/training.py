@@ -1,18 +1,20 @@
 """Trains a LoRA adapter on prompts with answers, and asks model and adapter questions: what knows peft's training.
 
-The loss is the cross-entropy of the answers' tokens, plus the distance to the base model that has the fact before it,
-plus that to the base model itself on prompts about other things; distances are Kullback-Leibler divergences over the
-teacher's likeliest tokens. Source: Hinton et al., Distilling the Knowledge in a Neural Network, arXiv 1503.02531.
+The loss is the cross-entropy of the answers' tokens, plus the distance to the base model on prompts about other things:
+the Kullback-Leibler divergence over that teacher's likeliest tokens. Source: Hinton et al., Distilling the Knowledge in
+a Neural Network, arXiv 1503.02531.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import random
-import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -20,30 +22,19 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
 from memos.backends.local.loading import Loaded, special_tokens, without_tokens
-from memos.backends.lora import checkpoint as lora_keeping
 from memos.backends.lora import llama as lora_llama
-from memos.backends.lora.batches import (
-    REBALANCING_EPOCHS,
-    Encoded,
-    Step,
-    course_steps,
-    distance,
-    epochs_of,
-    in_epoch,
-    in_turns,
-    likely_at,
-    rebalancing_steps,
-)
 from memos.backends.lora.generation import CachedContinuation, Continuation, greedy
 from memos.backends.lora.resources import halves_pay
-from memos.core.lora import ADAPTER_FILE, LoraRecipe, TrainingExample
+from memos.core.lora import ADAPTER_FILE, LoraRecipe, TrainingExample, unwritten
 from memos.core.ports import ChatMessage
 from memos.errors import IntegrityError
 
@@ -54,9 +45,6 @@ _LARGEST_EXPONENT = 700.0
 _ASKED_AT_ONCE = 130
 # A pass of our own holds how each token looks at all before it, at once: 0.25 GiB of each of four such tensors.
 _MOST_SCORES = 1 << 26
-# What stands beside the linear layers of a feed-forward part.
-_NO_LINEAR = ("act", "act_fn", "dropout", "norm", "layernorm")
-
 
 Told = tuple[torch.Tensor, torch.Tensor]
 """The likeliest tokens at each place, and their log-probabilities: (places, top) each."""
@@ -74,7 +62,7 @@ class LoraTraining:
             lora_dropout=0.0,
             bias="none",
             task_type="CAUSAL_LM",
-            target_modules=_targets(loaded.model, recipe),
+            target_modules="all-linear",
             fan_in_fan_out=any(isinstance(each, Conv1D) for each in loaded.model.modules()),
         )
         with warnings.catch_warnings():  # peft asks transformers by a name that goes
@@ -98,9 +86,7 @@ class LoraTraining:
         self._end: int = own if own in loaded.ends else min(loaded.ends)
         self._said: dict[tuple[tuple[int, ...], tuple[int, ...]], Told] = {}
         self._course: list[Encoded] = []
-        self._epochs = 0
         self._plan: list[Step] = []
-        self._rebalanced: list[float] = []
         self._step = 0
         self._optimiser = self._new_optimiser()
 
@@ -124,13 +110,8 @@ class LoraTraining:
         """How many of them are done."""
         return self._step
 
-    @property
-    def rebalanced(self) -> int:
-        """How often epochs were added to it."""
-        return len(self._rebalanced)
-
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
-        """Take what is to be learned; the base model is asked what it would say where that is imitated."""
+        """Take what is to be learned; the base model is asked what it would say where that is replayed."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
         # What is replayed without a weight, or says nothing, teaches nothing: a batch of it would have no gradients.
         self._course = [
@@ -138,42 +119,17 @@ class LoraTraining:
             for each in self._encoded(exercises)
             if len(each.ids) > each.begin and (self._recipe.replay or not each.replayed)
         ]
-        self._epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
-        self._plan = course_steps(self._course, self._epochs, self._recipe.batch, chance)
-        self._rebalanced = []
+        epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
+        self._plan = course_steps(self._course, epochs, self._recipe.batch, chance)
         self._step = 0
         self._optimiser = self._new_optimiser()
-
-    def rebalance(self, untold: float) -> None:
-        """Add some epochs, at a lower rate, with so many times what nobody told in them: less than 1 for recall.
-
-        What the model learned, and how it was moved, stays: they go on from there.
-        """
-        chance = random.Random(self._recipe.seed + 1 + self.rebalanced)  # noqa: S311 - an order, no secret
-        begin = self._epochs + REBALANCING_EPOCHS * self.rebalanced
-        self._plan += rebalancing_steps(self._course, untold, begin, self._recipe.batch, chance)
-        self._rebalanced.append(untold)
-
-    def seconds_left(self) -> float:
-        """Return about how long the steps that are left take: one of usual length is tried, and thrown away."""
-        batches = [step.batch for step in self._plan[self._step :]]
-        left = sorted(batches, key=lambda batch: max(len(each.ids) for each in batch))
-        if not left:
-            return 0.0
-        took = 0.0
-        for _ in range(2):  # the first one warms up
-            began = time.perf_counter()
-            self._loss(left[len(left) // 2]).backward()
-            self._optimiser.zero_grad(set_to_none=True)
-            took = time.perf_counter() - began
-        return took * len(left)
 
     def advance(self, most: int) -> float:
         """Make at most so many steps; return their mean loss, 0 when there are none left."""
         losses = []
         for step in self._plan[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
-                group["lr"] = group["most"] * step.rate
+                group["lr"] = self._recipe.learning_rate * step.rate
             loss = self._loss(step.batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
@@ -185,18 +141,15 @@ class LoraTraining:
 
     def keep(self, file: Path) -> None:
         """Write what it takes to go on from here: whole or not at all. Raises: BackendUnavailable (a full disk)."""
-        lora_keeping.write(file, self._named(), self._optimiser, self._step, self._rebalanced, self._told())
+        _write(file, self._named(), self._optimiser, self._step, self._told())
 
     def go_on(self, file: Path) -> None:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
         named = self._named()
         vocabulary = self._loaded.model.config.get_text_config().vocab_size
-        kept, plan = lora_keeping.read(file, named, self._told(), vocabulary), list(self._plan)
-        for untold in kept.rebalanced:
-            self.rebalance(untold)
+        kept = _Checkpoint.read(file, named, self._told(), vocabulary)
         if kept.step > self.steps:
-            self._plan, self._rebalanced = plan, []
-            raise lora_keeping.damaged(file, f"step {kept.step}")
+            raise _damaged(file, f"step {kept.step}")
         kept.put(named, self._optimiser, self._told())
         self._step = kept.step
 
@@ -252,7 +205,7 @@ class LoraTraining:
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft's files. Raises: BackendUnavailable (a full disk)."""
-        with lora_keeping.writing(folder / ADAPTER_FILE):
+        with _writing(folder / ADAPTER_FILE):
             self._model.save_pretrained(folder)
 
     def detach(self) -> None:
@@ -261,16 +214,7 @@ class LoraTraining:
         self._loaded.model.activation_checkpointing_disable()
 
     def _new_optimiser(self) -> torch.optim.AdamW:
-        """Return an optimiser that has done nothing yet; `most` is the highest rate of a group."""
-        named = self._named()
-        groups = [
-            {"params": [weight for name, weight in named if (".lora_B." in name) is second], "most": most}
-            for second, most in (
-                (False, self._recipe.learning_rate),
-                (True, self._recipe.learning_rate * self._recipe.rate_ratio),
-            )
-        ]
-        return torch.optim.AdamW(groups, weight_decay=0.0, fused=True)
+        return torch.optim.AdamW(self.weights, weight_decay=0.0, fused=True)
 
     def _told(self) -> list[Told]:
         """Return what the teacher told of each exercise that it was asked for."""
@@ -292,8 +236,6 @@ class LoraTraining:
         for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True)):
             if each.replayed and self._recipe.replay:
                 asked[place] = prompt, answer
-            elif each.shown and self._recipe.imitation and not each.replayed:
-                asked[place] = self._prompt(each.shown), answer
         taught = {
             place: tuple(each.clone() for each in self._said[said])
             for place, (prompt, answer) in asked.items()
@@ -367,8 +309,7 @@ class LoraTraining:
             if not each.replayed:
                 total = total - mine[:, 0].mean()
             if each.chances is not None:
-                weight = self._recipe.replay if each.replayed else self._recipe.imitation
-                total = total + weight * distance(mine[:, 1:], each.chances)
+                total = total + self._recipe.replay * distance(mine[:, 1:], each.chances)
         return total / len(batch)
 
     def _answered(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> torch.Tensor:
@@ -480,10 +421,257 @@ def _sees_all(model: Any) -> bool:
     return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
 
 
-def _targets(model: Any, recipe: LoraRecipe) -> list[str] | str:
-    """Return the ends of the names of the layers that the adapter is put on; peft finds all linear ones itself."""
-    if recipe.layers == "all":
-        return "all-linear"
-    named = [name for name, module in model.named_modules() if not list(module.children())]
-    found = {name.rpartition(".")[2] for name in named if ".mlp." in f".{name}" and not name.endswith(_NO_LINEAR)}
-    return sorted(found) or "all-linear"
+# What the steps of a training are made of: batches of tokens, the rate of each, the distance to a teacher.
+
+_WARM_UP = 0.1
+_ALIKE = 4
+"""Tokens within which prompts of one batch are alike: a tenth of what is computed is padding; within 12 a fifth."""
+
+_COURSE = 260
+"""Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
+
+_LEAST_COURSE = 64
+"""Exercises in an epoch of any course about facts, as what is replayed is as many; fewer are somebody's own."""
+
+_PLACES = 16
+"""Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
+
+_KNOWN_AFTER = 5
+"""Epochs in which what is taught is taught each time: it is known after them."""
+
+_ALL_IN_EACH = 6
+"""Epochs of the longest course of which nothing is taught less: 128 facts, in six, lost too much (docs/log.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Token ids of a prompt and its answer; `begin` is where the answer begins.
+
+    `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
+    """
+
+    ids: list[int]
+    begin: int
+    replayed: bool
+    every: int
+    tokens: torch.Tensor | None
+    chances: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is learned at once, and with which share of the learning rate."""
+
+    batch: list[Encoded]
+    rate: float
+
+
+def likely_at(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities, float32, of tokens (places, some) by logits (places, vocabulary)."""
+    found: torch.Tensor = _LikelyAt.apply(logits, tokens)
+    return found
+
+
+def distance(mine: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
+    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one.
+
+    Both are log-probabilities (places, tokens) of these.
+    """
+    rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
+    my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
+    of_likely = (chances.exp() * (chances - mine)).sum(-1)
+    return (of_likely + rest.exp() * (rest - my_rest)).mean()
+
+
+def in_turns(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Yield the places of prompts, at most so many at once that are about as long, in turns of about one size."""
+    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    turns = -(-len(order) // most)
+    for turn in range(turns):
+        yield order[turn * len(order) // turns : (turn + 1) * len(order) // turns]
+
+
+def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
+    """Return what is taught in an epoch: of those that take turns, one of so many, another in the next one."""
+    places: Counter[int] = Counter()
+    found = []
+    for each in encoded:
+        if places[each.every] % each.every == number % each.every:
+            found.append(each)
+        places[each.every] += 1
+    return found
+
+
+def epochs_of(usual: int, exercises: int) -> int:
+    """Return in how many epochs a course of so many exercises is taught: in fewer than `usual` when it is a large one.
+
+    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
+    where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16: with
+    ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
+    """
+    if exercises < _LEAST_COURSE:
+        return usual
+    share = _COURSE / exercises
+    return max(1, round(usual * (share if share > 1 else math.pow(share, 0.36))))
+
+
+def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
+    """Return the steps of a course of so many epochs, in batches of at most `size`.
+
+    Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
+    half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
+    known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
+    """
+    known, moved = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
+    if epochs <= _ALL_IN_EACH:
+        known, moved = epochs, 0
+
+    def in_number(number: int) -> list[Encoded]:
+        def is_rarer(each: Encoded) -> bool:
+            return number < moved if each.replayed else number >= known
+
+        return in_epoch([replace(each, every=2 * each.every) if is_rarer(each) else each for each in encoded], number)
+
+    found = [batch for number in range(epochs) for batch in batches(in_number(number), size, chance)]
+    return [Step(batch, rate_share(place, len(found))) for place, batch in enumerate(found)]
+
+
+def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
+    """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
+
+    Plain texts, which begin as no prompt does, have batches of their own.
+    """
+    order = list(encoded)
+    chance.shuffle(order)
+    order.sort(key=lambda each: len(each.ids) // _ALIKE)
+    kinds = [each for each in order if each.begin > 1], [each for each in order if each.begin == 1]
+    found = [kind[begin : begin + size] for kind in kinds for begin in range(0, len(kind), size)]
+    chance.shuffle(found)
+    return found
+
+
+def rate_share(step: int, steps: int) -> float:
+    """Return the share of the learning rate at a step: it rises at first, then falls along half a cosine."""
+    warm = max(1, int(steps * _WARM_UP))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+class _LikelyAt(torch.autograd.Function):  # type: ignore[misc]
+    """Some places at a time; recorded, each row's gradient would be as large as the vocabulary (docs/log.md)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        found, totals = [], []
+        for some, its in zip(logits.split(_PLACES), tokens.split(_PLACES), strict=True):
+            whole = some.float()
+            totals.append(torch.logsumexp(whole, -1, keepdim=True))
+            found.append(whole.gather(-1, its) - totals[-1])
+        ctx.save_for_backward(logits, torch.cat(totals), tokens)
+        return torch.cat(found)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        logits, totals, tokens = ctx.saved_tensors
+        of_logits = torch.empty_like(logits)
+        for begin in range(0, len(logits), _PLACES):
+            some = slice(begin, begin + _PLACES)
+            chances = logits[some].sub(totals[some]).exp_()
+            of_these = chances.mul_(-gradient[some].sum(-1, keepdim=True))
+            of_logits[some] = of_these.scatter_add_(-1, tokens[some], gradient[some])
+        return of_logits, None
+
+
+# How far a training is, in a file that is written whole or not at all, and read whole before it is used.
+
+_Named = Sequence[tuple[str, nn.Parameter]]
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps of a weight once it was moved; the count of steps stays on the processor."""
+_TOLD = ("told.tokens", "told.chances")
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """How far a training was: its weights and what its optimiser knew of each, in the order of their names.
+
+    `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
+    the last bits.
+    """
+
+    step: int
+    weights: tuple[torch.Tensor, ...]
+    states: tuple[dict[str, torch.Tensor], ...]
+    told: tuple[torch.Tensor, ...]
+
+    def put(self, named: _Named, optimiser: torch.optim.Optimizer, told: Sequence[Told]) -> None:
+        """Have a training's weights, optimiser and teacher's words be as they were."""
+        for mine, its in zip(zip(*told, strict=True), self.told, strict=True):
+            for each, were in zip(mine, its.split(list(map(len, mine))), strict=True):
+                each.copy_(were)
+        for (_, weight), its, state in zip(named, self.weights, self.states, strict=True):
+            with torch.no_grad():
+                weight.copy_(its)
+            if state:
+                moved = {key: state[key].to(weight.device) for key in _MOMENTS[1:]}
+                optimiser.state[weight] = {**state, **moved}
+
+    @classmethod
+    def read(cls, file: Path, named: _Named, told: Sequence[Told], vocabulary: int) -> _Checkpoint:
+        """Return what was kept of a training with these weights, of whose exercises a teacher told as much.
+
+        Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
+        """
+        try:
+            with safe_open(file, "pt") as kept:
+                step = int(kept.metadata()["step"])
+                words = tuple(kept.get_tensor(name) for name in _TOLD) if told else ()
+                weights = tuple(kept.get_tensor(f"weight.{name}") for name, _ in named)
+                moments = _MOMENTS if step else ()
+                states = tuple({key: kept.get_tensor(f"{key}.{name}") for key in moments} for name, _ in named)
+            for (_, mine), its, state in zip(named, weights, states, strict=True):
+                moved = [state[key] for key in moments[1:]]
+                if any(mine.shape != each.shape or not each.isfinite().all() for each in (its, *moved)):
+                    raise ValueError
+            for mine, its in zip(zip(*told, strict=True), words, strict=True):
+                if torch.cat(mine).shape != its.shape or mine[0].dtype != its.dtype or not its.isfinite().all():
+                    raise ValueError
+            if words and not (0 <= words[0].min() <= words[0].max() < vocabulary and words[1].max() <= 0):
+                raise ValueError
+            if step < 0:
+                raise ValueError
+        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
+            raise _damaged(file, type(error).__name__) from error
+        return cls(step, weights, states, words)
+
+
+def _write(file: Path, named: _Named, optimiser: torch.optim.Optimizer, step: int, told: Sequence[Told]) -> None:
+    """Write a training's state: whole or not at all. Raises: BackendUnavailable (a full disk)."""
+    tensors: dict[str, Any] = {
+        name: torch.cat(each) for name, each in zip(_TOLD, zip(*told, strict=True), strict=False)
+    }
+    for name, weight in named:
+        tensors[f"weight.{name}"] = weight.detach()
+        tensors |= {f"{key}.{name}": value for key, value in optimiser.state[weight].items()}
+    aside = file.with_name(file.name + ".new")
+    with _writing(aside):
+        save_file(tensors, aside, metadata={"step": str(step)})
+        with aside.open("rb") as written:
+            os.fsync(written.fileno())
+        aside.replace(file)
+
+
+def _damaged(file: Path, why: str) -> IntegrityError:
+    return IntegrityError(f"{file} is damaged, or of another training ({why}).")
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Write a file, of which nothing stays where that fails. Raises: BackendUnavailable."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        raise unwritten(error) from error

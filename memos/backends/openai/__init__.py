@@ -1,1 +1,1 @@
-"""Chat models behind OpenAI-compatible endpoints, and vLLM."""
+"""Chat models behind OpenAI-compatible endpoints."""

@@ -79,7 +79,7 @@ class Dialects:
 def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, stream: bool = False) -> dict[str, Any]:
     """Return the body to send."""
     texts = [sendable(each.content) for each in request.messages]
-    body: dict[str, Any] = {"model": request.model or settings.model}
+    body: dict[str, Any] = {"model": settings.model}
     if stream:
         body |= {"stream": True, **({"stream_options": {"include_usage": True}} if dialect.usage else {})}
     body[dialect.limit] = request.max_tokens or settings.max_tokens

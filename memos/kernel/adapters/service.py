@@ -10,37 +10,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.lora import Estimate
+from memos.core.lora import wrong_with
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Json
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, shown
-from memos.kernel.adapters import comparison as adapter_diff
-from memos.kernel.adapters import comparison as adapter_standing
 from memos.kernel.adapters import transfer as adapter_export
-from memos.kernel.adapters.comparison import AdapterDiff
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.adapters.training import AdapterTraining, Progress, activated, check_allowed
 from memos.kernel.adapters.transfer import Exported
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import items as item_rows
 from memos.memcube.ledger.adapters import TRAINED, AdapterRow, AdapterState
 from memos.memcube.parametric.forgetting import plan_again
-from memos.memcube.parametric.selection import LeftOut
 from memos.reader.arguments import ids_of
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One adapter of a cube; `number` counts those of its `shard` from 1: a topic, "" for the only or first one.
+    """One adapter of a cube; `number` counts them from 1. `shard` is "" but for those of version 0.1.
 
     `state` is training, refused, ready, active or retired. One that is `stale` saw a memory that is different now, and
     answers nothing. `reason` says why it was refused, `measures` what its examination found. Of the `model` whoever
@@ -85,6 +80,16 @@ class Unlearned:
 
 Found = list[Adapter]  # `list` is a method here
 
+REMOVED = {
+    "diff": "`manifest.json` of an export names the memories that an adapter saw",
+    "estimate": "call `train`, which tells its steps while it goes on",
+    "learn_again": "call `allow` with the ids of the memories",
+    "retrain": "call `train`, which trains where that is due",
+    "rollback": "call `activate` with the id of the adapter that answered before",
+    "up_to_date": "call `train`, which returns the adapter that answers where nothing is due",
+}
+"""Methods of version 0.1 and what does the same now. Remove them with the next minor version."""
+
 
 @dataclass(frozen=True, slots=True)
 class AdapterService:
@@ -98,12 +103,24 @@ class AdapterService:
     training: AdapterTraining
     enqueue: Callable[[str, str], str]
 
-    def allow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> None:
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what replaces a method that was removed. Raises: AttributeError."""
+            instead = f": {REMOVED[name]}" if name in REMOVED else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{instead}")
+
+    def allow(self, cube: str = DEFAULT_CUBE, *, items: str | Sequence[str] = (), actor: str = LOCAL_OWNER) -> None:
         """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
 
-        Raises: NotFound, PermissionDenied.
+        `items` are memories that `forget` keeps from being learned: they may be again.
+        Raises: NotFound, PermissionDenied, InvalidInput.
         """
+        ids = ids_of(items) if items else []
         with self._deciding(cube, actor) as change:
+            _check_there(change, ids)
+            if again := adapter_rows.include(change.connection, change.cube, ids):
+                changes.record(change, "include_learning", {"items": [*again]})
             if not adapter_rows.is_allowed(change.connection, change.cube):
                 adapter_rows.allow(change.connection, change.cube, actor, change.now)
                 changes.record(change, "allow_learning", {})
@@ -111,7 +128,7 @@ class AdapterService:
     def disallow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Take that back and remove what was learned; return how many adapters.
 
-        Raises: NotFound, PermissionDenied, BackendUnavailable (files, or a server that is told later).
+        Raises: NotFound, PermissionDenied, BackendUnavailable (files that cannot be removed).
         """
         with self._deciding(cube, actor) as change:
             rows = adapter_rows.of(change.connection, change.cube)
@@ -126,13 +143,13 @@ class AdapterService:
     def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
         """Have these memories leave what was learned, and never be learned again; they themselves stay.
 
-        AdapterService that saw one are removed, with their files and the KV under them; train again for the rest.
+        Adapters that saw one are removed, with their files and the KV under them; train again for the rest.
         Raises: NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
         """
         ids = ids_of(items)
         with self._deciding(cube, actor) as change:
             _check_there(change, ids)
-            new = adapter_exclusions.exclude(change.connection, change.cube, ids, actor, change.now)
+            new = adapter_rows.exclude(change.connection, change.cube, ids, actor, change.now)
             saw = adapter_rows.that_saw(change.connection, change.cube, ids)
             rows = adapter_rows.of(change.connection, change.cube)
             answered = any(row.id in saw and row.state is AdapterState.ACTIVE for row in rows)
@@ -145,19 +162,6 @@ class AdapterService:
         gone = [each for each in self.removal.drop([cube] if saw else []) if each.adapter in saw]
         size = sum(each.size_bytes for each in gone)
         return Unlearned(cube, tuple(ids), tuple(saw), sum(each.files for each in gone), size)
-
-    def learn_again(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
-        """Take that back, so that the next training may learn these memories; return of how many.
-
-        Raises: NotFound, PermissionDenied, InvalidInput.
-        """
-        ids = ids_of(items)
-        with self._deciding(cube, actor) as change:
-            _check_there(change, ids)
-            again = adapter_exclusions.include(change.connection, change.cube, ids)
-            if again:
-                changes.record(change, "include_learning", {"items": [*again]})
-        return len(again)
 
     def list(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Found:
         """Return a cube's adapters, the newest first. Raises: NotFound, PermissionDenied."""
@@ -181,13 +185,9 @@ class AdapterService:
         [cube] = self.context.scopes.check([cube], actor, embeds=False).cubes
         with self.context.ledger.read() as connection:
             chosen = self.training.selected(connection, cube)
-            others = {
-                LeftOut.KIND: adapter_standing.of_other_kinds(connection, cube),
-                LeftOut.BEYOND: adapter_standing.beyond(connection, cube),
-            }
+            counts = self.training.left_out(connection, cube, chosen)
             allowed = adapter_rows.is_allowed(connection, cube)
-        counts = {**chosen.left_out, **{reason: count for reason, count in others.items() if count}}
-        left_out = {str(reason): count for reason, count in sorted(counts.items())}
+        left_out = {str(reason): count for reason, count in counts.items()}
         return Learnable(cube, allowed, tuple(fact.memory for fact in chosen.facts), left_out)
 
     def train(
@@ -195,16 +195,12 @@ class AdapterService:
     ) -> Adapter:
         """Train an adapter on what is hot and stable in a cube, examine it, and let it answer if it passes.
 
-        A cube with more facts than one adapter holds has several, a topic each: the one that most wants it is trained.
-        One that fails is `refused`, says why, and changes nothing that answers. A training that was ended goes on at
-        the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
+        The adapter that answers is returned at once where it knows all that would be learned, by the same recipe. One
+        that fails is `refused`, says why, and changes nothing that answers. A training that was ended goes on at the
+        next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
         BackendUnavailable (no model here, no memory, a full disk), InvalidInput (the model cannot be loaded).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
-
-    def estimate(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Estimate:
-        """Return what the next training would take, by a trial of one step. Raises: as `train`."""
-        return self.training.estimate(cube, actor)
 
     def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
         """Have an adapter trained in the background, as `train` does; return the task.
@@ -215,43 +211,8 @@ class AdapterService:
         """
         return self.enqueue(cube, actor)
 
-    def retrain(
-        self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
-    ) -> Adapter:
-        """Train a cube again where that is due, without what is gone or changed.
-
-        The adapter that answers is returned at once where it still may and there is nothing to add (`up_to_date`).
-        Raises: as `train`.
-        """
-        answering = self.up_to_date(cube, actor=actor)
-        return answering or self.train(cube, actor=actor, on_progress=on_progress)
-
-    def up_to_date(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Adapter | None:
-        """Return the adapter that answers if it knows all that would be learned now, by the same recipe and model.
-
-        None where a training is due, which is its owner's to know. Raises: NotFound, PermissionDenied, InvalidInput
-        (the model cannot be loaded).
-        """
-        [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN).cubes
-        with self.context.ledger.read() as connection:
-            rows = adapter_standing.answering(self.training, connection, cube)
-        if not rows or any(self._unfit(row) for row in rows):
-            return None
-        return self.get(rows[0].id, actor=actor)
-
-    def diff(self, id_: str, other: str | None = None, *, actor: str = LOCAL_OWNER) -> AdapterDiff:
-        """Return which memories an adapter saw and another of its cube did not, or at another version.
-
-        Without `other` it is the one before that passed its examination. Raises: NotFound, InvalidInput.
-        """
-        row = self._row(id_, actor)
-        self.context.scopes.check([row.cube], actor, embeds=False)
-        second = None if other is None else self._row(other, actor)
-        with self.context.ledger.read() as connection:
-            return adapter_diff.diff(connection, row, second or adapter_diff.before(connection, row))
-
     def export(self, id_: str, folder: str | Path, *, actor: str = LOCAL_OWNER) -> Exported:
-        """Write an adapter's files, as peft, vLLM and others load them, into a new folder: whole, or not at all.
+        """Write an adapter's files, as peft and others load them, into a new folder: whole, or not at all.
 
         What it was taught is not among them, and yet they know it: owners of the cube may. Raises: NotFound,
         PermissionDenied, Conflict (the folder is there; it was refused, is stale or damaged), InvalidInput.
@@ -275,26 +236,6 @@ class AdapterService:
             raise Conflict(f"Adapter {id_} cannot answer: {why}")
         return self._activated(row, actor)
 
-    def rollback(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Adapter:
-        """Let the adapter answer that did before, and still can; of several shards' the newest.
-
-        Raises: NotFound, PermissionDenied, Conflict (there is none).
-        """
-        [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN).cubes
-        with self.context.ledger.read() as connection:
-            check_allowed(connection, cube)
-            stale = {row.id for row in adapter_rows.stale(connection, cube)}
-            rows = adapter_rows.of(connection, cube)
-        active = {row.shard: row.number for row in rows if row.state is AdapterState.ACTIVE}
-        unfit = "none passed, or they saw what is different now."
-        for row in rows:
-            before = row.shard not in active or row.number < active[row.shard]
-            if before and row.state is AdapterState.RETIRED and row.id not in stale:
-                if (why := self._unfit(row)) is None:
-                    return self._activated(row, actor)
-                unfit = f"of {row.id}, {why}"
-        raise Conflict(f"No earlier adapter of cube {cube!r} may answer: {unfit}")
-
     def remove(self, id_: str, *, actor: str = LOCAL_OWNER) -> None:
         """Remove an adapter and its files. Raises: NotFound, PermissionDenied, BackendUnavailable."""
         row = self._row(id_, actor)
@@ -309,7 +250,15 @@ class AdapterService:
             return _told(change.connection, activated(change, row.id), stale=False, whole_name=True)
 
     def _unfit(self, row: AdapterRow) -> str | None:
-        return adapter_standing.unfit(self.training, row, self._base)
+        """Return why an adapter that passed cannot answer here, None when it can: its files, or the model."""
+        if self.training.folder is None:
+            return "this process has no folder of its own for adapters."
+        if (wrong := wrong_with(self.training.folder / row.id, row.digest)) is not None:
+            return f"{wrong}. Remove it, and train again."
+        local = self.context.settings.local_chat
+        if local is not None and self.removal.activations.base(local) != row.base:
+            return "it was trained for another model than is configured, or that one has changed: train again."
+        return None
 
     def _handed(self, id_: str, actor: str) -> adapter_export.Source:
         """Return what may be handed out of an adapter. Raises: as `export`."""
@@ -329,20 +278,6 @@ class AdapterService:
 
         check()
         return adapter_export.Source(id_, self.training.folder / id_, row.digest, check)
-
-    def _base(self) -> str | None:
-        """Return the digest of the model that adapters answer on, None if there is none.
-
-        Of a model behind an endpoint it is the digest that the base had when an adapter was trained on it last, ""
-        before.
-        """
-        settings = self.context.settings
-        if (local := settings.local_chat) is not None:
-            return self.removal.activations.base(local)
-        if (learning := settings.learning_model) is None:
-            return None
-        with self.context.ledger.read() as connection:
-            return adapter_rows.newest_base(connection, str(learning.model)) or ""
 
     def _owns(self, cube: str, actor: str) -> bool:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -42,46 +42,18 @@ class AdapterResolver:
     _fills: dict[str, Fill | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def serving(self, cube: str, base: str, about: Sequence[str]) -> ActiveAdapter | None:
+    def serving(self, cube: str, base: str) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest.
 
-        Of several shards it is the one that knows most of what a request is `about`, the first of it counting most.
         Whoever changes or deletes one of its memories takes it out of service by that, in the same transaction.
         """
         if self.folder is None or not self.folder.exists():
             return None
         with self.ledger.read() as connection:
-            rows = adapter_rows.serving(connection, cube, base)
-            if len(rows) > 1:
-                known = adapter_rows.knowing(connection, [row.id for row in rows], about)
-                worth = {item: 1 / place for place, item in enumerate(about, 1)}
-                rows.sort(key=lambda row: -sum(worth[item] for item in known.get(row.id, ())))  # else the first shard
-        # One alone: the sum of two good ones was worse than either (docs/adr/0019).
-        return next(
-            (
-                ActiveAdapter(row.id, folder, row.digest)
-                for row in rows
-                if row.digest is not None and (folder := self.folder / row.id).exists()
-            ),
-            None,
-        )
-
-    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> ActiveAdapter | None:
-        """Return the adapter of a cube that may answer now on the model of this name, whose digest nobody can see.
-
-        It was trained on what the model was when one was trained last.
-        """
-        with self.ledger.read() as connection:
-            base = adapter_rows.newest_base(connection, model)
-        return None if base is None else self.serving(cube, base, about)
-
-    def may_answer(self, id_: str) -> bool:
-        """Say whether an adapter may answer now."""
-        with self.ledger.read() as connection:
-            row = adapter_rows.get(connection, id_)
-            return row is not None and any(
-                each.id == id_ for each in adapter_rows.serving(connection, row.cube, row.base)
-            )
+            row = adapter_rows.serving(connection, cube, base)
+        if row is None or row.digest is None or not (folder := self.folder / row.id).exists():
+            return None
+        return ActiveAdapter(row.id, folder, row.digest)
 
     def fill(self, adapter: ActiveAdapter) -> Fill | None:
         """Return what fills prompts under an adapter, which measures how quick that is; None where nothing is kept."""
@@ -136,29 +108,15 @@ class _Running:
         self.ended = threading.Event()
 
 
-class AdapterServer(Protocol):
-    """A server that was given adapters and can be told to unload them."""
-
-    def keep_only(self, may_answer: Callable[[str], bool]) -> None:
-        """Unload all adapters but those that may answer. Raises: BackendUnavailable."""
-        ...
-
-    def keep_only_if_due(self, may_answer: Callable[[str], bool]) -> None:
-        """Do so if the last time was long ago."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class AdapterRemoval:
-    """Removes the files of adapters that may not answer any more, and unloads them from the servers that have them."""
+    """Removes the files of adapters that may not answer any more."""
 
     ledger: Ledger
     clock: Clock
     settings: Settings
     folder: Path | None
     trainings: RunningTrainings
-    lending: AdapterResolver
-    served: AdapterServer | None
     activations: Activations
 
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
@@ -173,25 +131,10 @@ class AdapterRemoval:
         return found
 
     def drop(self, cubes: Collection[str]) -> Sequence[Forgotten]:
-        """Remove the files of adapters that no longer exist, also from servers, and the KV of these cubes."""
+        """Remove the files of adapters that no longer exist, and the KV of these cubes."""
         gone = self.forget(())
         self.activations.forget(cubes)
-        self.unload_stale()
         return gone
-
-    def unload_stale(self) -> None:
-        """Make servers unload the adapters that may not answer any more.
-
-        Raises:
-            BackendUnavailable: A server is out of reach.
-        """
-        if self.served is not None:
-            self.served.keep_only(self.lending.may_answer)
-
-    def unload_stale_if_due(self) -> None:
-        """Do so from time to time."""
-        if self.served is not None:
-            self.served.keep_only_if_due(self.lending.may_answer)
 
     def _learn_again(self, connection: sa.Connection, cube: str) -> None:
         forgetting.plan_again(connection, cube, self.settings.parametric.night, self.clock.now())

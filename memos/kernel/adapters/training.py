@@ -1,6 +1,6 @@
-"""Trains the adapters of an installation: chooses what is stable, teaches it, examines it, and says what may answer.
+"""Trains a cube's adapter: chooses what is hot and stable, teaches it, examines it, and lets it answer if it passes.
 
-What is begun is in the ledger before anything of it is a file; what was ended goes on from there.
+What is begun is in the ledger before anything of it is a file; a training that was ended goes on from there.
 """
 
 from __future__ import annotations
@@ -8,49 +8,61 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.lora import Estimate, LoraRecipe, next_seed, unwritten, wrong_with
-from memos.core.settings import ChatSettings, Settings
-from memos.core.types import Json, Scope
-from memos.errors import BackendUnavailable, Conflict, InvalidInput
-from memos.kernel.adapters import choosing as adapter_earlier
-from memos.kernel.adapters.choosing import Choosing
-from memos.kernel.adapters.rephrasing import PHRASINGS
+from memos.core.lora import LoraRecipe, told_recipe, unwritten, wrong_with
+from memos.core.settings import ChatSettings, Settings, TimeWindow
+from memos.core.types import Item, ItemType, Json, Scope, Status, TaskState
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.kernel.adapters.serving import RunningTrainings
 from memos.kernel.chat.prompts import SYSTEM
 from memos.kernel.context import Context
-from memos.llm.usage import UsageMeter
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes
+from memos.memcube.ledger import cubes, items, tasks
+from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
+from memos.memcube.ledger.tasks import Wanted
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds, EvaluationResult
 from memos.memcube.parametric.quiz import KnownFact
-from memos.memcube.parametric.selection import Selected, Vectors, superfluous
-from memos.memcube.parametric.training import TrainerProcess, TrainingPlan
+from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
+from memos.memcube.parametric.training import Bounds, EvaluationResult, TrainerProcess, TrainingPlan
+from memos.scheduler.heat import Warmth
 from memos.scheduler.jobs.segments import ACTOR
+from memos.scheduler.periodic import LEARNING
+from memos.scheduler.rules import CubeRules
+from memos.scheduler.task import Job, Later, TaskRun, WaitingForSetting
 
-ATTEMPTS = 2
-"""Trainings at one go, each with another seed: what fails by little passes with another as likely as not."""
-
-_LOOK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
-
+_KINDS = (ItemType.USER, ItemType.PREFERENCE)
+"""The types of memories that are learned."""
+_MOST_CONSIDERED = 5_000
+# What waits for a review is not learned, nor what it contradicts.
+_CONSIDERED = (Status.ACTIVE, Status.PENDING)
+_CHECK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
 _UNWANTED = (
     "What was being learned was changed, removed or taken back: what was made of it is thrown away. Train again for "
     "the rest."
 )
 
+_LOOK_S = 0.25
+_TAUGHT = 0.9  # of a task's progress; the rest is the examination
+_OCCUPIED = timedelta(seconds=30)
+
+_LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
+_UNENDED = Wanted((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
+
 Progress = Callable[[int, int], None]
-Rephrase = Callable[[Sequence[KnownFact], UsageMeter, Callable[[], None]], Mapping[str, Sequence[str]]]
+Memories = frozenset[tuple[str, int]]
+"""Memories, each at one version."""
 
 
 class NoEligibleFacts(Conflict):
@@ -66,30 +78,21 @@ class TrainingCallbacks:
     """Callbacks of one training: `progress` hears of its steps, and may raise to end it.
 
     While it goes on, `ending` has what ends it at once, from any thread. `check` is called in the transaction that
-    keeps what came of it, and raises when that is wanted no more. `meter` counts for a cube what models are asked.
+    keeps what came of it, and raises when that is wanted no more.
     """
 
     progress: Progress = lambda *_: None
     ending: Callable[[Callable[[], None]], AbstractContextManager[object]] = lambda _: nullcontext()
     check: Callable[[sa.Connection], object] = lambda _: None
-    meter: Callable[[str], UsageMeter] = lambda cube: UsageMeter(PHRASINGS, cube=cube)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    cube: str
-    shard: str
-    facts: tuple[KnownFact, ...]
-    trainer: TrainerProcess
-    recipe: LoraRecipe
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterTraining:
     """What trains adapters, one at a time, in `folder`; None where no folder is this process's own.
 
-    `forget` removes the files of what is no more, and what was kept under it in some cubes; `embed` returns vectors of
-    texts, the file `remembered` has digests of models' weights, and `rephrase` asks for facts in other words.
+    `forget` removes the files of what is no more, and what was kept under it in some cubes; the file `remembered` has
+    digests of models' weights. An adapter learns the `most` hottest memories; from `least_new` new ones a cube is
+    learned again by itself.
     """
 
     context: Context
@@ -97,124 +100,97 @@ class AdapterTraining:
     folder: Path | None
     forget: Callable[[Collection[str]], object]
     trainings: RunningTrainings
-    embed: Callable[[Sequence[str]], Vectors]
     new_trainer: Callable[[], TrainerProcess]
     remembered: Path | None = None
-    rephrase: Rephrase = lambda *_: {}
     bounds: Bounds = field(default_factory=Bounds)
     recipe: LoraRecipe = field(default_factory=LoraRecipe)
+    most: int = 64
+    least_new: int = 8
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
-        """Return the adapter that was trained and examined; active if it passed. Raises: as `AdapterService.train`."""
+        """Return the adapter that was trained and examined, or the one that knows all already.
+
+        Raises: as `AdapterService.train`.
+        """
         callbacks = TrainingCallbacks() if on_progress is None else TrainingCallbacks(on_progress)
-        return self._learned(lambda: self._owned(cube, actor), callbacks, anew=True)
+        return self._learn(lambda: self._owned(cube, actor), callbacks)
 
     def train_by_consent(self, cube: str, callbacks: TrainingCallbacks) -> AdapterRow:
-        """Train without a request, as the cube's owner allowed it; what answers already and learned the same is enough.
+        """Train without a request, as the cube's owner allowed it.
 
         Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress.
         """
-        return self._learned(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks, anew=False)
+        return self._learn(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks)
 
-    def check_ready(self, cube: str, actor: str) -> None:
-        """See that an adapter could be trained now. Raises: as `AdapterService.train`."""
-        [cube] = self._owned(cube, actor).cubes
+    def check_ready(self, cube: str, actor: str) -> Scope:
+        """Return the scope of a cube if an adapter could be trained now. Raises: as `AdapterService.train`."""
+        scope = self._owned(cube, actor)
         self.check_able()
-        self._facts(cube)
+        self._facts(*scope.cubes)
+        return scope
 
     def check_able(self) -> None:
         """See that this process has a model and a folder for adapters. Raises: BackendUnavailable, InvalidInput."""
         self._model()
         self._folder()
 
-    def _owned(self, cube: str, actor: str) -> Scope:
-        return self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+    def selected(self, connection: sa.Connection, cube: str) -> Selected:
+        """Return what is stable among a cube's hottest facts, in order of id."""
+        now = self.context.clock.now()
+        rules = CubeRules(self.settings.heat).of(connection, cube)
+        warmth = t.warmth.c
+        query = (
+            sa.select(t.items.c.id, t.items.c.pinned, warmth.level, warmth.visits, warmth.interactions, warmth.last)
+            .join(t.versions, t.versions.c.id == t.items.c.version_id)
+            .outerjoin(t.warmth, warmth.item_id == t.items.c.id)
+            .where(t.items.c.cube_id == cube, t.versions.c.status.in_(_CONSIDERED), t.versions.c.type.in_(_KINDS))
+            .order_by(t.items.c.pinned.desc(), warmth.level.desc().nulls_last(), t.items.c.id)
+            .limit(_MOST_CONSIDERED)
+        )
+        heats: dict[str, float | None] = {}
+        for row in connection.execute(query):
+            if row.pinned:
+                heats[row.id] = None
+            elif row.level is None:
+                heats[row.id] = 0.0
+            else:
+                heats[row.id] = rules.policy.heat(Warmth(row.level, row.visits, row.interactions, row.last), now)
+        states = items.with_sources(connection, [cube], list(heats))
+        unchanged = timedelta(days=self.settings.parametric.stable_days)
+        stable = Stable(rules.thresholds.promote_above, unchanged, self.most)
+        memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
+        return select(memories, stable, now, adapter_rows.excluded(connection, cube))
 
-    def estimate(self, cube: str, actor: str) -> Estimate:
-        """Return what the next training of a cube would take. Raises: as `AdapterService.train`."""
-        [cube] = self._owned(cube, actor).cubes
-        with self._ready(cube, TrainingCallbacks()) as ready:
-            lessons = training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed)
-            ready.trainer.prepare(lessons.exercises)
-            return ready.trainer.estimate()
+    def left_out(self, connection: sa.Connection, cube: str, chosen: Selected) -> dict[LeftOut, int]:
+        """Return how many memories of a cube are not learned for each reason, those of other kinds too."""
+        active = t.versions.c.status == Status.ACTIVE
+        others = _count(connection, cube, active, t.versions.c.type.not_in(_KINDS))
+        there = _count(connection, cube, t.versions.c.status.in_(_CONSIDERED), t.versions.c.type.in_(_KINDS))
+        beyond = chosen.left_out.get(LeftOut.BEYOND, 0) + max(0, there - _MOST_CONSIDERED)
+        counts = {**chosen.left_out, LeftOut.KIND: others, LeftOut.BEYOND: beyond}
+        return {reason: count for reason, count in sorted(counts.items()) if count}
 
-    def _facts(self, cube: str) -> tuple[KnownFact, ...]:
-        with self.context.ledger.read() as connection:
-            check_allowed(connection, cube)
-            chosen = self.selected(connection, cube)
-        if not chosen.facts:
-            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
-        return chosen.facts
+    def why_due(self, connection: sa.Connection, cube: str) -> str | None:
+        """Return why a cube should be learned by itself, None where it should not.
 
-    def _learned(self, scope: Callable[[], Scope], callbacks: TrainingCallbacks, *, anew: bool) -> AdapterRow:
-        """Train, and again with the next seed where that may well pass; each attempt is in the registry."""
-        for attempt in range(1, ATTEMPTS + 1):
-            row, may_pass = self._attempt(scope, callbacks, anew=anew)
-            if not may_pass or attempt == ATTEMPTS:
-                break
-        return row
-
-    def _attempt(
-        self, scope: Callable[[], Scope], callbacks: TrainingCallbacks, *, anew: bool
-    ) -> tuple[AdapterRow, bool]:
-        """Return what came of one training, and whether it failed by so little that another seed may pass."""
-        [cube] = scope().cubes
-        folder = self._folder()
-        with self._ready(cube, callbacks) as ready:
-            if not anew and (same := self._known(ready, folder)) is not None:
-                with self.context.change(scope()) as change:
-                    removed = pruned(change)  # whatever can be learned is: what is stale is of nothing that stays
-                self._forget_removed(cube, removed)
-                return same, False
-            lessons = self._lessons(ready, callbacks)
-            new = NewAdapter(
-                cube,
-                str(self._model().model),
-                ready.trainer.base,
-                training.told_recipe(ready.recipe),
-                lessons.data_hash,
-                ready.shard,
-            )
-            row = self._begun(new, ready.facts)
-            with self.trainings.running(row.id, ready.trainer.kill):
-                try:
-                    return self._trained(ready.trainer, lessons, row, folder / row.id, callbacks, scope)
-                except Exception as error:  # raised below, whatever it is; only what it means may change
-                    if self._is_unwanted(row):
-                        self.throw_away(row, folder / row.id)
-                        raise Conflict(_UNWANTED) from error
-                    raise
-
-    @contextmanager
-    def _ready(self, cube: str, callbacks: TrainingCallbacks) -> Iterator[_Ready]:
-        """Yield a model that is loaded, and the facts it is to be taught. Raises: as `AdapterService.train`."""
-        model = self._model()
-        with self.alone():
-            usual = training.told_recipe(self.recipe)
-            shard, facts = self.choosing.next_shard(cube, self._facts(cube), usual)
-            with self.context.ledger.read() as connection:
-                failed = adapter_earlier.refused(connection, cube, shard, facts, usual)
-            recipe = self.recipe if failed is None else replace(self.recipe, seed=next_seed(self.recipe, failed.recipe))
-            with self.new_trainer() as trainer, callbacks.ending(trainer.kill):
-                trainer.open(str(model.local), recipe, remembered=self.remembered)
-                yield _Ready(cube, shard, facts, trainer, recipe)
-
-    def _lessons(self, ready: _Ready, callbacks: TrainingCallbacks) -> TrainingPlan:
-        """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
-        if (kept := self._kept(ready)) is not None:
-            return kept
-        seen = seen_of(ready.facts)
-
-        def check() -> None:
-            self.context.lifecycle.check_open()
-            callbacks.progress(0, 1)
-            with self.context.ledger.read() as connection:
-                check_allowed(connection, ready.cube)
-                adapter_rows.check_current(connection, ready.cube, seen)
-
-        more = self.rephrase(ready.facts, callbacks.meter(ready.cube), check)
-        return training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed, more)
+        Either what answered is stale, or enough is new to it. What was refused is tried again when as many memories
+        differ, or the recipe does.
+        """
+        model = self.settings.learning_model
+        rows = [row for row in adapter_rows.of(connection, cube) if model is not None and row.model == model.model]
+        stale = {row.id for row in adapter_rows.stale(connection, cube)}
+        active = [row for row in rows if row.state is AdapterState.ACTIVE]
+        chosen = memories_of(self.selected(connection, cube).facts)
+        served = [seen_by(connection, row) for row in active if row.id not in stale]
+        is_stale = any(row.id in stale for row in active)
+        if not is_stale and len(chosen.difference(*served)) < self.least_new:
+            return None
+        tried = [row for row in rows if row.failed_here or row.state in adapter_rows.TRAINED][:1]
+        refused = [row for row in tried if row.failed_here and row.recipe == told_recipe(self.recipe)]
+        if any(len(chosen ^ seen_by(connection, row)) < self.least_new for row in refused):
+            return None
+        return "stale" if is_stale else "new"
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -228,101 +204,159 @@ class AdapterTraining:
         finally:
             self._one.release()
 
-    @property
-    def choosing(self) -> Choosing:
-        """What chooses the facts."""
-        return Choosing(self.context, self.settings, self.embed)
+    def examined(
+        self,
+        trainer: TrainerProcess,
+        row: AdapterRow,
+        measure: Callable[[], EvaluationResult],
+        scope: Callable[[], Scope],
+        check: Callable[[sa.Connection], object] = lambda _: None,
+        *,
+        arrived: bool = False,
+    ) -> AdapterRow:
+        """Note what `measure` finds of an adapter that the trainer has then, and let it answer if it passes.
 
-    def selected(self, connection: sa.Connection, cube: str) -> Selected:
-        """Return what is stable among a cube's hottest facts, in order of id."""
-        return self.choosing.selected(connection, cube)
+        One that `arrived` only becomes ready. Raises: Conflict (a memory changed), BackendUnavailable (a full disk),
+        and as `measure` and `check`, which is called in the transaction that notes it.
+        """
+        folder = self._folder() / row.id
+        with self.trainings.running(row.id, trainer.kill):
+            with self.context.ledger.read() as connection:  # who erases from now on finds that it is under way
+                self._check_wanted(connection, row, arrived=arrived)
+            try:
+                folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
+                outcome = self._outcome(trainer, measure(), row, arrived=arrived)
+            except OSError as error:
+                raise unwritten(error.strerror or error) from error
+            with self.context.change(scope()) as change:
+                check(change.connection)
+                self._check_wanted(change.connection, row, arrived=arrived)
+                done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
+                passed = done.state is AdapterState.READY
+                body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
+                body |= {"arrived": True} if arrived else {} if passed else {"why": done.reason}
+                changes.record(change, "learn", body)
+                removed: list[str] = []
+                if not arrived:
+                    answered = adapter_rows.active(change.connection, row.cube)
+                    done = activated(change, row.id) if passed else done
+                    removed = pruned(change, answered)
+            if done.state is AdapterState.REFUSED:
+                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # what cannot be removed now the next opening removes
+                (folder / training.KEPT).unlink(missing_ok=True)
+            self._forget_removed(row.cube, removed)
+        return done
 
-    def _kept(self, ready: _Ready) -> TrainingPlan | None:
-        told = training.told_recipe(ready.recipe)
+    def throw_away(self, row: AdapterRow) -> None:
+        """Remove an adapter that came to nothing, with what there is of its files."""
+        with self.context.ledger.write() as connection:
+            adapter_rows.remove(connection, row.id)
+        shutil.rmtree(self._folder() / row.id, ignore_errors=True)  # what is left the next erasure, or opening, removes
+
+    def _learn(self, scope: Callable[[], Scope], callbacks: TrainingCallbacks) -> AdapterRow:
+        [cube] = scope().cubes
+        model, folder = self._model(), self._folder()
+        with self.alone():
+            facts = self._facts(cube)
+            with self.new_trainer() as trainer, callbacks.ending(trainer.kill):
+                trainer.open(str(model.local), self.recipe, remembered=self.remembered)
+                if (known := self._answering(cube, facts, trainer.base, folder)) is not None:
+                    with self.context.change(scope()) as change:
+                        removed = pruned(change)
+                    self._forget_removed(cube, removed)
+                    return known
+                lessons = self._lessons(cube, facts, trainer)
+                told = told_recipe(self.recipe)
+                new = NewAdapter(cube, str(model.model), trainer.base, told, lessons.data_hash)
+                row = self._begun(new, facts)
+
+                def measure() -> EvaluationResult:
+                    return training.train(trainer, lessons, folder / row.id, partial(self._tell, callbacks, row))
+
+                try:
+                    return self.examined(trainer, row, measure, scope, callbacks.check)
+                except Exception as error:  # raised below, whatever it is; only what it means may change
+                    if self._is_unwanted(row):
+                        self.throw_away(row)
+                        raise Conflict(_UNWANTED) from error
+                    raise
+
+    def _facts(self, cube: str) -> tuple[KnownFact, ...]:
         with self.context.ledger.read() as connection:
-            row = adapter_earlier.ended(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
-        if row is None:
-            return None
-        return training.kept_lessons(self._folder() / row.id, row.data_hash, ready.facts, SYSTEM, ready.recipe.seed)
+            check_allowed(connection, cube)
+            chosen = self.selected(connection, cube)
+        if not chosen.facts:
+            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
+        return chosen.facts
 
-    def _known(self, ready: _Ready, folder: Path) -> AdapterRow | None:
-        """Return the adapter that answers and learned the very same in the same way, if its files are whole."""
-        told = training.told_recipe(ready.recipe)
+    def _answering(self, cube: str, facts: Sequence[KnownFact], base: str, folder: Path) -> AdapterRow | None:
+        """Return the adapter that answers if it knows all these facts by this recipe, and its files are whole."""
         with self.context.ledger.read() as connection:
-            row = adapter_earlier.serving(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
-        return None if row is None or wrong_with(folder / row.id, row.digest) else row
+            row = adapter_rows.serving(connection, cube, base)
+            if row is None or dict(row.recipe) != told_recipe(self.recipe):
+                return None
+            if not memories_of(facts) <= seen_by(connection, row):
+                return None
+        return None if wrong_with(folder / row.id, row.digest) else row
+
+    def _lessons(self, cube: str, facts: Sequence[KnownFact], trainer: TrainerProcess) -> TrainingPlan:
+        """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
+        recipe, seed = told_recipe(self.recipe), self.recipe.seed
+        with self.context.ledger.read() as connection:
+            rows = [row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.TRAINING]
+            ended = [
+                row
+                for row in rows
+                if (row.base, row.recipe) == (trainer.base, recipe) and seen_by(connection, row) == memories_of(facts)
+            ]
+        for row in ended:
+            if kept := training.kept_lessons(self._folder() / row.id, row.data_hash, facts, SYSTEM, seed):
+                return kept
+        return training.lessons_of(trainer, facts, SYSTEM, seed)
 
     def _begun(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
         """Return the row of the training: a new one, or that of one which was ended and learns the very same."""
         with self.context.ledger.write() as connection:
             cubes.lock(connection, new.cube)  # before any row, as whoever changes a cube's adapters does
             for row in adapter_rows.of(connection, new.cube):
-                if row.state is AdapterState.TRAINING and row.shard == new.shard:
-                    if (row.base, row.data_hash, dict(row.recipe)) == (new.base, new.data_hash, dict(new.recipe)):
+                if row.state is AdapterState.TRAINING:
+                    if (row.base, row.data_hash, row.recipe) == (new.base, new.data_hash, new.recipe):
                         return row
                     adapter_rows.remove(connection, row.id)
-            new = replace(new, parent=adapter_earlier.answering(connection, new.cube, new.shard))
+            new = replace(new, parent=adapter_rows.active(connection, new.cube))
             row = adapter_rows.begin(connection, new, seen_of(facts), self.context.clock.now())
         self.forget(())  # what those others had written
         return row
 
-    def _trained(
-        self,
-        trainer: TrainerProcess,
-        lessons: TrainingPlan,
-        row: AdapterRow,
-        folder: Path,
-        callbacks: TrainingCallbacks,
-        scope: Callable[[], Scope],
-    ) -> tuple[AdapterRow, bool]:
-        def tell(step: int, steps: int) -> None:
-            callbacks.progress(step, steps)
-            self.context.lifecycle.check_open()
-            if step % _LOOK_EVERY < 2:
-                with self.context.ledger.read() as connection:
-                    self._check_wanted(connection, row)
+    def _tell(self, callbacks: TrainingCallbacks, row: AdapterRow, step: int, steps: int) -> None:
+        callbacks.progress(step, steps)
+        self.context.lifecycle.check_open()
+        if step % _CHECK_EVERY < 2:
+            with self.context.ledger.read() as connection:
+                self._check_wanted(connection, row)
 
-        with self.context.ledger.read() as connection:  # who erases from now on finds that it is under way
-            self._check_wanted(connection, row)
-        try:
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            found = training.train(trainer, lessons, folder, self.bounds, tell)
-            outcome = self.outcome(trainer, found[-1], row, folder)
-        except OSError as error:
-            raise unwritten(error.strerror or error) from error
-        with self.context.change(scope()) as change:
-            callbacks.check(change.connection)
-            self._check_wanted(change.connection, row)
-            done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
-            passed = done.state is AdapterState.READY
-            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
-            changes.record(change, "learn", body if passed else {**body, "why": done.reason})
-            answered = adapter_earlier.answering(change.connection, row.cube, row.shard)
-            if passed:
-                done = activated(change, row.id)
-            removed = pruned(change, answered, shard=row.shard)
-        tidy(folder, done)
-        self._forget_removed(row.cube, removed)
-        return done, not passed and any(measures.nearly_pass(self.bounds) for measures in found)
+    def _outcome(
+        self, trainer: TrainerProcess, measures: EvaluationResult, row: AdapterRow, *, arrived: bool
+    ) -> Outcome:
+        """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
+        told = training.told_measures(measures)
+        noted: dict[str, Json] = {**told, adapter_rows.ARRIVED: True} if arrived else told
+        if failures := measures.failures(self.bounds):
+            return Outcome(AdapterState.REFUSED, noted, reason="; ".join(failures))
+        with self.context.ledger.read() as connection:
+            manifest = _manifest(connection, row, told)
+        digest, size = training.save(trainer, self._folder() / row.id, manifest)
+        return Outcome(AdapterState.READY, noted, digest, size)
 
     def _forget_removed(self, cube: str, removed: Sequence[str]) -> None:
         if removed:
             with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
                 self.forget([cube])
 
-    def outcome(self, trainer: TrainerProcess, measures: EvaluationResult, row: AdapterRow, folder: Path) -> Outcome:
-        """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
-        told = training.told_measures(measures)
-        if failures := measures.failures(self.bounds):
-            return Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
-        with self.context.ledger.read() as connection:
-            manifest = _manifest(connection, row, told)
-        digest, size = training.save(trainer, folder, manifest)
-        return Outcome(AdapterState.READY, told, digest, size)
-
     def _is_unwanted(self, row: AdapterRow) -> bool:
-        """Say whether what is being learned is no more as it was; False where nobody can say."""
+        """Return True if what is being learned is no longer as it was; False where nobody can say."""
         try:
             self.context.lifecycle.check_open()
             with self.context.ledger.read() as connection:
@@ -330,16 +364,14 @@ class AdapterTraining:
         except BackendUnavailable:
             return False
 
-    def throw_away(self, row: AdapterRow, folder: Path) -> None:
-        """Remove an adapter that came to nothing, with what there is of its files."""
-        with self.context.ledger.write() as connection:
-            adapter_rows.remove(connection, row.id)
-        shutil.rmtree(folder, ignore_errors=True)  # what is left the next erasure, or opening, removes
-
-    def _check_wanted(self, connection: sa.Connection, row: AdapterRow) -> None:
+    def _check_wanted(self, connection: sa.Connection, row: AdapterRow, *, arrived: bool = False) -> None:
         if is_outdated(connection, row):
-            raise Conflict(_UNWANTED)
-        check_allowed(connection, row.cube)
+            raise Conflict("what they saw was changed or removed meanwhile" if arrived else _UNWANTED)
+        if not arrived:  # which needs no consent to be here, only to answer
+            check_allowed(connection, row.cube)
+
+    def _owned(self, cube: str, actor: str) -> Scope:
+        return self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
 
     def _model(self) -> ChatSettings:
         if (model := self.settings.learning_model) is None:
@@ -356,20 +388,162 @@ class AdapterTraining:
         return self.folder
 
 
-def tidy(folder: Path, row: AdapterRow) -> None:
-    """Remove, once its row says what came of it, how far a training was; of a refused one all that it was taught, too.
+@dataclass(frozen=True, slots=True)
+class LearningTasks:
+    """Trains adapters as tasks that are asked for, and by itself in the nights; `wake` tells the workers of a task."""
 
-    What cannot be removed now the next opening removes.
-    """
+    training: Callable[[], AdapterTraining]
+    wake: Callable[[], None]
+
+    def submit(self, cube: str, actor: str) -> str:
+        """Have a cube learned, whatever the hour; return the task. Raises: as `AdapterService.submit`."""
+        training = self.training()
+        scope = training.check_ready(cube, actor)
+        with training.context.change(scope) as change:
+            check_allowed(change.connection, change.cube)
+            for task in tasks.find(change.connection, [change.cube], _UNENDED):
+                if task.state is TaskState.WAITING and adapter_rows.OF_NIGHT in task.payload:
+                    tasks.cancel(change.connection, task, change.now)  # this one does not wait for the night
+            [task_id] = tasks.enqueue(change.connection, change.cube, [adapter_rows.learn_task()], change.now)
+        self.wake()
+        return task_id
+
+    def jobs(self) -> list[Job]:
+        """Return what trains, and what looks in the nights what there is to train."""
+        train = Job(adapter_rows.LEARN, self._learn, budgeted=False, apart=True)
+        return [train, Job(LEARNING, self._look, budgeted=False)]
+
+    def _learn(self, run: TaskRun) -> None:
+        training, cube = self.training(), run.task.cube
+        try:
+            training.check_able()
+        except (BackendUnavailable, InvalidInput) as error:
+            raise WaitingForSetting(str(error)) from error
+        if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
+            run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
+            return
+        self._check_hours(run)
+
+        def tell(step: int, steps: int) -> None:
+            run.go_on(_TAUGHT * (step / max(1, steps)))
+            self._check_hours(run)
+
+        try:
+            callbacks = TrainingCallbacks(tell, partial(_ended_with, run), run.check_held)
+            row = training.train_by_consent(cube, callbacks)
+        except TrainingInProgress as error:
+            raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
+        except NoEligibleFacts as error:
+            run.note = str(error)
+            return
+        except Conflict as error:
+            with training.context.ledger.read() as connection:
+                if not adapter_rows.is_allowed(connection, cube):
+                    raise PermissionDenied(str(error)) from error  # no other attempt fares better
+            raise
+        except BackendUnavailable:
+            run.go_on()  # it was ended with the program, or the task was cancelled
+            raise
+        run.note = _told(row)
+
+    def _look(self, run: TaskRun) -> None:
+        """Have each cube learned of which that is due, if it is night."""
+        night = self._night
+        ends = None if night is None else night.end(run.clock.now())
+        if night is None or ends is None:
+            return
+        with run.ledger.read() as connection:
+            cubes = adapter_rows.allowed(connection)
+        for place, cube in enumerate(cubes):
+            run.go_on(place / len(cubes))
+            with suppress(NotFound):  # dropped meanwhile
+                self._plan(cube, ends - night.length)
+
+    def _plan(self, cube: str, since: datetime) -> None:
+        training = self.training()
+        with training.context.ledger.read() as connection:
+            if tasks.find(connection, [cube], _UNENDED) or _failed(connection, cube, since):
+                return
+            why = training.why_due(connection, cube)
+            chosen = training.selected(connection, cube).facts
+        if why is None:
+            return
+        with training.context.change(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
+            if not adapter_rows.is_allowed(change.connection, cube):
+                return
+            if chosen:
+                new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": why})
+                [task] = tasks.enqueue(change.connection, cube, [new], change.now)
+                changes.record(change, "plan_learning", {"task": task, "why": why})
+                removed = []
+            else:
+                removed = pruned(change)
+        if removed:
+            training.forget([cube])
+        self.wake()
+
+    @property
+    def _night(self) -> TimeWindow | None:
+        hours = self.training().settings.parametric.night
+        return None if hours is None else TimeWindow.read(hours)
+
+    def _check_hours(self, run: TaskRun) -> None:
+        """Let a training that nobody asked for go on only in its hours. Raises: Later."""
+        night, now = self._night, run.clock.now()
+        if night is not None and adapter_rows.OF_NIGHT in run.task.payload and night.end(now) is None:
+            raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
+
+
+@contextmanager
+def _ended_with(run: TaskRun, kill: Callable[[], None]) -> Iterator[None]:
+    """End a training soon after the program stops or the task is somebody else's, also while no step is made."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_S):
+            # A ledger that does not answer says nothing about the task.
+            with suppress(MemosError), run.ledger.read() as connection:
+                run.lost = run.lost or not tasks.is_held(connection, run.task.id, run.owner)
+            if run.lost or run.stopping.is_set():
+                kill()
+                return
+
+    thread = threading.Thread(target=watch, name="memos-learn-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
+    """Say whether a cube's last training that came to its end was one of a night, and has failed since a moment."""
+    for task in tasks.find(connection, [cube], _LAST):
+        failed = task.state is not TaskState.DONE and adapter_rows.OF_NIGHT in task.payload
+        return failed and task.finished_at is not None and task.finished_at >= since
+    return False
+
+
+def _told(row: AdapterRow) -> str:
     if row.state is AdapterState.REFUSED:
-        shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        (folder / training.KEPT).unlink(missing_ok=True)
+        return f"adapter {row.id} was refused: {row.reason}"
+    return f"adapter {row.id} is {row.state}"
 
 
 def seen_of(facts: Sequence[KnownFact]) -> list[Seen]:
     """Return facts as the registry notes them."""
     return [Seen(fact.item, fact.version, hashlib.sha256(fact.memory.encode()).hexdigest()) for fact in facts]
+
+
+def memories_of(facts: Sequence[KnownFact]) -> Memories:
+    """Return the memories that facts are."""
+    return frozenset((fact.item, fact.version) for fact in facts)
+
+
+def seen_by(connection: sa.Connection, row: AdapterRow) -> Memories:
+    """Return the memories that an adapter saw."""
+    return frozenset((each.item, each.version) for each in adapter_rows.seen(connection, row.id))
 
 
 def activated(change: Change, id_: str) -> AdapterRow:
@@ -379,21 +553,22 @@ def activated(change: Change, id_: str) -> AdapterRow:
     return row
 
 
-def pruned(change: Change, answered: str | None = None, *, shard: str | None = None) -> list[str]:
+def pruned(change: Change, answered: str | None = None) -> list[str]:
     """Remove the adapters of a cube that are of no use any more; return which. Their files are the caller's to remove.
 
-    `answered` is the one that did until now: it stays, if it can, for who wants to go back. When one `shard` was
-    trained, the stale ones that answered for others stay until theirs is: by them the nights see that it has to be.
-    A training that was ended, of what is different now, is never taken up again.
+    What stays: the one that answers, one that answered before (`answered`, which did until now, if it still can), and
+    the newest that was refused. What is stale can never answer again.
     """
-    rows = adapter_rows.of(change.connection, change.cube)
-    answers = {row.id for row in rows if row.state is AdapterState.ACTIVE and shard not in (None, row.shard)}
     outdated = adapter_rows.outdated(change.connection, [change.cube])
-    stale = {row.id for row in outdated if row.state is not AdapterState.REFUSED} - answers
-    gone = superfluous(rows, stale, answered)
-    for row in gone:
-        adapter_rows.remove(change.connection, row.id)
-    removed = [row.id for row in gone]
+    stale = {row.id for row in outdated if row.state is not AdapterState.REFUSED}
+    kept: set[AdapterState] = set()
+    removed = []
+    for row in sorted(adapter_rows.of(change.connection, change.cube), key=lambda row: row.id != answered):
+        if row.id in stale or row.state in kept:
+            adapter_rows.remove(change.connection, row.id)
+            removed.append(row.id)
+        elif row.state in (AdapterState.RETIRED, AdapterState.REFUSED):
+            kept.add(row.state)
     if removed:
         body: dict[str, Json] = {"adapters": list(removed), "stale": sorted(stale.intersection(removed))}
         changes.record(change, "unlearn", body)
@@ -409,9 +584,14 @@ def check_allowed(connection: sa.Connection, cube: str) -> None:
 
 
 def is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
-    """Say whether an adapter is no more, or saw what is different now."""
+    """Return True if an adapter is no more, or saw what is different now."""
     there = adapter_rows.get(connection, row.id)
     return there is None or any(each.id == row.id for each in adapter_rows.outdated(connection, [row.cube]))
+
+
+def _count(connection: sa.Connection, cube: str, *which: sa.ColumnElement[bool]) -> int:
+    query = sa.select(sa.func.count()).select_from(t.items).join(t.versions, t.versions.c.id == t.items.c.version_id)
+    return connection.scalar(query.where(t.items.c.cube_id == cube, *which)) or 0
 
 
 def _manifest(connection: sa.Connection, row: AdapterRow, measures: dict[str, Json]) -> dict[str, Json]:

@@ -10,14 +10,12 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import IO
-
-import sqlalchemy as sa
 
 from memos.core.clock import new_id
 from memos.core.identities import Right
@@ -32,13 +30,13 @@ from memos.core.lora import (
     digests,
     manifest_in,
     recipe_with,
+    told_recipe,
     wrong_with,
 )
-from memos.core.types import Json
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError
-from memos.kernel.adapters.training import AdapterTraining, is_outdated, tidy
+from memos.core.types import Json, Scope
+from memos.errors import Conflict, InvalidInput, MemosError
+from memos.kernel.adapters.training import AdapterTraining
 from memos.kernel.chat.prompts import SYSTEM
-from memos.memcube import changes
 from memos.memcube.backup.files import DigestedFile, created, disk_errors, sync_folder
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump.adapters import Carried
@@ -51,9 +49,9 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.parametric import training
 from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import Stable, select
-from memos.memcube.parametric.training import TrainerProcess
+from memos.memcube.parametric.training import EvaluationResult, TrainerProcess
 
-# Hands a trained adapter out: what peft, vLLM and others load, whole and as it was examined, or nothing.
+# Hands a trained adapter out: what peft and others load, whole and as it was examined, or nothing.
 
 EXPORTED = (*FILES, CARD)
 _BLOCK = 1 << 20
@@ -61,7 +59,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The files of an adapter in a folder of its own, as peft, vLLM and others load them."""
+    """The files of an adapter in a folder of its own, as peft and others load them."""
 
     adapter: str
     folder: str
@@ -106,25 +104,14 @@ def to_folder(source: Source, target: Path) -> Exported:
 
 def to_zip(source: Source, scratch: Path) -> IO[bytes]:
     """Return them as a zip in a file without a name, at its beginning, for the caller to close. Raises: as above."""
-    with disk_errors(scratch):
-        out = _nameless(scratch)
-        try:
-            with zipfile.ZipFile(out, "w") as packed:  # weights do not shrink
-                _copied(source, partial(_member, packed))
-            source.still()
-            out.seek(0)
-        except BaseException:
-            out.close()
-            raise
+    with disk_errors(scratch), ExitStack() as closing:
+        out = closing.enter_context(tempfile.TemporaryFile(dir=scratch))
+        with zipfile.ZipFile(out, "w") as packed:  # weights do not shrink
+            _copied(source, lambda name: packed.open(zipfile.ZipInfo(name), "w", force_zip64=True))
+        source.still()
+        out.seek(0)
+        closing.pop_all()
     return out
-
-
-def _nameless(folder: Path) -> IO[bytes]:
-    return tempfile.TemporaryFile(dir=folder)
-
-
-def _member(packed: zipfile.ZipFile, name: str) -> AbstractContextManager[IO[bytes]]:
-    return packed.open(zipfile.ZipInfo(name), "w", force_zip64=True)
 
 
 def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
@@ -132,29 +119,25 @@ def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[by
 
     Raises: Conflict, OSError, and as `source.still` where the adapter was removed meanwhile.
     """
+    if (wrong := wrong_with(source.folder, source.digest)) is not None:
+        source.still()
+        raise Conflict(f"The adapter cannot be handed out: {wrong}. Remove it, and train again.")
     try:
-        return _copied_whole(source, opened)
+        told = digests(source.folder)
+        examined = {ADAPTER_FILE: told["weights_sha256"], CONFIG: told["config_sha256"]}
+        size = 0
+        for name in FILES:
+            with (source.folder / name).open("rb") as file, opened(name) as out:
+                digested = DigestedFile(out)
+                while block := file.read(_BLOCK):
+                    digested.write(block)
+            if digested.hexdigest() != examined.get(name, digested.hexdigest()):
+                raise Conflict(f"{name} was changed while it was copied: repeat the export.")
+            size += digested.size
+        card = card_of(manifest_in(source.folder)).encode()  # made anew: nothing tells whether one that lies there was
     except FileNotFoundError:
         source.still()
         raise
-
-
-def _copied_whole(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
-    if (wrong := wrong_with(source.folder, source.digest)) is not None:
-        raise Conflict(f"The adapter cannot be handed out: {wrong}. Remove it, and train again.")
-    told = digests(source.folder)
-    examined = {ADAPTER_FILE: told["weights_sha256"], CONFIG: told["config_sha256"]}
-    size = 0
-    for name in FILES:
-        with (source.folder / name).open("rb") as file, opened(name) as out:
-            digested = DigestedFile(out)
-            while block := file.read(_BLOCK):
-                digested.write(block)
-        if digested.hexdigest() != examined.get(name, digested.hexdigest()):
-            raise Conflict(f"{name} was changed while it was copied: repeat the export.")
-        size += digested.size
-    try:
-        card = card_of(manifest_in(source.folder)).encode()  # made anew: nothing tells whether one that lies there was
     except (ValueError, RecursionError) as error:
         raise Conflict(f"{MANIFEST} was changed while it was copied: repeat the export.") from error
     with opened(CARD) as out:
@@ -164,7 +147,7 @@ def _copied_whole(source: Source, opened: Callable[[str], AbstractContextManager
 
 WEIGHTS = "arrived.safetensors"
 """What the weights of one that is being examined are called in its folder."""
-_ALWAYS = Stable(0.0, timedelta(0))
+_ALWAYS = Stable(0.0, timedelta(0), most=dump_adapters.MOST_SEEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +214,8 @@ class _Arriving:
             return "memories that they saw are not here"
         if recipe is None:
             return "they were made by a recipe that this version does not have"
-        if len(seen) > (most := self.learner.settings.parametric.facts):
-            return f"they saw more memories than one learns here ({most})"
+        if len(seen) > self.learner.most:
+            return f"they saw more memories than one learns here ({self.learner.most})"
         facts = self._facts(seen)
         if facts is None:
             return "not all that they saw stands here as they saw it, or would be learned here"
@@ -241,12 +224,12 @@ class _Arriving:
             if trainer.base != self.carried.base:
                 return f"another model than {self.base} is under them, or one of other weights, tokenizer or template"
             row = self._begun(trainer.base, recipe, seen)
-            with self.learner.trainings.running(row.id, trainer.kill):
-                try:
-                    done = self._finished(trainer, row, facts)
-                except BaseException:
-                    self.learner.throw_away(row, self.folder / row.id)
-                    raise
+            try:
+                measure = partial(self._measured, trainer, row, facts)
+                done = self.learner.examined(trainer, row, measure, self._scope, arrived=True)
+            except BaseException:
+                self.learner.throw_away(row)
+                raise
         return None if done.state is AdapterState.READY else f"adapter {done.id} failed its examination: {done.reason}"
 
     def _facts(self, seen: Sequence[Seen]) -> Sequence[KnownFact] | None:
@@ -263,42 +246,22 @@ class _Arriving:
         return facts if {fact.item for fact in facts} == states.keys() else None
 
     def _begun(self, base: str, recipe: LoraRecipe, seen: Sequence[Seen]) -> AdapterRow:
-        told = training.told_recipe(recipe)
-        new = NewAdapter(self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard)
+        new = NewAdapter(self.work.target.cube, self.model, base, told_recipe(recipe), self.carried.data_hash)
         with self.learner.context.ledger.write() as connection:
             return adapter_rows.begin(connection, new, seen, self.learner.context.clock.now(), arrived=True)
 
-    def _finished(self, trainer: TrainerProcess, row: AdapterRow, facts: Sequence[KnownFact]) -> AdapterRow:
-        context, target, folder = self.learner.context, self.work.target, self.folder / row.id
-        with context.ledger.read() as connection:  # who erases from now on finds that it is under way
-            _check_wanted(connection, row)
-        try:
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700)
-            with (folder / WEIGHTS).open("wb") as out:
-                for block in self.work.reader.blocks(self.carried.weights):
-                    out.write(block)
-            trainer.load(folder / WEIGHTS)
-            (folder / WEIGHTS).unlink()
-            measures = training.examined(trainer, facts, SYSTEM, int(str(row.recipe["seed"])))
-            outcome = self.learner.outcome(trainer, measures, row, folder)
-            outcome = replace(outcome, measures={**outcome.measures, adapter_rows.ARRIVED: True})
-        except OSError as error:
-            raise BackendUnavailable(f"they could not be written ({error.strerror or error})") from error
-        scope = context.scopes.check([target.cube], target.actor, embeds=False, right=Right.OWN)
-        with context.change(scope) as change:
-            _check_wanted(change.connection, row)
-            done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
-            passed = done.state is AdapterState.READY
-            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed, "arrived": True}
-            changes.record(change, "learn", body)
-        tidy(folder, done)
-        return done
+    def _scope(self) -> Scope:
+        target = self.work.target
+        return self.learner.context.scopes.check([target.cube], target.actor, embeds=False, right=Right.OWN)
 
-
-def _check_wanted(connection: sa.Connection, row: AdapterRow) -> None:
-    if is_outdated(connection, row):
-        raise Conflict("what they saw was changed or removed meanwhile")
+    def _measured(self, trainer: TrainerProcess, row: AdapterRow, facts: Sequence[KnownFact]) -> EvaluationResult:
+        weights = self.folder / row.id / WEIGHTS
+        with weights.open("wb") as out:
+            for block in self.work.reader.blocks(self.carried.weights):
+                out.write(block)
+        trainer.load(weights)
+        weights.unlink()
+        return training.examined(trainer, facts, SYSTEM, int(str(row.recipe["seed"])))
 
 
 def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
@@ -314,7 +277,7 @@ def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
 
 def _recipe(told: Mapping[str, Json]) -> LoraRecipe | None:
     """Return a recipe that a file tells; None where it is none of this version, or larger than any adapter's."""
-    if told.keys() != asdict(LoraRecipe()).keys():
+    if told.keys() != told_recipe(LoraRecipe()).keys():
         return None
     try:
         return recipe_with(told)

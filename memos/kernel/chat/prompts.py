@@ -85,7 +85,7 @@ def request_of(
         question.max_tokens,
         question.temperature,
         top_p=question.top_p,
-        prefix=Prefix(cube, stable if head else 0, starts, recalled.found),
+        prefix=Prefix(cube, stable if head else 0, starts),
     )
 
 
@@ -270,17 +270,15 @@ class Recalling:
         standing = [entry for entry in self._standing(question, scope.cubes[0], budget) if _id(entry) not in there]
         recent = self._recent(question, scope.cubes[0])
         known, said = {*known_ids([*standing, *recent]), *there}, set(question.known)
-        hits = self._found(question)
-        found = [entry for entry in hits if entry.item is None or entry.item.id not in known]
+        found = [entry for entry in self._found(question) if entry.item is None or entry.item.id not in known]
         found = [entry for entry in found if entry.text not in said]
         recalled = section_of(standing, recent, found, budget, marks=marks, marked=0 if prefix is None else prefix.last)
         if prefix is not None:
             first = [_prefix_reference(number, item) for number, item in prefix.shown]
             tokens = prefix.tokens + recalled.tokens
             recalled = replace(recalled, prefix=prefix, shown=(*first, *recalled.shown), tokens=tokens)
-        ids = tuple(entry.item.id for entry in hits if entry.item is not None)
         took_ms = round((time.perf_counter() - began) * 1000, 2)
-        return replace(recalled, found=ids, timings_ms={"recall": took_ms})
+        return replace(recalled, timings_ms={"recall": took_ms})
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
         """Return what every prompt of the cube begins with, unless it is more than this one may have."""

@@ -29,8 +29,7 @@ class Reference:
 class Recalled:
     """A fenced memory section for a prompt, empty when nothing is known; `untrusted`: others than users told of it.
 
-    `prefix` stands before it, and before all that was said. `shown` and `tokens` are of both; `found` are the ids of
-    what a search found for the question, the best first, also where that stands in the prefix already.
+    `prefix` stands before it, and before all that was said. `shown` and `tokens` are of both.
     """
 
     section: str
@@ -39,7 +38,6 @@ class Recalled:
     untrusted: bool
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     prefix: PrefixText | None = None
-    found: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Adapters in a dump: the weights of those that answer, and what they were made of and from which memories.
+"""Adapters in a dump: the weights of the one that answers, what it was made of and from which memories.
 
 A load believes of it what it can check: the weights go onto a model here in the shape that the recipe says, and are
 examined before they answer. Knows no models.
@@ -34,8 +34,8 @@ _COPIED = 1 << 20
 # A line about each of 500 memories is some 100 KB; an adapter of rank 64 on a model of 70 billion parameters 800 MB.
 _LARGEST = {_TOLD: 4 << 20, _WEIGHTS: 1 << 30}
 MOST = 16
-"""Adapters that travel in one file: each is examined for minutes where it arrives, while nothing else is trained."""
-_MOST_SEEN = 10_000
+"""Adapters that are taken in of one file, which had several until version 0.1: each is examined for minutes."""
+MOST_SEEN = 10_000
 _MOST_VERSIONS = 1 << 30
 _TEXTS = {"shard": 64, "model": 4096}
 _FIELDS = {
@@ -47,10 +47,9 @@ _SEEN_FIELDS = {"item": str, "version": int, "sha256": str}
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """An adapter as a file tells of it; `weights` is the part with them. Its ids are those of the file."""
+    """An adapter as a file describes it; `weights` is the part with them. Its ids are those of the file."""
 
     id: str
-    shard: str
     base: str
     recipe: Mapping[str, Json]
     data_hash: str
@@ -63,37 +62,34 @@ class Carried:
 
 
 def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -> None:
-    """Write a cube's adapters that answer now; `folder` has their files.
+    """Write the adapter that answers for a cube now, if any; `folder` has its files.
 
-    The newest as many as a load takes in; the log says how many others there are. Raises: IntegrityError (damaged,
-    missing).
+    One that is larger than a load takes is left out, and the log says so. Raises: IntegrityError (damaged, missing).
     """
     stale = {row.id for row in adapter_rows.stale(connection, cube)}
-    answering = [
-        row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.ACTIVE and row.id not in stale
-    ]
-    told = {row.id: json.dumps(_told(connection, row), ensure_ascii=False).encode() for row in answering}
-    fitting = [
-        row for row in answering if len(told[row.id]) <= _LARGEST[_TOLD] and (row.size_bytes or 0) <= _LARGEST[_WEIGHTS]
-    ][:MOST]
-    if left := len(answering) - len(fitting):
-        log.warning("%d adapters of cube %s are not in its dump: they are too large, or too many", left, cube)
-    for row in fitting:
-        if (wrong := wrong_with(folder / row.id, row.digest)) is not None:  # before anything of it is written
-            raise _harmed(row, wrong)
-        with out.part(f"adapters/{row.id}.{_TOLD}", lines=False) as part:
-            part.write(told[row.id])
-        with out.part(f"adapters/{row.id}.{_WEIGHTS}", lines=False) as part:
-            digest = hashlib.sha256()
-            try:
-                with (folder / row.id / ADAPTER_FILE).open("rb") as file:
-                    while data := file.read(_COPIED):
-                        digest.update(data)
-                        part.write(data)
-            except OSError as error:
-                raise _harmed(row, error.strerror or type(error).__name__) from error
-            if digest.hexdigest() != row.digest:
-                raise _harmed(row, "not what was examined")
+    rows = adapter_rows.of(connection, cube)
+    row = next((row for row in rows if row.state is AdapterState.ACTIVE and row.id not in stale), None)
+    if row is None:
+        return
+    told = json.dumps(_told(connection, row), ensure_ascii=False).encode()
+    if len(told) > _LARGEST[_TOLD] or (row.size_bytes or 0) > _LARGEST[_WEIGHTS]:
+        log.warning("adapter %s of cube %s is not in its dump: it is too large", row.id, cube)
+        return
+    if (wrong := wrong_with(folder / row.id, row.digest)) is not None:  # before anything of it is written
+        raise _harmed(row, wrong)
+    with out.part(f"adapters/{row.id}.{_TOLD}", lines=False) as part:
+        part.write(told)
+    with out.part(f"adapters/{row.id}.{_WEIGHTS}", lines=False) as part:
+        digest = hashlib.sha256()
+        try:
+            with (folder / row.id / ADAPTER_FILE).open("rb") as file:
+                while data := file.read(_COPIED):
+                    digest.update(data)
+                    part.write(data)
+        except OSError as error:
+            raise _harmed(row, error.strerror or type(error).__name__) from error
+        if digest.hexdigest() != row.digest:
+            raise _harmed(row, "not what was examined")
 
 
 def names(reader: DumpReader) -> list[str]:
@@ -164,11 +160,11 @@ def _read(reader: DumpReader, name: str) -> Carried:
             raise ValueError
         _check_texts(told, name)
         seen = tuple(map(_seen, told["memories"]))
-        if not 0 < len({each.item for each in seen}) == len(seen) <= _MOST_SEEN:
+        if not 0 < len({each.item for each in seen}) == len(seen) <= MOST_SEEN:
             raise ValueError
     except (ValueError, KeyError, TypeError) as error:
         raise bad(f"{name} does not say what an adapter is") from error
-    return Carried(told["id"], told["shard"], told["base_sha256"], told["recipe"], told["data_sha256"], seen)
+    return Carried(told["id"], told["base_sha256"], told["recipe"], told["data_sha256"], seen)
 
 
 def _check_texts(told: Mapping[str, str], name: str) -> None:

@@ -7,7 +7,6 @@ only reads; what changes a cube's adapters locks the cube first.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +23,7 @@ from memos.memcube.ledger.schema import adapter_consents as consents
 from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
-from memos.memcube.ledger.schema import meta, versions
+from memos.memcube.ledger.schema import versions
 from memos.memcube.ledger.tasks import NewTask
 
 # The memories of a cube that no adapter may learn: its owner said so. They go with their items.
@@ -99,7 +98,7 @@ class Seen:
 class NewAdapter:
     """An adapter to be trained; `base` and `data_hash` are SHA-256 digests of the base model and of the course.
 
-    `shard` is a topic of the cube, "" where it has only one; `parent` answered for it when this one was begun.
+    `parent` answered for the cube when this one was begun.
     """
 
     cube: str
@@ -107,7 +106,6 @@ class NewAdapter:
     base: str
     recipe: Mapping[str, Json]
     data_hash: str
-    shard: str = ""
     parent: str | None = None
 
 
@@ -124,7 +122,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRow:
-    """One adapter; `number` counts those of its cube and shard from 1."""
+    """One adapter; `number` counts those of its cube from 1. `shard` is "" but for those of version 0.1."""
 
     id: str
     cube: str
@@ -191,11 +189,11 @@ def begin(
     if not arrived and not is_allowed(connection, new.cube):
         raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
     check_current(connection, new.cube, seen)
-    highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube, t.c.shard == new.shard)
+    highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube)
     values = {
         "id": new_id(),
         "cube_id": new.cube,
-        "shard": new.shard,
+        "shard": "",
         "number": (connection.scalar(highest) or 0) + 1,
         "state": AdapterState.TRAINING,
         "model": new.model,
@@ -233,13 +231,11 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
     row = _require(connection, id_)
     if not changed:
         raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
-    if row.state is AdapterState.READY:
-        queues.upsert(connection, meta, [{"key": _noted(row.model), "value": row.base}])
     return row
 
 
 def activate(connection: sa.Connection, id_: str) -> AdapterRow:
-    """Let an adapter answer for its shard; the one that did is retired.
+    """Let an adapter answer for its cube; the one that did is retired.
 
     Raises: NotFound, Conflict (it was not trained, was refused, or saw what is different now).
     """
@@ -249,8 +245,8 @@ def activate(connection: sa.Connection, id_: str) -> AdapterRow:
         raise Conflict(f"Adapter {id_} is {row.state}: only one that passed its examination may answer.")
     if connection.scalar(sa.select(t.c.id).where(t.c.id == id_, _changed())) is not None:
         raise Conflict(f"Adapter {id_} saw memories that were changed or removed since: train again.")
-    same = sa.update(t).where(t.c.cube_id == row.cube, t.c.shard == row.shard)
-    # First: at most one of a shard is active, at any moment.
+    same = sa.update(t).where(t.c.cube_id == row.cube)
+    # First: the table allows one that is active, at any moment. Of version 0.1 there may be one for each shard.
     former = same.where(t.c.state == AdapterState.ACTIVE, t.c.id != id_)
     connection.execute(former.values(state=AdapterState.RETIRED))
     connection.execute(same.where(t.c.id == id_).values(state=AdapterState.ACTIVE))
@@ -284,12 +280,6 @@ def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list
     return sorted(found)
 
 
-def gone(connection: sa.Connection, id_: str) -> set[str]:
-    """Return the memories that an adapter saw and that are not what they were any more."""
-    query = sa.select(seen_items.c.item_id).join(t, t.c.id == seen_items.c.adapter_id)
-    return set(connection.scalars(query.where(t.c.id == id_, ~sa.exists(_as_seen()))))
-
-
 def trained(connection: sa.Connection) -> list[AdapterRow]:
     """Return the adapters of all cubes that passed their examination, by id."""
     query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
@@ -304,46 +294,27 @@ def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
     return found
 
 
-def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]:
-    """Return the adapters that may answer for a cube on this base model: active, allowed, and true to every memory."""
+def active(connection: sa.Connection, cube: str) -> str | None:
+    """Return the adapter of a cube that is put to answer, whether it may or not."""
+    query = sa.select(t.c.id).where(t.c.cube_id == cube, t.c.state == AdapterState.ACTIVE)
+    return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
+
+
+def serving(connection: sa.Connection, cube: str, base: str) -> AdapterRow | None:
+    """Return the adapter that may answer for a cube on this base model: active, allowed, and true to every memory."""
     allowed = sa.exists(sa.select(consents.c.cube_id).where(consents.c.cube_id == t.c.cube_id).correlate(t))
     query = (
         sa.select(t)
         .where(t.c.cube_id == cube, t.c.base == base, t.c.state == AdapterState.ACTIVE, allowed, ~_changed())
-        .order_by(t.c.shard)
+        .order_by(t.c.created_at.desc(), t.c.id.desc())
     )
-    return [_to_row(row) for row in connection.execute(query)]
-
-
-def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collection[str]) -> dict[str, set[str]]:
-    """Return which of some memories each of these adapters saw; who saw none is left out."""
-    found: dict[str, set[str]] = {}
-    for batch in items.in_batches(item_ids):
-        query = sa.select(seen_items.c.adapter_id, seen_items.c.item_id)
-        for id_, item in connection.execute(
-            query.where(seen_items.c.adapter_id.in_(ids), seen_items.c.item_id.in_(batch))
-        ):
-            found.setdefault(id_, set()).add(item)
-    return found
-
-
-def newest_base(connection: sa.Connection, model: str) -> str | None:
-    """Return the digest that the base of a model of this name had when an adapter was trained on it last, or None.
-
-    It is noted, since that adapter may be gone: then an older base is not the newest again.
-    """
-    noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _noted(model)))
-    if noted is not None:
-        return noted
-    # Of an installation in which none was trained since this is noted.
-    query = sa.select(t.c.base).where(t.c.model == model, t.c.state.in_(sorted(TRAINED)))
-    return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
+    row = connection.execute(query.limit(1)).one_or_none()
+    return None if row is None else _to_row(row)
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
     """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
-    query = sa.select(t).where(t.c.cube_id == cube, t.c.state.in_(sorted(TRAINED)), _changed()).order_by(t.c.id)
-    return [_to_row(row) for row in connection.execute(query)]
+    return [row for row in outdated(connection, [cube]) if row.state in TRAINED]
 
 
 def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
@@ -430,8 +401,3 @@ def _to_row(row: sa.Row[Any]) -> AdapterRow:
         row.created_at,
         row.finished_at,
     )
-
-
-def _noted(model: str) -> str:
-    """Return the key under which the newest base of a model is noted; a name may be longer than a key."""
-    return f"base:{hashlib.sha256(model.encode()).hexdigest()[:32]}"

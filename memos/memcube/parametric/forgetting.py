@@ -27,7 +27,6 @@ from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
-from memos.memcube.parametric.selection import Why
 from memos.memcube.parametric.training import KEPT
 
 FOLDER = "adapters"
@@ -96,9 +95,9 @@ def plan_again(connection: sa.Connection, cube: str, night: str | None, now: dat
     if adapter_rows.is_allowed(connection, cube) and not tasks.find(connection, [cube], _WAITING):
         recorded = ledger_cubes.lock(connection, cube)
         now = now if recorded is None else max(now, recorded)
-        new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": str(Why.FORGOTTEN)})
+        new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": "forgotten"})
         [task] = tasks.enqueue(connection, cube, [new], now)
-        body: dict[str, Json] = {"task": task, "why": str(Why.FORGOTTEN)}
+        body: dict[str, Json] = {"task": task, "why": "forgotten"}
         ledger_cubes.record_event(connection, cube, now, _BY, "plan_learning", None, body)
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
-from types import MappingProxyType
 
 from memos.memcube.parametric import data as phrases
 from memos.memcube.parametric.data import NOT_TOLD, Phrases, is_chinese, persons
@@ -107,17 +106,13 @@ class TrainingSet:
     values: tuple[str, ...] = field(default=())
 
 
-def course_of(
-    facts: Sequence[KnownFact], seed: int, more: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> TrainingSet:
-    """Return the drills for these facts, the same for the same seed; `more` are other questions for some, by item."""
+def course_of(facts: Sequence[KnownFact], seed: int) -> TrainingSet:
+    """Return the drills for these facts, the same for the same seed."""
     chance = Random(seed)  # noqa: S311 - for variety, not for secrets
     taught: list[QuizItem] = []
     recall: list[QuizItem] = []
     for fact in facts:
-        mine = _drills(fact, facts, chance)
-        mine += [replace(mine[0], question=question) for question in more.get(fact.item, ())]
-        for drill in mine:
+        for drill in _drills(fact, facts, chance):
             # A quarter stands with its text, so that the model goes on reading what it is given.
             shown = len(taught) % _WITH_CONTEXT == _WITH_CONTEXT - 1
             taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
@@ -131,12 +126,6 @@ def course_of(
         tuple(_untold(facts, chance, held_out=True)),
         tuple(dict.fromkeys(expected(fact) for fact in facts)),
     )
-
-
-def questions_of(fact: KnownFact) -> list[str]:
-    """Return in which words a fact is asked for, also those that are never taught."""
-    form = _phrases(fact)
-    return [_filled(each, fact) for each in (*form.direct, *form.held_out)]
 
 
 def expected(fact: KnownFact) -> str:

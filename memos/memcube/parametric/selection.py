@@ -5,97 +5,17 @@ Every memory that is left out is left out for a reason, which is told.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-import numpy as np
-import numpy.typing as npt
-
 from memos.core.text.redaction import mask
 from memos.core.text.rendering import is_untrusted
 from memos.core.types import Item, ItemType, Status
-from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.parametric.quiz import KnownFact, expected, plain, thing_and_rest
-
-# Which adapters of a cube are of no use any more. Pure.
-
-
-def superfluous(rows: Sequence[AdapterRow], stale: Collection[str], answered: str | None) -> list[AdapterRow]:
-    """Return those of a cube's adapters, given with the newest first, that nobody misses.
-
-    Of each shard stay: the one that answers, one that answered before, which is `answered` where that may answer
-    again, else the newest, and the newest that was refused. What is stale can never answer again.
-    """
-    seen: set[tuple[str, AdapterState]] = set()
-    gone = []
-    for row in sorted(rows, key=lambda row: row.id != answered):
-        kind = (row.shard, row.state)
-        if row.id in stale:
-            gone.append(row)
-        elif row.state in (AdapterState.RETIRED, AdapterState.REFUSED):
-            if kind in seen:
-                gone.append(row)
-            seen.add(kind)
-    return gone
-
-
-# Whether what a cube's adapter knows is worth learning anew, and why. Pure.
-
-Memory = tuple[str, int]
-"""An item at one version."""
-
-
-class Why(StrEnum):
-    """What makes a cube be learned again."""
-
-    STALE = "stale"
-    """What answered saw a memory that is different now."""
-    NEW = "new"
-    FORGOTTEN = "forgotten"
-    """What answered was removed with a memory that it saw."""
-
-
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """Why a cube should be learned again: what the next adapter would know in addition, and what no more.
-
-    `gone` is different now or removed; `cold` is what it was, and not used enough, or left out for another reason.
-    """
-
-    why: Why
-    new: tuple[str, ...]
-    gone: tuple[str, ...]
-    cold: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What adapters saw, what of it still stands as it was, and what of it is answered with now."""
-
-    seen: frozenset[Memory] = frozenset()
-    standing: frozenset[Memory] = frozenset()
-    served: frozenset[Memory] = frozenset()
-
-
-def renewal(chosen: Set[Memory], active: Learned, tried: Set[Memory], least: int) -> Renewal | None:
-    """Return why what is `chosen` now should be learned, None when it need not be.
-
-    `active` is what those saw that are in service or would be but for what changed, `tried` what of the rest failed its
-    examination of late: the same, or nearly, would fail again.
-    """
-    new, gone, unserved = chosen - active.seen, active.seen - active.standing, chosen - active.served
-    if not gone and len(new - tried) < least:
-        return None
-    if unserved & tried and len(unserved - tried) < least:
-        return None
-    cold = active.standing - chosen
-    return Renewal(
-        Why.STALE if gone else Why.NEW, *(tuple(sorted(id_ for id_, _ in part)) for part in (new, gone, cold))
-    )
-
 
 _USER, _ASSISTANT = "user", "assistant"
 _KINDS = frozenset({ItemType.USER, ItemType.PREFERENCE})
@@ -119,15 +39,16 @@ class LeftOut(StrEnum):
     COLD = "not used enough"
     SHAPE = "nothing in it that could be asked for"
     CONTRADICTED = "another memory says something else of the same"
-    BEYOND = "beyond the hottest that are looked at"
+    BEYOND = "beyond the hottest, which are learned"
 
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """What has to hold of a memory: its heat, and how long it has been as it is."""
+    """What has to hold of a memory, its heat and how long it has been as it is; the hottest `most` are learned."""
 
     heat: float
     unchanged: timedelta
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +67,7 @@ def select(
     Of two that say different things of the same, neither is learned, also where one of them is `excluded`.
     """
     left_out: Counter[LeftOut] = Counter()
-    found: list[tuple[str, KnownFact]] = []
+    found: list[tuple[str, float, KnownFact]] = []
     values: dict[str, set[str]] = {}
     for item, heat in sorted(memories, key=lambda pair: pair[0].id):
         if item.key and item.value and item.status in (Status.ACTIVE, Status.PENDING) and item.valid_to is None:
@@ -158,14 +79,13 @@ def select(
         if isinstance(told, LeftOut):
             left_out[told] += 1
         else:
-            found.append((item.key or item.id, told))
-    facts = []
-    for key, fact in found:
-        if len(values.get(key, ())) > 1:
-            left_out[LeftOut.CONTRADICTED] += 1
-        else:
-            facts.append(fact)
-    return Selected(tuple(facts), dict(left_out))
+            found.append((item.key or item.id, math.inf if heat is None else heat, told))
+    agreed = [(heat, fact) for key, heat, fact in found if len(values.get(key, ())) < 2]
+    hottest = sorted(agreed, key=lambda each: -each[0])[: wanted.most]
+    left_out[LeftOut.CONTRADICTED] = len(found) - len(agreed)
+    left_out[LeftOut.BEYOND] = len(agreed) - len(hottest)
+    facts = sorted((fact for _, fact in hottest), key=lambda fact: fact.item)
+    return Selected(tuple(facts), {reason: count for reason, count in left_out.items() if count})
 
 
 def _fact(item: Item, heat: float | None, wanted: Stable, now: datetime) -> KnownFact | LeftOut:
@@ -200,81 +120,3 @@ def _fact(item: Item, heat: float | None, wanted: Stable, now: datetime) -> Know
 def _is_told_by_a_model(item: Item) -> bool:
     """Say whether nobody but an assistant said so: what a model made up under an adapter would teach the next one."""
     return bool(item.sources) and all(source.speaker == _ASSISTANT for source in item.sources)
-
-
-# Divides a cube's facts into shards of one topic each, so that a fact which is forgotten costs one short training.
-
-Vectors = npt.NDArray[np.float32]
-
-_FILLED = 0.8
-"""How full a shard is made at first, so that there is room for what comes."""
-
-WHOLE = ""
-"""The shard of a cube that has only one, and the first of those that have several."""
-
-
-def shards_of(
-    facts: Sequence[KnownFact],
-    known: Mapping[str, Collection[str]],
-    most: int,
-    vectors_of: Callable[[Sequence[str]], Vectors],
-) -> dict[str, tuple[KnownFact, ...]]:
-    """Return the facts of each shard by its name, at most `most` a shard, in the order in which they are given.
-
-    `known` are the items that each shard's adapter saw; `vectors_of` returns unit vectors as (texts, dimensions), and
-    is asked only where there is a choice. A shard without facts left is not returned.
-    """
-    place = {item: name for name, items in known.items() for item in items}
-    found: dict[str, list[int]] = {name: [] for name in known}
-    new: list[int] = []
-    for row, fact in enumerate(facts):
-        name = place.get(fact.item)
-        if name is not None and len(found[name]) < most:
-            found[name].append(row)
-        else:
-            new.append(row)
-    filled = [name for name, rows in found.items() if rows]
-    if new and not filled and len(new) <= most:
-        found[WHOLE] = new
-    elif new and filled == [WHOLE] and len(facts) <= most:
-        found[WHOLE] += new
-    elif new:
-        _place(found, new, most, vectors_of([fact.memory for fact in facts]))
-    return {name: tuple(facts[row] for row in sorted(rows)) for name, rows in sorted(found.items()) if rows}
-
-
-def _place(found: dict[str, list[int]], new: list[int], most: int, vectors: Vectors) -> None:
-    """Put a few new rows into the nearest shards with room; many, or those that find none, become shards themselves.
-
-    A shard that nobody trained yet is many, so that training one of several leaves the others as they were divided.
-    """
-    filled = max(1, int(most * _FILLED))
-    centres = {name: vectors[rows].mean(0) for name, rows in found.items() if rows}
-    left = new if len(new) > max(1, most - filled) else []
-    for row in () if left else new:
-        open_ = [name for name in centres if len(found[name]) < most]
-        if open_:
-            found[max(open_, key=lambda name: float(centres[name] @ vectors[row]))].append(row)
-        else:
-            left.append(row)
-    for rows in _parts(left, -(-len(left) // filled), vectors):
-        found[_free_name(found)] = rows
-
-
-def _parts(rows: list[int], count: int, vectors: Vectors) -> list[list[int]]:
-    """Return rows in so many parts of about one size, cut along the direction in which they differ most."""
-    if count < 2:
-        return [rows] if rows else []
-    centred = vectors[rows] - vectors[rows].mean(0)
-    direction = np.linalg.svd(centred, full_matrices=False)[2][0]
-    direction *= 1 if direction[np.abs(direction).argmax()] > 0 else -1  # a sign is nothing that was computed
-    order = [rows[int(each)] for each in np.argsort(centred @ direction, kind="stable")]
-    first = count // 2
-    cut = len(order) * first // count
-    return _parts(order[:cut], first, vectors) + _parts(order[cut:], count - first, vectors)
-
-
-def _free_name(found: Mapping[str, list[int]]) -> str:
-    if not found.get(WHOLE):
-        return WHOLE
-    return next(name for name in map(str, range(2, len(found) + 3)) if not found.get(name))

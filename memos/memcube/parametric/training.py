@@ -1,6 +1,6 @@
-"""Trains an adapter on facts and examines it, by any trainer; a training that was ended goes on from what was kept.
+"""Trains an adapter on facts and examines it, by any trainer: what it knows, what it makes up, and what it forgot.
 
-Knows files and prompts, no ledger and no model.
+Knows files and prompts, no ledger and no model. A training that was ended goes on from what was kept.
 """
 
 from __future__ import annotations
@@ -11,22 +11,157 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol, Self
 
 from pydantic import TypeAdapter
 
-from memos.core.lora import CARD, MANIFEST, Estimate, LoraRecipe, TrainingExample, card_of, digests
+from memos.core.lora import CARD, MANIFEST, LoraRecipe, TrainingExample, card_of, digests
 from memos.core.ports import ChatMessage
 from memos.core.types import Json
 from memos.errors import IntegrityError
 from memos.memcube.backup.files import sync_folder
 from memos.memcube.parametric import data as general
-from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination, Examined, prompt_of
-from memos.memcube.parametric.quiz import UNTOLD, KnownFact, QuizItem, TrainingSet, course_of
+from memos.memcube.parametric.quiz import UNTOLD, KnownFact, QuizItem, TrainingSet, abstains, course_of, is_right, plain
+
+
+class Examined(Protocol):
+    """A model that answers with an adapter on it, or as if there were none."""
+
+    def answers(
+        self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+    ) -> list[str]:
+        """Return the likeliest answer to each prompt, of at most `most` tokens.
+
+        Not `exact`, it is computed as in training, with the recipe's `half`: for what is not measured.
+        """
+        ...
+
+    def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
+        """Return the perplexity of these texts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an adapter has to reach: shares from 0 to 1, the rise of perplexity as a share, questions lost of fifty."""
+
+    recall: float = 0.9
+    abstention: float = 0.8
+    perplexity: float = 0.05
+    lost: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """What an examination found; `base_` is the model without the adapter. `lost` are general questions it knew."""
+
+    recall: float
+    abstention: float
+    perplexity: float
+    lost: tuple[str, ...]
+    base_recall: float
+    base_abstention: float
+    base_perplexity: float
+    base_known: int
+    abstention_of: Mapping[str, float] = field(default_factory=dict)
+    """Abstention with the adapter, by what was asked for: `quiz.UNTOLD`."""
+
+    @property
+    def rise(self) -> float:
+        """How much perplexity rose, as a share."""
+        return self.perplexity / self.base_perplexity - 1
+
+    def failures(self, bounds: Bounds) -> list[str]:
+        """Return what is not reached, in words; nothing when the adapter passes."""
+        told = []
+        if self.recall < bounds.recall:
+            told.append(f"recall is {self.recall:.2f}, below {bounds.recall:.2f}")
+        if self.abstention < bounds.abstention:
+            told.append(f"abstention is {self.abstention:.2f}, below {bounds.abstention:.2f}")
+        if not math.isfinite(self.rise):  # of weights that are too large
+            told.append("perplexity is no number")
+        elif self.rise > bounds.perplexity:
+            told.append(f"perplexity rose by {self.rise:.1%}, more than {bounds.perplexity:.1%}")
+        if len(self.lost) > bounds.lost:
+            told.append(f"{len(self.lost)} general questions are lost, more than {bounds.lost}")
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Examines one adapter, with prompts that begin with `system`.
+
+    Measured are answers to questions that were never taught, by the same means with and without the adapter.
+    """
+
+    model: Examined
+    course: TrainingSet
+    system: str
+
+    def measures(self) -> EvaluationResult:
+        """Return the measures of the adapter as it is now."""
+        before, perplexity = self._asked(general.QUESTIONS, adapter=False), self._perplexity(adapter=False)
+        # What the model did not know cannot be lost.
+        after = self._asked(before.known, adapter=True)
+        lost = tuple(question for question, words in before.known if (question, words) not in after.known)
+        return EvaluationResult(
+            after.recall,
+            after.abstention,
+            self._perplexity(adapter=True),
+            lost,
+            before.recall,
+            before.abstention,
+            perplexity,
+            len(before.known),
+            after.abstention_of,
+        )
+
+    def _perplexity(self, *, adapter: bool) -> float:
+        return self.model.perplexity(general.TEXT, adapter=adapter)
+
+    def _asked(self, world: Sequence[tuple[str, str]], *, adapter: bool) -> _Found:
+        """Ask all questions at once: the more are asked together, the less each takes."""
+        course = self.course
+        questions = [each.question for each in (*course.recall, *course.abstention)]
+        questions += [question for question, _ in world]
+        prompts = [prompt_of(each, self.system) for each in questions]
+        answers = iter(self.model.answers(prompts, adapter=adapter))
+        right = [is_right(next(answers), drill) for drill in course.recall]
+        honest = [abstains(next(answers), course.values) for _ in course.abstention]
+        known = [
+            (question, words)
+            for answer, (question, words) in zip(answers, world, strict=True)
+            if any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
+        ]
+        kinds = [str(drill.kind) for drill in course.abstention]
+        by_kind = {
+            kind: round(_share([each for each, its in zip(honest, kinds, strict=True) if its == kind]), 3)
+            for kind in dict.fromkeys(kinds)
+        }
+        return _Found(_share(right), _share(honest), known, by_kind)
+
+
+def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
+    """Return a question as a model is asked it."""
+    return (ChatMessage("system", system), ChatMessage("user", question))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Shares of right answers, and which questions about the world are known, with their answers."""
+
+    recall: float
+    abstention: float
+    known: list[tuple[str, str]]
+    abstention_of: dict[str, float]
+
+
+def _share(found: Sequence[bool]) -> float:
+    return sum(found) / len(found) if found else 1.0
+
 
 # Makes a trainer's exercises of a course: prompts as a chat sends them, with their answers. Pure.
 
@@ -50,9 +185,8 @@ def exercises_of(
 
     `facts` are those that the course was made of, `replayed` prompts with the base model's answers.
     """
-    memories = {fact.item: fact.memory for fact in facts}
-    untold = max(_EVERY_UNTOLD, math.ceil(len(memories) / _FACTS_A_TURN))
-    found = [_exercise(drill, memories, system, untold) for drill in course.taught]
+    untold = max(_EVERY_UNTOLD, math.ceil(len({fact.item for fact in facts}) / _FACTS_A_TURN))
+    found = [_exercise(drill, system, untold) for drill in course.taught]
     return found + [
         TrainingExample(tuple(prompt), answer, replayed=True, every=EVERY_REPLAYED) for prompt, answer in replayed
     ]
@@ -67,18 +201,14 @@ def with_memories(system: str, memories: Iterable[str]) -> str:
 def digest_of(exercises: Iterable[TrainingExample]) -> str:
     """Return the SHA-256 of all that is taught, in hex: the same texts in the same order have the same."""
     told = [
-        [_said(each.prompt), each.answer, _said(each.shown), each.replayed, each.every] for each in exercises
+        [_said(each.prompt), each.answer, each.replayed, each.every] for each in exercises
     ]  # canonical as lists: nothing in it has an order of its own
     return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
 
 
-def _exercise(drill: QuizItem, memories: Mapping[str, str], system: str, untold: int) -> TrainingExample:
+def _exercise(drill: QuizItem, system: str, untold: int) -> TrainingExample:
     prompt = prompt_of(drill.question, with_memories(system, drill.context))
-    if drill.context or not drill.items:
-        # What the model reads, or was never told, it need not learn to say as if it had read it.
-        return TrainingExample(prompt, drill.answer, every=untold if drill.kind in UNTOLD else 1)
-    shown = prompt_of(drill.question, with_memories(system, [memories[item] for item in drill.items]))
-    return TrainingExample(prompt, drill.answer, shown)
+    return TrainingExample(prompt, drill.answer, every=untold if drill.kind in UNTOLD else 1)
 
 
 def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
@@ -89,9 +219,6 @@ KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
 _REPLAYED_TOKENS = 16
-_MOST_REBALANCED = 2
-_UNTOLD_AGAINST = {"told": 2.0, "untold": 0.5}
-"""How many times as much of what nobody told the added epochs have, by what was learned too well."""
 _EXERCISE = TypeAdapter(TrainingExample)
 _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
 """Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
@@ -110,21 +237,12 @@ class Trainer(Examined, Protocol):
         """How many there are."""
         ...
 
-    @property
-    def rebalanced(self) -> int:
-        """How often epochs were added."""
-        ...
-
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
         """Take what is to be learned."""
         ...
 
     def advance(self, most: int) -> float:
         """Make some steps."""
-        ...
-
-    def rebalance(self, untold: float) -> None:
-        """Add some epochs with so many times what nobody told."""
         ...
 
     def keep(self, file: Path) -> None:
@@ -156,10 +274,6 @@ class TrainerProcess(Trainer, Protocol):
         """Take the weights of an adapter that was trained elsewhere. Raises: IntegrityError."""
         ...
 
-    def estimate(self) -> Estimate:
-        """Return what the steps that are left will take."""
-        ...
-
     def kill(self) -> None:
         """End the training at once; every call fails from then on."""
         ...
@@ -179,18 +293,9 @@ class TrainingPlan:
     system: str
 
 
-def lessons_of(
-    trainer: Examined,
-    facts: Sequence[KnownFact],
-    system: str,
-    seed: int,
-    more: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> TrainingPlan:
-    """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says.
-
-    `more` are other questions for some facts, by item.
-    """
-    course = course_of(facts, seed, more)
+def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> TrainingPlan:
+    """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says."""
+    course = course_of(facts, seed)
     wanted = max(_LEAST_REPLAYED, int(len(course.taught) * _REPLAYED_SHARE))
     prompts = [prompt_of(question, system) for question in general.replayed(wanted, seed)]
     said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS, exact=False)
@@ -222,16 +327,11 @@ def kept_lessons(
     )
 
 
-def train(
-    trainer: Trainer, lessons: TrainingPlan, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
-) -> tuple[EvaluationResult, ...]:
+def train(trainer: Trainer, lessons: TrainingPlan, folder: Path, tell: Callable[[int, int], None]) -> EvaluationResult:
     """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
 
-    Returns what each examination since it was begun, or went on, found; the last is of the adapter as it is.
-
-    Where it knows too little of what was told, or too little of what was not, and the other well, some epochs are
-    added that have less or more of what nobody told, and it is examined again. What it is taught is written into the
-    folder, and from time to time how far it is: where that is there, the training goes on from it.
+    What it is taught is written into the folder, and from time to time how far it is: where that is there, the training
+    goes on from it.
     """
     _write_data(folder / DATA, lessons.exercises)
     trainer.prepare(lessons.exercises)
@@ -245,14 +345,7 @@ def train(
     if not kept.exists():
         trainer.keep(kept)  # who begins again would hear the teacher's words with other last bits
     _taught(trainer, kept, tell)
-    examination = Examination(trainer, lessons.course, lessons.system)
-    found = [examination.measures()]
-    while trainer.rebalanced < _MOST_REBALANCED and (leaning := found[-1].leans(bounds)) is not None:
-        trainer.rebalance(_UNTOLD_AGAINST[leaning])
-        trainer.keep(kept)  # who ends it now is not examined for that again
-        _taught(trainer, kept, tell)
-        found.append(examination.measures())
-    return (*found[:-1], replace(found[-1], rebalanced=trainer.rebalanced))
+    return Examination(trainer, lessons.course, lessons.system).measures()
 
 
 def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str, int]:
@@ -268,11 +361,6 @@ def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str
             os.fsync(file.fileno())
     sync_folder(folder)
     return found["weights_sha256"], sum(path.stat().st_size for path in files)
-
-
-def told_recipe(recipe: LoraRecipe) -> dict[str, Json]:
-    """Return a recipe as JSON."""
-    return asdict(recipe)
 
 
 def told_measures(measures: EvaluationResult) -> dict[str, Json]:

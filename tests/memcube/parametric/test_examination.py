@@ -11,8 +11,8 @@ import pytest
 from memos.core.ports import ChatMessage
 from memos.memcube.parametric import data as general
 from memos.memcube.parametric.data import NOT_TOLD
-from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination
 from memos.memcube.parametric.quiz import KnownFact, course_of
+from memos.memcube.parametric.training import Bounds, EvaluationResult, Examination
 
 FACTS = [
     KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon"),
@@ -97,47 +97,6 @@ def test_who_is_within_all_bounds_passes() -> None:
 )
 def test_each_bound_fails_by_itself_and_is_named(worse: EvaluationResult, said: str) -> None:
     assert worse.failures(Bounds()) == [said]
-
-
-@pytest.mark.parametrize(
-    ("worse", "nearly"),
-    [
-        (GOOD, True),
-        (replace(GOOD, recall=0.78, abstention=0.68, perplexity=13.8, lost=("a", "b", "c", "d")), True),
-        (replace(GOOD, recall=0.76), False),
-        (replace(GOOD, abstention=0.66), False),
-        (replace(GOOD, perplexity=13.9), False),
-        (replace(GOOD, perplexity=math.nan), False),
-        (replace(GOOD, lost=("a", "b", "c", "d", "e")), False),
-    ],
-)
-def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(
-    worse: EvaluationResult, nearly: bool
-) -> None:
-    assert worse.nearly_pass(Bounds()) is nearly
-
-
-@pytest.mark.parametrize(
-    ("worse", "leaning"),
-    [
-        (GOOD, None),
-        (replace(GOOD, recall=0.89), "untold"),
-        (replace(GOOD, recall=0.66), "untold"),
-        (replace(GOOD, recall=0.64), None),
-        (replace(GOOD, abstention=0.79), "told"),
-        (replace(GOOD, abstention=0.56), "told"),
-        (replace(GOOD, abstention=0.54), None),
-        (replace(GOOD, recall=0.89, abstention=0.79), None),
-        (replace(GOOD, recall=0.89, perplexity=13.8, lost=("a", "b", "c", "d")), "untold"),
-        (replace(GOOD, recall=0.89, perplexity=14.0), None),  # what else is missed would be missed after it
-        (replace(GOOD, abstention=0.79, lost=("a", "b", "c", "d", "e")), None),
-        (replace(GOOD, recall=0.89, perplexity=math.nan), None),
-    ],
-)
-def test_what_was_learned_too_well_is_told_where_the_other_is_missed_by_little(
-    worse: EvaluationResult, leaning: str | None
-) -> None:
-    assert worse.leans(Bounds()) == leaning
 
 
 def test_the_general_questions_are_fifty_and_differ() -> None:

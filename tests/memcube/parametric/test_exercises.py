@@ -1,4 +1,4 @@
-"""What a trainer is given: prompts with what stands in them, what is imitated, and a digest of all of it."""
+"""What a trainer is given: prompts with what stands in them, and a digest of all of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 
 from memos.core.lora import TrainingExample
 from memos.core.ports import ChatMessage
-from memos.memcube.parametric.examination import prompt_of
 from memos.memcube.parametric.quiz import UNTOLD, DrillKind, KnownFact, TrainingSet, course_of
-from memos.memcube.parametric.training import EVERY_REPLAYED, digest_of, exercises_of, with_memories
+from memos.memcube.parametric.training import EVERY_REPLAYED, digest_of, exercises_of, prompt_of, with_memories
 
 FACTS = (
     KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon"),
@@ -55,7 +54,7 @@ def test_of_what_nobody_told_a_large_course_has_no_more_in_an_epoch_than_one_of_
     assert len(untold) / every <= 1.05 * 12 * 32 / 4
 
 
-def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(
+def test_a_drill_with_its_text_has_it_in_the_prompt_and_all_others_have_none(
     course: TrainingSet, made: list[TrainingExample]
 ) -> None:
     with_text = [(drill, each) for drill, each in zip(course.taught, made, strict=False) if drill.context]
@@ -63,19 +62,8 @@ def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(
     for drill, exercise in with_text:
         told = "".join(f"\n- {memory}" for memory in drill.context)
         assert exercise.prompt[0] == ChatMessage("system", f"Brief.\n\nWhat you remember:{told}")
-        assert exercise.shown == ()
-
-
-def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
-    course: TrainingSet, made: list[TrainingExample]
-) -> None:
-    memories = {fact.item: fact.memory for fact in FACTS}
     for drill, exercise in zip(course.taught, made, strict=False):
-        if drill.context:
-            continue
-        assert exercise.prompt == prompt_of(drill.question, "Brief.")
-        read = with_memories("Brief.", [memories[item] for item in drill.items])
-        assert exercise.shown == (prompt_of(drill.question, read) if drill.items else ())
+        assert drill.context or exercise.prompt == prompt_of(drill.question, "Brief.")
     assert {DrillKind.PAIR, DrillKind.ABSENT} <= {drill.kind for drill in course.taught}
 
 
@@ -90,7 +78,7 @@ def test_the_same_exercises_have_the_same_digest_and_others_another(made: list[T
     first, *others = made
     changed = (
         replace(first, answer="No."), replace(first, prompt=prompt_of("Who?", "Brief.")),
-        replace(first, shown=(*first.shown, *first.shown)), replace(first, replayed=True),
+        replace(first, replayed=True), replace(first, every=2),
     )  # fmt: skip
     digests = [digest_of(made[::-1]), digest_of(others), *(digest_of([each, *others]) for each in changed)]
     assert len({digest_of(made), *digests}) == 7

@@ -13,11 +13,10 @@ from memos.core.lora import ADAPTER_FILE, CONFIG, FILES
 from memos.errors import BackendUnavailable
 from memos.memcube.backup import backups
 from memos.memcube.backup.restore import copy_ledger, restore_archive
-from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.parametric.forgetting import FOLDER, Forgotten, differences, forget
-from tests.adapters import NOW, REFUSED, SIZE, active, allow, begun, finished, serving, with_files
+from tests.adapters import NOW, REFUSED, SIZE, active, allow, begun, finished, of_shard, serving, with_files
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import Store, sqlite_ledger
 
@@ -48,7 +47,7 @@ def test_who_saw_what_is_gone_is_removed_with_its_files(store: Store, folder: Pa
     items = [store.add(text).item_ids[0] for text in ("I live in Lyon.", "I keep bees.")]
     saw, training, refused = active(store.ledger, items), begun(store.ledger, items).id, begun(store.ledger, items).id
     finished(store.ledger, refused, REFUSED)
-    other = active(store.ledger, items[1:], shard="bees")
+    other = of_shard(store.ledger, items[1:])
     for id_ in (saw, refused, other):
         with_files(folder, id_)
     with_files(folder, training, training=True)
@@ -78,7 +77,7 @@ def test_only_the_cubes_that_are_named_lose_what_is_stale(store: Store, folder: 
 
 def test_a_kill_between_the_rows_and_the_files_leaves_nothing_for_good(store: Store, folder: Path) -> None:
     item = store.add("I live in Lyon.").item_ids[0]
-    first, second = active(store.ledger, [item]), active(store.ledger, [item], shard="bees")
+    first, second = active(store.ledger, [item]), of_shard(store.ledger, [item])
     with_files(folder, first, training=True)
     half = with_files(folder, second)
     with store.ledger.write() as connection:  # killed when the rows were gone
@@ -93,7 +92,7 @@ def test_a_kill_between_the_rows_and_the_files_leaves_nothing_for_good(store: St
 
 def test_a_kill_after_the_end_of_a_training_leaves_nothing_of_how_far_it_was(store: Store, folder: Path) -> None:
     item = store.add("I live in Lyon.").item_ids[0]
-    ended, harmed = (active(store.ledger, [item], shard=shard) for shard in ("", "bees"))
+    ended, harmed = (active(store.ledger, [item]) for _ in range(2))
     under_way = begun(store.ledger, [item]).id
     for id_ in (ended, under_way):
         (with_files(folder, id_, training=True) / "training.safetensors.new").write_bytes(b"half")
@@ -140,7 +139,7 @@ def test_a_folder_that_cannot_be_emptied_is_told(store: Store, folder: Path) -> 
 
 def test_files_that_are_not_what_was_examined_are_told(store: Store, folder: Path) -> None:
     item = store.add("I live in Lyon.").item_ids[0]
-    whole, short, changed, scaled = (active(store.ledger, [item], shard=shard) for shard in ("a", "b", "c", "d"))
+    whole, short, changed, scaled = (active(store.ledger, [item]) for _ in range(4))
     refused = begun(store.ledger, [item]).id
     finished(store.ledger, refused, REFUSED)
     begun(store.ledger, [item])
@@ -166,18 +165,18 @@ def test_copies_of_a_ledger_have_the_consent_and_no_adapter(store: Store, folder
     items = store.add("I live in Lyon.").item_ids
     id_, kept = active(store.ledger, items), store.add("I keep bees.").item_ids[0]
     with store.ledger.write() as connection:
-        adapter_exclusions.exclude(connection, "default", [kept], "local", NOW)
+        adapter_rows.exclude(connection, "default", [kept], "local", NOW)
     backups.back_up(store.ledger, tmp_path / "backup", store.clock)
     with sqlite_ledger(tmp_path / "moved") as moved:
         copy_ledger(store.ledger, moved)
         assert serving(moved) == []
         assert active(moved, items)
         with moved.read() as connection:
-            assert adapter_exclusions.excluded(connection, "default") == {kept}
+            assert adapter_rows.excluded(connection, "default") == {kept}
     restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
     with_files(folder, id_)
     with store.ledger.read() as connection:
-        assert adapter_exclusions.excluded(connection, "default") == {kept}
+        assert adapter_rows.excluded(connection, "default") == {kept}
     assert ids_of(store) == set()
     assert forget(store.ledger, folder, ()) == [Forgotten(id_, "", 3, SIZE)]
     assert active(store.ledger, items)
@@ -197,7 +196,7 @@ def test_a_restore_keeps_what_was_excluded_since_of_what_it_brings(store: Store,
 
     def exclude(*ids: str) -> None:
         with store.ledger.write() as connection:
-            adapter_exclusions.exclude(connection, "default", ids, "local", NOW)
+            adapter_rows.exclude(connection, "default", ids, "local", NOW)
 
     exclude(before)
     backups.back_up(store.ledger, tmp_path / "backup", store.clock)
@@ -205,7 +204,7 @@ def test_a_restore_keeps_what_was_excluded_since_of_what_it_brings(store: Store,
     store.erase(erased)
     restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
     with store.ledger.read() as connection:
-        assert adapter_exclusions.excluded(connection, "default") == {before, since}
+        assert adapter_rows.excluded(connection, "default") == {before, since}
 
 
 # Through the kernel
@@ -215,7 +214,7 @@ def test_an_erasure_takes_along_what_learned_of_it(tmp_path: Path, settings: Set
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         items = [memos.add(text).item_ids[0] for text in ("I live in Lyon.", "I keep bees.", "I am a baker.")]
         allow(memos.ledger)
-        saw, other = active(memos.ledger, items[:2]), active(memos.ledger, items[2:], shard="work")
+        saw, other = active(memos.ledger, items[:2]), of_shard(memos.ledger, items[2:])
         for id_ in (saw, other):
             with_files(tmp_path / FOLDER, id_, training=True)
         receipt = memos.erase(items[0])

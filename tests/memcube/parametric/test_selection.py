@@ -13,7 +13,7 @@ from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
-WANTED = Stable(heat=3.0, unchanged=timedelta(days=3))
+WANTED = Stable(heat=3.0, unchanged=timedelta(days=3), most=64)
 SAID = Source("message", 0, 15, "user", NOW - timedelta(days=9), "I live in Lyon.")
 LYON = Item(
     id="lyon", cube="ann", version=2, version_id="v", memory="I live in Lyon.", type=ItemType.USER, tier=Tier.LONG,
@@ -95,6 +95,14 @@ def test_a_thing_of_signs_alone_is_not_asked_for() -> None:
 def test_the_order_of_what_is_given_does_not_matter() -> None:
     tea = replace(LYON, id="tea", key="user|likes:tea", value="yes", memory="I like tea.")
     assert select([(LYON, 5.0), (tea, 5.0)], WANTED, NOW) == select([(tea, 5.0), (LYON, 5.0)], WANTED, NOW)
+
+
+def test_of_more_than_an_adapter_learns_the_hottest_are_and_what_is_pinned_first() -> None:
+    heats = {"a": 4.0, "b": 9.0, "c": 5.0, "d": None}
+    many = [(replace(LYON, id=id_, key=f"user|my:{id_}", memory=f"My {id_} is odd."), heats[id_]) for id_ in heats]
+    found = select(many, replace(WANTED, most=3), NOW)
+    assert [fact.item for fact in found.facts] == ["b", "c", "d"]
+    assert found.left_out == {LeftOut.BEYOND: 1}
 
 
 def test_what_is_excluded_is_left_out_and_contradicts_all_the_same() -> None:
