@@ -43,7 +43,8 @@ GROUPS = {
         reader_model.model reader_model.api_key vision_model.base_url vision_model.model vision_model.api_key
         embed.threads index.wait_s qdrant.collection qdrant.on_disk heat.promote_above recall.tokens
         rerank.model rerank.base_url rerank.api_key activation.host_bytes activation.disk_bytes
-        activation.prefix_tokens parametric.base parametric.night parametric.stable_days parametric.recipe cube_passphrase
+        activation.prefix_tokens parametric.base parametric.night parametric.stable_days parametric.recipe
+        cube_passphrase
     """,
 }
 EXAMPLES = {
