@@ -84,6 +84,11 @@ FORMER = {
 }
 
 
+def test_a_former_group_as_json_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMOS_IMAGES", '{"fetch": true}')
+    assert [name for name, _ in Settings().former] == ["MEMOS_IMAGES__FETCH"]
+
+
 @pytest.mark.parametrize("given", ["environment", "file", "arguments"])
 def test_a_former_setting_is_ignored_and_named_once_with_what_applies_instead(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

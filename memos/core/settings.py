@@ -24,6 +24,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PrivateAttr,
     SecretStr,
+    TypeAdapter,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -170,6 +171,8 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     ),
 }
 
+_FORMER_GROUP: Final = TypeAdapter(dict[str, Any])
+
 log = logging.getLogger("memos.settings")
 
 
@@ -177,7 +180,7 @@ def _env_name(group: str, name: str) -> str:
     return f"MEMOS_{group}__{name}".upper() if group else f"MEMOS_{name}".upper()
 
 
-def _without_former(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+def without_former(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
     """Return settings without former ones, and those with what applies instead."""
     kept, found = dict(given), []
     for group, former in _FORMER.items():
@@ -224,7 +227,11 @@ class EnvironmentSource(EnvSettingsSource):
                 if not group or group not in self.settings_cls.model_fields:
                     (told.setdefault(group, {}) if group else told)[inner] = value
             elif name.startswith("MEMOS_") and name not in known:
-                self._check_unknown(name, known)
+                group = name.removeprefix("MEMOS_").lower()
+                if group in _FORMER:
+                    told.setdefault(group, _FORMER_GROUP.validate_json(value or "{}"))
+                else:
+                    self._check_unknown(name, known)
         return told
 
     def _check_unknown(self, name: str, known: Mapping[str, Any]) -> None:
@@ -266,7 +273,7 @@ def read(path: Path, model: type[BaseModel]) -> dict[str, Any]:
         raise InvalidInput(
             "config", f"{path} is no TOML in UTF-8; write it like `[server]` and `port = 8765`"
         ) from error
-    _check(_without_former(told)[0], model, str(path), "")
+    _check(without_former(told)[0], model, str(path), "")
     return told
 
 
@@ -670,7 +677,7 @@ class Settings(BaseSettings):
     @model_validator(mode="wrap")
     @classmethod
     def _ignore_former(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        kept, former = _without_former(given) if isinstance(given, Mapping) else (given, ())
+        kept, former = without_former(given) if isinstance(given, Mapping) else (given, ())
         settings = handler(kept)
         settings._former = former
         for name, instead in former:
