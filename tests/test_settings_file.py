@@ -102,6 +102,7 @@ def test_a_former_setting_is_ignored_and_named_once_with_what_applies_instead(
         groups = (name.removeprefix("MEMOS_").lower().partition("__") for name in FORMER)
         text = "\n".join(f"[{group}]\n{name} = 1" if name else f"{group} = 1" for group, _, name in groups)
         arguments = {"config": written(tmp_path, text)}
+        arguments["config"].chmod(0o600)
     else:
         for name in FORMER:
             group, _, inner = name.removeprefix("MEMOS_").lower().partition("__")

@@ -171,7 +171,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     ),
 }
 
-_FORMER_GROUP: Final = TypeAdapter(dict[str, Any])
+_FORMER_GROUP: Final = TypeAdapter(dict[str, Any], config=ConfigDict(hide_input_in_errors=True))
 
 log = logging.getLogger("memos.settings")
 
