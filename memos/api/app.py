@@ -25,6 +25,9 @@ from memos.version import __version__
 if TYPE_CHECKING:
     from memos.api.tracing import Tracing
 
+THREADS = 40
+"""Requests that are worked on at once."""
+
 _WATCHERS = 2
 
 
@@ -51,7 +54,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
-        to_thread.current_default_thread_limiter().total_tokens = settings.threads
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         async with groups.running(lazy=lazy):
             yield
 
