@@ -2,10 +2,10 @@
 
 A set of 1, 5 and 20 % of all items is told every access of a trace; a hit is an access to an item that is in it, and
 first accesses are misses for all. Every set takes in what was just accessed and puts out one other item.
-Baselines are LRU, LFU, ARC and `memoryos`: the heat of Kang et al. with the preset `pypi`, whose counts outlive an
-eviction, as they do in our ledger. Ours is `forward_decay` with the tau that the scheduler takes for a tier of the
-set's share; `one_tau` is the same with a single tau for all sizes. Both were fitted on the seeds 1000 to 1002, which do
-not run here, and on the LoCoMo file, which does (docs/log.md).
+Baselines are LRU, LFU, ARC and `memoryos`: the heat of Kang et al. with the numbers of its package, whose counts
+outlive an eviction, as they do in our ledger. Ours is `forward_decay` with the tau that the scheduler takes for a tier
+of the set's share; `one_tau` is the same with a single tau for all sizes. Both were fitted on the seeds 1000 to 1002,
+which do not run here, and on the LoCoMo file, which does (docs/log.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.hot_sets import Coldest, HotSet, arc, by_levels, lfu, lru
 from benchmarks.report import Report, figures_table, positive, progress
 from benchmarks.traces import Trace, locomo_messages, locomo_sessions, zipf
 from memos.scheduler.heat import NEVER, ForwardDecay, MemoryOsPolicy, tau_for
-from memos.scheduler.rules import PRESETS
+from memos.scheduler.rules import MEMORYOS
 
 CAPACITIES = (0.01, 0.05, 0.2)
 DRIFT_DAYS = {"Zipf, drift in 10 days": 10.0, "Zipf, drift in 3 days": 3.0, "Zipf, drift in 1 day": 1.0}
@@ -157,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _baselines() -> dict[str, Callable[[Trace, int], HotSet]]:
-    memoryos = partial(Coldest, policy=MemoryOsPolicy(PRESETS["pypi"].formula))
+    memoryos = partial(Coldest, policy=MemoryOsPolicy(MEMORYOS))
     return dict(zip(BASELINES, (lru, lfu, arc, memoryos), strict=True))
 
 

@@ -218,11 +218,8 @@ class Bench:
     def _recalled(self, few: int, questions: Iterable[str]) -> list[tuple[ChatMessage, ...]]:
         """Return the prompts that a chat would send, with what is looked up for each question."""
         with self._home() as memos:
-            limits = memos.settings.limits
             return [
-                request_of(
-                    Question(question, top_k=few), memos.chat.recall(question), (), "system", limits, cube="default"
-                ).messages
+                request_of(Question(question, top_k=few), memos.chat.recall(question), (), cube="default").messages
                 for question in questions
             ]
 

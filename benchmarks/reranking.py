@@ -25,6 +25,7 @@ from benchmarks import locomo
 from benchmarks.floors import E5, plain_embedder
 from benchmarks.report import BAD_DATA, CannotRun
 from memos.core.ports import Embedder
+from memos.search import rerank
 from tests.backends.tiny_onnx import with_a_logit
 from tests.support.servers import llama_server
 from tests.support.servers.openai_server import Asked, OpenAIServer, Said
@@ -58,10 +59,10 @@ def _judge() -> Iterator[Mapping[str, str]]:
         told = server.settings()
         yield {
             "MEMOS_RERANK__MODEL": "judge",
-            "MEMOS_JUDGE_MODEL__BASE_URL": str(told.base_url),
-            "MEMOS_JUDGE_MODEL__MODEL": str(told.model),
-            "MEMOS_JUDGE_MODEL__API_KEY": llama_server.KEY,
-            "MEMOS_JUDGE_MODEL__TIMEOUT_S": _NO_TIMEOUT_S,
+            "MEMOS_READER_MODEL__BASE_URL": str(told.base_url),
+            "MEMOS_READER_MODEL__MODEL": str(told.model),
+            "MEMOS_READER_MODEL__API_KEY": llama_server.KEY,
+            "MEMOS_CHAT_MODEL__TIMEOUT_S": _NO_TIMEOUT_S,
         }
 
 
@@ -81,7 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", choices=KINDS, default="e5", help="what reranks (default e5)")
     known, rest = parser.parse_known_args(argv)
     try:
-        with KINDS[known.kind]() as told, patch.dict(os.environ, {"MEMOS_RERANK__TIMEOUT_S": _NO_TIMEOUT_S, **told}):
+        with (
+            KINDS[known.kind]() as told,
+            patch.object(rerank, "TIMEOUT_S", float(_NO_TIMEOUT_S)),
+            patch.dict(os.environ, told),
+        ):
             return locomo.main([*rest, "--rerank", told["MEMOS_RERANK__MODEL"]])
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)

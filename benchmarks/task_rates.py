@@ -68,7 +68,7 @@ def _measure(ledger: Ledger, cubes: Sequence[str], drained: int, timed: int) -> 
 
     for cube in cubes:
         _put(ledger, cube, drained // len(cubes))
-    runner = Runner(ledger, SystemClock(), TaskSettings(workers=_WORKERS, busy_share=1))
+    runner = Runner(ledger, SystemClock(), TaskSettings(workers=_WORKERS), busy_share=1)
     runner.register([Job("nothing", job)])
     count, delays = drained // len(cubes) * len(cubes), []
     started = time.perf_counter()

@@ -27,6 +27,7 @@ from memos.backends.qdrant.embedded import QdrantEdgeIndex
 from memos.core.ports import Embedder, Vector
 from memos.core.settings import Settings
 from memos.core.types import Fingerprint
+from memos.kernel.maintenance import OPTIMISE_AFTER
 
 _MESSAGES_PER_ADD = 500
 _ROWS = 4_096
@@ -125,7 +126,7 @@ def build_graphs(settings: Settings, embedder: Embedder) -> float | None:
     [folder] = (settings.home / "vector").iterdir()  # one embedder, one space
     index = QdrantEdgeIndex.open(folder, embedder.fingerprint.dimension)
     try:
-        if index.unoptimised() < max(settings.index.optimise_after, index.optimised() // 3):
+        if index.unoptimised() < max(OPTIMISE_AFTER, index.optimised() // 3):
             return None
         index.optimise()
     finally:

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memos import MemOS, Settings
-from memos.core.settings import ActivationSettings, ChatSettings, HeatSettings
+from memos.core.settings import ActivationSettings, ChatSettings
+from memos.scheduler.rules import TierSettings
 
 NOTES = [
     f"On day {day} of the journey we slept in hut {day}, walked {day + 9} kilometres and met a herd of {day * 7} goats."
@@ -39,7 +40,7 @@ def main(model: Path, home: Path) -> None:
     settings = Settings(
         chat_model=ChatSettings(model=f"local:{model}", max_tokens=60),
         activation=ActivationSettings(prefix_tokens=1536),
-        heat=HeatSettings(short_capacity=100),  # nothing is read in the background meanwhile
+        heat=TierSettings(short_capacity=100),  # nothing is read in the background meanwhile
     )
     with MemOS.open(home, settings=settings) as memos:
         said = [{"role": "user", "content": note} for note in NOTES]

@@ -168,6 +168,9 @@ class RouteGroups:
             await anyio.sleep_forever()
 
 
+THREADS = 40
+"""Requests that are worked on at once."""
+
 _WATCHERS = 2
 
 
@@ -194,7 +197,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
-        to_thread.current_default_thread_limiter().total_tokens = settings.threads
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         async with groups.running(lazy=lazy):
             yield
 

@@ -40,6 +40,9 @@ log = logging.getLogger("memos.api")
 
 ErrorResponder = Callable[[MemosError, int], Response]
 
+BODY_BYTES = 200 * 2**20
+"""Largest body of a request."""
+
 _STATUSES: tuple[tuple[type[MemosError], int], ...] = (
     (InvalidInput, 400),
     (NotFound, 404),
@@ -194,7 +197,7 @@ def create_group(
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
     app.add_exception_handler(Exception, on_exception)
-    app.add_middleware(BodyLimitMiddleware, most=memos.settings.server.body_bytes, apart=large)
+    app.add_middleware(BodyLimitMiddleware, most=BODY_BYTES, apart=large)
     app.add_middleware(
         KeyAuthentication,
         memos=memos,

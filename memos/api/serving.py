@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ADMIN = "admin"
 _FIRST_KEY = "first key"
 _KEEP_ALIVE_S = 75
+_STOP_WITHIN_S = 20
 """Longer than clients keep an idle connection (5 s httpx, 60 s many proxies), so that they are who ends it: a request
 sent at the moment the server closes is lost."""
 
@@ -55,7 +56,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     with (
         suppress(KeyboardInterrupt),
         listening,
-        _tracing(settings) as tracing,
+        _tracing() as tracing,
         MemOS.open(home, settings=settings) as memos,
     ):
         token = new_token()
@@ -66,7 +67,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
             server_header=False,
             lifespan="on",
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=settings.server.stop_within_s,
+            timeout_graceful_shutdown=_STOP_WITHIN_S,
         )
         url = _url(listening)
         key = first_key(memos)
@@ -88,7 +89,7 @@ def work(home: Path | None, settings: Settings, announce: Callable[[str], None])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         suppress(KeyboardInterrupt),
-        _tracing(settings) as tracing,
+        _tracing() as tracing,
         MemOS.open(home, settings=settings) as memos,
     ):
         if tracing is not None:
@@ -98,9 +99,9 @@ def work(home: Path | None, settings: Settings, announce: Callable[[str], None])
 
 
 @contextmanager
-def _tracing(settings: Settings) -> Iterator[Tracing | None]:
-    """Yield the tracing that the settings configure, None for none. Raises: InvalidInput (the extra is missing)."""
-    if settings.otlp_endpoint is None:
+def _tracing() -> Iterator[Tracing | None]:
+    """Yield the tracing that the environment asks for, None for none. Raises: InvalidInput (the extra is missing)."""
+    if not (otlp_endpoint := os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
         yield None
         return
     try:
@@ -109,7 +110,7 @@ def _tracing(settings: Settings) -> Iterator[Tracing | None]:
         raise InvalidInput(
             "OTEL_EXPORTER_OTLP_ENDPOINT", "needs the extra `tracing`: pip install '.[tracing]' in the clone"
         ) from error
-    tracing = exporting(settings.otlp_endpoint)
+    tracing = exporting(otlp_endpoint)
     try:
         yield tracing
     finally:

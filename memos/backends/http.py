@@ -102,17 +102,15 @@ _DISGUISES: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A fetch: its name in errors, the accepted media types, and the setting that limits its size."""
+    """A fetch: its name in errors, the accepted media types, and what allows a larger one."""
 
     noun: str
     accept: str
-    limit: str
+    remedy: str = ""
 
 
-IMAGE: Final = FetchRequest(
-    "image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES"
-)
-FILE: Final = FetchRequest("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
+IMAGE: Final = FetchRequest("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp")
+FILE: Final = FetchRequest("file", "*/*", ", or raise MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
@@ -234,8 +232,7 @@ class WebImages:
             if len(body) > self._max_bytes:
                 raise InvalidInput(
                     where,
-                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}, or raise "
-                    f"{self._wanted.limit}",
+                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}",
                 )
         if time.monotonic() >= until:
             raise TimeoutError  # it was cut off here, which looks like its end

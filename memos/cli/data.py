@@ -136,7 +136,6 @@ def preview(
         wanted = reading.Reading(
             ZoneInfo(settings.time_zone) if time_zone is None else zone_of(time_zone),
             SystemClock().now(),
-            settings.limits,
             settings.mask_secrets,
             redact_pii,
             mode != "rough",

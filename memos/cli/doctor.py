@@ -34,7 +34,7 @@ _EXTRAS = {
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
     "local": ("torch", "peft"),
 }  # fmt: skip
-_PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "judge", "vision")
+_PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
 
 
 class State(StrEnum):
@@ -83,6 +83,8 @@ Found = Iterator[tuple[State, str]]
 
 
 def _config(settings: Settings) -> Found:
+    for name, instead in settings.former:
+        yield State.DOUBTFUL, f"{name} is no longer a setting: {instead}; take it away"
     if settings.config is None:
         yield State.GOOD, "from the environment; MEMOS_CONFIG names no file"
         return
@@ -223,7 +225,7 @@ def _reranker(settings: Settings) -> Found:
         reranker = reranker_of(settings, stack)
         assert reranker is not None
         if settings.rerank.base_url is None and settings.rerank.model == JUDGE:
-            yield State.GOOD, "the judge model, above"
+            yield State.GOOD, "the reader model, above"
             return
         began = time.perf_counter()
         reranker.scores("Is anybody there?", ["Yes, I am.", "The bus is late."])
@@ -267,7 +269,7 @@ def _extras(settings: Settings) -> Found:
         "qdrant": settings.qdrant.url is not None,
         "neo4j": settings.neo4j.url is not None,
         "multilingual": settings.embed.model == "e5",
-        "tracing": settings.otlp_endpoint is not None,
+        "tracing": bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
         "sealing": settings.cube_passphrase is not None,
         "local": any(model is not None and model.local for model in map(settings.model_for, _PURPOSES)),
     }

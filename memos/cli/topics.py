@@ -8,6 +8,7 @@ import typer
 
 from memos.cli.shared import Actor, CubeName, Output, Wait, command
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
+from memos.scheduler.rules import TierSettings
 
 if TYPE_CHECKING:
     from memos.kernel.memos import MemOS
@@ -108,5 +109,5 @@ def _ended(memos: MemOS, about: dict[str, str], *, wait: bool) -> Output:
 
 
 def _newest(memos: MemOS) -> str:
-    capacity = memos.settings.heat.short_capacity
-    return f"the newest {capacity} exchanges of a conversation stay as they are (MEMOS_HEAT__SHORT_CAPACITY)"
+    capacity = TierSettings.of(memos.settings.heat).short_capacity
+    return f"the newest {capacity} exchanges of a conversation stay as they are"

@@ -83,7 +83,7 @@ MEMORY = Group(
         "analyse": Command(
             "topics:analyse",
             "Read older exchanges into facts, preferences, instructions and traits.",
-            more="Without --everything the newest of a conversation (MEMOS_HEAT__SHORT_CAPACITY, 10) are left alone.",
+            more="Without --everything the newest of a conversation (10) are left alone.",
         ),
         "consolidate": Command("topics:consolidate", "Keep one current value for each key, and join duplicates."),
         "reflect": Command("topics:reflect", "Let the chat model conclude what several facts show together."),

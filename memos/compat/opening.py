@@ -15,11 +15,12 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from memos.core.ports import ChatModel
-from memos.core.settings import ChatSettings, HeatSettings, Settings
+from memos.core.settings import ChatSettings, Settings
 from memos.core.text.validation import check_text
 from memos.core.types import Json
 from memos.errors import Conflict, InvalidInput, MemosError, shown
 from memos.kernel.memos import MemOS
+from memos.scheduler.rules import TierSettings
 
 log = logging.getLogger("memos.compat")
 
@@ -89,12 +90,11 @@ class Shape:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own}
 
     @property
-    def heat(self) -> HeatSettings:
+    def heat(self) -> TierSettings:
         """The original's heat policy with these numbers."""
-        return HeatSettings(
+        return TierSettings(
             idle_hours=0,  # the original's pages leave only when there are too many
             policy="memoryos",
-            preset="pypi",
             promote_above=self.mid_term_heat_threshold,
             short_capacity=self.short_term_capacity,
             mid_capacity=self.mid_term_capacity,

@@ -17,7 +17,7 @@ from memos.compat.importing import described, info_of, metadata_of
 from memos.compat.opening import filled
 from memos.core.ports import ChatMessage
 from memos.core.text.rendering import NOTICE, close_fence, has_fence, quoted
-from memos.core.text.validation import check_text
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, Json, Role, Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
@@ -31,6 +31,7 @@ from memos.memcube.ledger import tier_moves as paging
 from memos.memcube.ledger.segments import Page
 from memos.reader.importers.memoryos import ASSISTANT_KNOWLEDGE, PROFILE, USER_KNOWLEDGE
 from memos.reader.messages import read_time
+from memos.search.question import MAX_TOP_K
 
 _CUT = " […]"
 _LARGEST_PIECE = 4
@@ -309,7 +310,7 @@ class UserMemory:
 
     def add(self, user_input: str, agent_response: str, timestamp: Json, meta_data: Json) -> None:
         """Store one exchange, both messages or none. Raises: InvalidInput, BackendUnavailable."""
-        limit = self._memos.settings.limits.message_bytes
+        limit = MAX_MESSAGE_BYTES
         said = (("user_input", Role.USER, user_input), ("agent_response", Role.ASSISTANT, agent_response))
         messages: list[dict[str, Json]] = []
         for where, role, text in said:
@@ -424,7 +425,7 @@ class UserMemory:
     def _retrieved(self, query: str, shown: set[str]) -> list[Exchange]:
         """Return the pages with the messages a search finds, those already shown left out."""
         most = self._limits.retrieved_pages
-        limit = min(self._memos.settings.limits.top_k, most * _HITS_A_PAGE)
+        limit = min(MAX_TOP_K, most * _HITS_A_PAGE)
         found = self._memos.search(query, cubes=[self.cube], filter=_SAID, top_k=limit)
         exchanges: list[Exchange] = []
         seen = set(shown)

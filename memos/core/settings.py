@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import platformdirs
 from pydantic import (
     AfterValidator,
-    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
     SecretStr,
+    TypeAdapter,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from memos.core.lora import recipe_with
 from memos.errors import InvalidInput
@@ -72,11 +76,182 @@ class TimeWindow:
         return datetime.combine(now.astimezone(UTC).date(), self.start, UTC)
 
 
-# Reads settings from a TOML file; knows of settings only the names of their fields.
+# Settings of version 0.1 that version 0.2 ignores with a warning, and what applies instead; 0.3 refuses them.
+
+_CALLS: Final = {
+    "retries": "a call has three further attempts",
+    "requests_per_minute": "an endpoint that is busy says so, and is asked again later",
+    "tokens_per_minute": "an endpoint that is busy says so, and is asked again later",
+    "temperature": "it is 0, where a task asks for no other",
+    "cache_bytes": "answers are remembered in 16 MiB",
+}
+_AS_CHAT: Final = {
+    **_CALLS,
+    "timeout_s": "MEMOS_CHAT_MODEL__TIMEOUT_S is for every model",
+    "parallel": "MEMOS_CHAT_MODEL__PARALLEL is for every model",
+    "max_tokens": "MEMOS_CHAT_MODEL__MAX_TOKENS is for every model",
+    "prefix_cache": "only the chat model's endpoint can have one",
+}
+_FORMER: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {"otlp_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT says where traces are sent"},
+    "index": {
+        "flush_every_s": "indexes are flushed 20 s after a change",
+        "flush_every_rows": "indexes are flushed after 2,000 changes",
+        "optimise_after": "graphs for fast search are built after 5,000 points",
+        "park_after": "a change is parked after 5 failures",
+    },
+    "qdrant": {
+        "grpc_port": "the server is called over REST",
+        "timeout_s": "a call may take 10 s",
+        "shards": "a new collection has as many as the server is set to give it",
+        "replicas": "a new collection has as many as the server is set to give it",
+    },
+    "neo4j": {"database": "the database `neo4j` is used", "timeout_s": "a transaction may take 10 s"},
+    "limits": {
+        "message_bytes": "a message may have 1 MiB",
+        "messages_per_add": "one add may have 1,000 messages",
+        "top_k": "it may be 1,000",
+        "query_chars": "a question may have 20,000 characters",
+    },
+    "images": {
+        "max_bytes": "an image may have 20 MiB",
+        "max_pixels": "an image may have 50 million pixels",
+        "fetch": "MEMOS_SERVER__FETCH_FILES is for images too",
+    },
+    "tasks": {
+        "busy_share": "a thread works half of its time",
+        "seconds_per_day": "MEMOS_TASKS__TOKENS_PER_DAY is the only budget",
+    },
+    "upkeep": {
+        "verify_every_h": "run `memos data verify`, by cron for instance",
+        "reflect": "run `memos memory reflect`, by cron for instance",
+    },
+    "heat": {
+        "policy": "accesses become heat by forward decay; `Settings(heat=TierSettings(policy=…))` takes another",
+        "preset": "`memoryos` has the parameters of its package",
+        "tau_days": "it is 20 days, and less in a cube that is too large for its tier",
+        "demote_below": "a segment is archived below a heat of 0.05",
+        "short_capacity": "the short tier has 10 exchanges of a conversation",
+        "idle_hours": "the last exchanges of a conversation move on after 12 hours",
+        "mid_capacity": "the mid tier has 2,000 segments of a cube",
+        "similarity": "a page joins a segment from 0.5",
+    },
+    "server": {
+        "threads": "40 requests are worked on at once",
+        "body_bytes": "the body of a request may have 200 MiB",
+        "proxy_models": "the proxy answers with the chat model, whatever a request names",
+        "stop_within_s": "requests have 20 s to end at a stop",
+    },
+    "recall": {
+        "top_k": "12 memories, or what a request says as `top_k`",
+        "relevance": "0, or what a request says as `relevance`",
+        "position": "memories stand in the system message",
+    },
+    "rerank": {
+        "timeout_s": "a search waits 10 s",
+        "candidates": "50 candidates are reranked",
+        "weight": "the best gets as much as the best score without it",
+    },
+    "activation": {
+        "device_bytes": "2 GiB of KV are kept on a GPU",
+        "disk_form": "KV is kept exactly",
+        "stable_days": "a memory has to be unchanged for 3 days",
+    },
+    "parametric": {
+        "facts": "an adapter learns the 64 hottest memories",
+        "night_minutes": "MEMOS_PARAMETRIC__NIGHT alone says when adapters are trained by themselves",
+        "new_facts": "a cube is learned again by itself from 8 new memories",
+        "vllm_folder": "`memos model adapter export` hands an adapter out, to load it elsewhere",
+    },
+    "chat_model": _CALLS,
+    "reader_model": _AS_CHAT,
+    "vision_model": _AS_CHAT,
+    "judge_model": dict.fromkeys(
+        (*_AS_CHAT, "base_url", "model", "api_key"), "the reader model decides between statements and reranks"
+    ),
+}
+
+_FORMER_GROUP: Final = TypeAdapter(dict[str, Any], config=ConfigDict(hide_input_in_errors=True))
+
+log = logging.getLogger("memos.settings")
+
+
+def _env_name(group: str, name: str) -> str:
+    return f"MEMOS_{group}__{name}".upper() if group else f"MEMOS_{name}".upper()
+
+
+def without_former(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """Return settings without former ones, and those with what applies instead."""
+    kept, found = dict(given), []
+    for group, former in _FORMER.items():
+        inside = kept if not group else kept.get(group)
+        if not isinstance(inside, Mapping):
+            continue
+        found += [(_env_name(group, name), instead) for name, instead in former.items() if name in inside]
+        left = {name: value for name, value in inside.items() if name not in former}
+        if not group:
+            kept = left
+        elif left or group in Settings.model_fields:
+            kept[group] = left
+        else:
+            del kept[group]
+    return kept, tuple(found)
+
+
+@cache
+def _warn_former(name: str, instead: str) -> None:
+    log.warning("%s is no longer a setting and has no effect: %s", name, instead)
+
+
+def _names(model: type[BaseModel], group: str = "") -> Iterator[tuple[str, str]]:
+    """Yield group and name of every setting."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _names(field.annotation, name)
+        else:
+            yield group, name
+
+
+class EnvironmentSource(EnvSettingsSource):
+    """The environment's `MEMOS_*`; what is none of them and looks like one is refused."""
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what the environment says. Raises: InvalidInput (an unknown name inside a group, a mistyped one)."""
+        known = {_env_name(*pair): pair for pair in _names(self.settings_cls)}
+        former = {_env_name(group, name): (group, name) for group, names in _FORMER.items() for name in names}
+        told = super().__call__()
+        for variable, value in self.env_vars.items():
+            name = variable.upper()
+            if name in former:
+                group, inner = former[name]
+                if not group or group not in self.settings_cls.model_fields:
+                    (told.setdefault(group, {}) if group else told)[inner] = value
+            elif name.startswith("MEMOS_") and name not in known:
+                group = name.removeprefix("MEMOS_").lower()
+                if group in _FORMER:
+                    told.setdefault(group, _FORMER_GROUP.validate_json(value or "{}"))
+                else:
+                    self._check_unknown(name, known)
+        return told
+
+    def _check_unknown(self, name: str, known: Mapping[str, Any]) -> None:
+        in_group, given = "__" in name, name.removeprefix("MEMOS_")
+        if given.lower() in self.settings_cls.model_fields:  # a group as JSON
+            return
+        # Clients and other programs have variables with this prefix too, without a group.
+        close = difflib.get_close_matches(
+            given, (other.removeprefix("MEMOS_") for other in known), 1, 0.6 if in_group else 0.85
+        )
+        if close or in_group:
+            raise InvalidInput(name, f"is not a setting; {_hint(close, 'MEMOS_')}")
+
+
+def _hint(close: list[str], prefix: str) -> str:
+    return f"did you mean `{prefix}{close[0]}`?" if close else "docs/settings.md lists them"
 
 
 class SettingsFile(PydanticBaseSettingsSource):
-    """The file that the field `config` names, as the arguments or the environment set it; nothing without one."""
+    """The TOML file that the field `config` names, as the arguments or the environment set it; nothing without one."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         """Return nothing: the file is read as a whole."""
@@ -89,7 +264,7 @@ class SettingsFile(PydanticBaseSettingsSource):
 
 
 def read(path: Path, model: type[BaseModel]) -> dict[str, Any]:
-    """Return a file's settings, each of which is a field. Raises: InvalidInput."""
+    """Return a file's settings, each of which is a field or a former one. Raises: InvalidInput."""
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -98,7 +273,7 @@ def read(path: Path, model: type[BaseModel]) -> dict[str, Any]:
         raise InvalidInput(
             "config", f"{path} is no TOML in UTF-8; write it like `[server]` and `port = 8765`"
         ) from error
-    _check(told, model, str(path), "")
+    _check(without_former(told)[0], model, str(path), "")
     return told
 
 
@@ -106,8 +281,7 @@ def _check(told: dict[str, Any], model: type[BaseModel], path: str, prefix: str)
     for name, value in told.items():
         field = model.model_fields.get(name)
         if field is None or (not prefix and name == "config"):
-            close = difflib.get_close_matches(name, model.model_fields, 1)
-            hint = f"did you mean `{prefix}{close[0]}`?" if close else "docs/settings.md lists them"
+            hint = _hint(difflib.get_close_matches(name, model.model_fields, 1), prefix)
             raise InvalidInput("config", f"{path} has the unknown setting `{prefix}{name:.60}`; {hint}")
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             if not isinstance(value, dict):
@@ -116,7 +290,7 @@ def _check(told: dict[str, Any], model: type[BaseModel], path: str, prefix: str)
 
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
-Purpose = Literal["reader", "chat", "judge", "vision"]
+Purpose = Literal["reader", "chat", "vision"]
 
 
 def default_home() -> Path:
@@ -140,22 +314,12 @@ class EmbedSettings(BaseModel):
 
 
 class IndexSettings(BaseModel):
-    """How eagerly the indexes follow the ledger."""
+    """How long a change waits for the indexes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     wait_s: float = Field(
         5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`"
-    )
-    flush_every_s: float = Field(
-        20.0, gt=0, le=3600, description="Longest time an applied change stays unflushed in an index"
-    )
-    flush_every_rows: int = Field(2000, ge=1, description="Applied outbox rows after which the indexes are flushed")
-    optimise_after: int = Field(
-        5_000, ge=1000, description="Points written before graphs for fast search are built in the background"
-    )
-    park_after: int = Field(
-        5, ge=1, description="Failures after which an outbox row is parked and reported by `verify`"
     )
 
 
@@ -178,14 +342,10 @@ class QdrantSettings(BaseModel):
 
     url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
     api_key: Key = Field(None, description="Qdrant's API key")
-    grpc_port: int | None = Field(None, ge=1, le=65535, description="Qdrant's gRPC port; set it to use gRPC")
     collection: str = Field(
         "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Name the collections begin with"
     )
-    timeout_s: int = Field(10, ge=1, le=600, description="Longest time one call to Qdrant may take")
     on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk and only 8-bit ones in its memory")
-    shards: int = Field(1, ge=1, le=1024, description="Shards of a new collection in a Qdrant cluster")
-    replicas: int = Field(1, ge=1, le=16, description="Copies of each shard in a Qdrant cluster")
 
 
 class Neo4jSettings(BaseModel):
@@ -200,8 +360,6 @@ class Neo4jSettings(BaseModel):
     )
     user: str = Field("neo4j", description="Neo4j's user")
     password: SecretStr | None = Field(None, description="Neo4j's password")
-    database: str = Field("neo4j", description="Neo4j's database")
-    timeout_s: int = Field(10, ge=1, le=600, description="Longest time one transaction in Neo4j may take")
 
 
 LOCAL_MODEL = "local:"
@@ -228,8 +386,8 @@ Url = Annotated[str | None, AfterValidator(plain_url)]
 """An endpoint's address without the slash at its end."""
 
 
-class ChatSettings(BaseModel):
-    """A language model behind an OpenAI-compatible endpoint, or in this process: `local:` and where it is."""
+class ModelSettings(BaseModel):
+    """Where a language model is: behind an OpenAI-compatible endpoint, or in this process: `local:` and a folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -243,25 +401,6 @@ class ChatSettings(BaseModel):
         description="Name the endpoint knows the model by; or `local:` and a folder or hub name (extra `local`)",
     )
     api_key: Key = Field(None, description="Key of the model endpoint")
-    timeout_s: float = Field(
-        60.0,
-        gt=0,
-        le=3600,
-        description="Longest time one attempt may take; all attempts with their waits: times retries + 1",
-    )
-    retries: int = Field(3, ge=0, le=20, description="Further attempts when the endpoint fails, is busy or is too slow")
-    requests_per_minute: int | None = Field(None, ge=1, description="Most requests a minute of this process")
-    tokens_per_minute: int | None = Field(None, ge=1, description="Most tokens a minute of this process, both ways")
-    parallel: int = Field(4, ge=1, le=1024, description="Most requests at once of this process")
-    max_tokens: int = Field(1024, ge=1, description="Longest answer in tokens, where a task asks for no other")
-    temperature: float = Field(0.0, ge=0, le=2, description="Sampling temperature, where a task asks for no other")
-    cache_bytes: int = Field(
-        16_777_216, ge=0, description="Memory for answers that are given again to the same question; 0 remembers none"
-    )
-    prefix_cache: Literal["off", "on", "salt"] = Field(
-        "off",
-        description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`",
-    )
 
     @property
     def local(self) -> str | None:
@@ -272,7 +411,7 @@ class ChatSettings(BaseModel):
 
     @property
     def there(self) -> bool:
-        """Say whether there is a model."""
+        """Return True if there is a model."""
         return self.base_url is not None or bool(self.local)
 
     @model_validator(mode="after")
@@ -284,11 +423,25 @@ class ChatSettings(BaseModel):
         return self
 
 
+class ChatSettings(ModelSettings):
+    """The chat model, and how every language model is called."""
+
+    timeout_s: float = Field(
+        60.0, gt=0, le=3600, description="Longest time one attempt may take, of any model; there are four attempts"
+    )
+    parallel: int = Field(4, ge=1, le=1024, description="Most requests at once of this process to one model")
+    max_tokens: int = Field(1024, ge=1, description="Longest answer in tokens, where a task asks for no other")
+    prefix_cache: Literal["off", "on", "salt"] = Field(
+        "off",
+        description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`",
+    )
+
+
 ONNX_MODEL = "onnx:"
 """What the name of a reranker in this process begins with."""
 
 JUDGE = "judge"
-"""The name of a reranker that is the judge model."""
+"""The name of a reranker that is the reader model."""
 
 
 class RerankSettings(BaseModel):
@@ -306,13 +459,6 @@ class RerankSettings(BaseModel):
         None, description="Endpoint with a path `/rerank`, up to that path, such as `http://127.0.0.1:8080/v1`"
     )
     api_key: Key = Field(None, description="Key of that endpoint")
-    timeout_s: float = Field(
-        10.0, gt=0, le=600, description="Longest time a search waits for its reranker; then it answers without"
-    )
-    candidates: int = Field(50, ge=2, le=50, description="Most candidates of a search that are reranked")
-    weight: float = Field(
-        1.0, gt=0, le=100, description="What the reranker's best gets, as a share of the best score without it"
-    )
 
     @property
     def folder(self) -> str | None:
@@ -345,54 +491,17 @@ class TaskSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workers: int = Field(2, ge=0, le=256, description="Threads of this process that run background tasks; 0 runs none")
-    busy_share: float = Field(
-        0.5, gt=0, le=1, description="Share of its time a thread spends on tasks that nobody waits for"
-    )
     tokens_per_day: int | None = Field(
         None, ge=0, description="Language model tokens the tasks of one cube may spend a UTC day; default: any number"
-    )
-    seconds_per_day: float | None = Field(
-        None, ge=0, description="Seconds of work the tasks of one cube may spend a UTC day; default: any number"
     )
 
 
 class HeatSettings(BaseModel):
-    """What counts as hot, and how many pages and segments the tiers hold."""
+    """What counts as hot; `memos.scheduler.rules` has what else the tiers go by."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    policy: Literal["forward_decay", "memoryos"] = Field(
-        "forward_decay", description="How accesses become heat: `forward_decay` or `memoryos` (Kang et al. 2025)"
-    )
-    preset: Literal["paper", "pypi"] = Field(
-        "pypi", description="Parameters of `memoryos`, and its defaults for what is not set here: `paper` or `pypi`"
-    )
-    tau_days: float | None = Field(
-        None, ge=1 / 1440, le=366, description="Days in which a heat of `forward_decay` falls to 37 %; default: 20"
-    )
     promote_above: float = Field(5.0, gt=0, description="Heat from which a segment is read into long-term memory")
-    demote_below: float = Field(
-        0.05, ge=0, description="Heat below which a segment is archived; less than PROMOTE_ABOVE"
-    )
-    short_capacity: int = Field(10, ge=1, description="Pages of one conversation in the short tier")
-    idle_hours: float = Field(
-        12,
-        ge=0,
-        le=8760,
-        description="Hours without a new message after which a conversation's last pages move on too; 0: never",
-    )
-    mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")
-    similarity: float = Field(
-        0.5, ge=0, le=2, description="Cosine plus shared keywords from which a page joins a segment"
-    )
-
-    @model_validator(mode="after")
-    def _thresholds_in_order(self) -> Self:
-        if self.policy == "forward_decay" and self.demote_below >= self.promote_above:
-            raise ValueError(
-                f"has DEMOTE_BELOW {self.demote_below:g}, which is not below PROMOTE_ABOVE {self.promote_above:g}"
-            )
-        return self
 
 
 class UpkeepSettings(BaseModel):
@@ -400,12 +509,6 @@ class UpkeepSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    verify_every_h: float = Field(
-        0, ge=0, le=8760, description="Hours between two comparisons of the ledger with its indexes; 0 makes none"
-    )
-    reflect: bool = Field(
-        False, description="Have the chat model conclude once a day from each cube's facts; each conclusion has sources"
-    )
     backup_folder: Path | None = Field(None, description="Folder that periodic backups are made in; default: none")
     backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
     backups_kept: int = Field(7, ge=1, le=10_000, description="Periodic backups that are kept; older ones are removed")
@@ -416,25 +519,9 @@ class LimitSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    message_bytes: int = Field(1_048_576, ge=1024, description="Largest message in UTF-8 bytes")
     file_bytes: int = Field(104_857_600, ge=1024, description="Largest file that is taken, in bytes")
-    messages_per_add: int = Field(1000, ge=1, description="Most messages in one `add`")
-    top_k: int = Field(1000, ge=1, description="Largest `top_k`; more is refused")
-    query_chars: int = Field(20_000, ge=100, description="Longest question in characters")
     min_free_bytes: int = Field(67_108_864, ge=0, description="Free disk space under which writes are refused")
     dump_bytes: int = Field(8_589_934_592, ge=1024, description="Most bytes that a dump of a cube may unpack to")
-
-
-class ImageSettings(BaseModel):
-    """Which images of messages are taken; sizes are read from an image's header, before a pixel is decoded."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_bytes: int = Field(20_971_520, ge=1024, le=104_857_600, description="Largest image in bytes")
-    max_pixels: int = Field(50_000_000, ge=1, le=80_000_000, description="Most pixels of an image, width times height")
-    fetch: bool = Field(
-        False, description="Fetch images that messages name by a web address; private addresses are refused even then"
-    )
 
 
 class ServerSettings(BaseModel):
@@ -444,24 +531,19 @@ class ServerSettings(BaseModel):
 
     host: str = Field("127.0.0.1", description="Address the server listens on; if not loopback, put TLS in front")
     port: int = Field(8765, ge=0, le=65535, description="Port the server listens on; 0 takes a free one")
-    threads: int = Field(40, ge=4, le=1024, description="Requests that are worked on at once")
-    body_bytes: int = Field(209_715_200, ge=1024, description="Largest body of a request, in bytes")
     new_users: bool = Field(
         True, description="Make a user when a request with an admin's key names one that is not known yet"
     )
     fetch_files: bool = Field(
-        False, description="Fetch files that requests name by a web address; private addresses are refused even then"
+        False,
+        description="Fetch files and images that are named by a web address; private addresses are refused even then",
     )
     cors_origins: tuple[str, ...] = Field(
         (), description="Origins whose web pages may call the server, as a JSON list; default: none"
     )
-    proxy_models: tuple[str, ...] = Field(
-        (), description="Further models of the chat endpoint that clients of the proxy may name, as a JSON list"
-    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least level of what the server logs; `debug` may show what messages of errors say"
     )
-    stop_within_s: int = Field(20, ge=0, le=3600, description="Longest time requests may take to end at a stop")
 
 
 class RecallSettings(BaseModel):
@@ -470,11 +552,6 @@ class RecallSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     tokens: int = Field(1500, ge=100, le=1_000_000, description="Most tokens of the memory section in a prompt")
-    top_k: int = Field(12, ge=1, le=1000, description="Most memories a search gives to a prompt")
-    relevance: float = Field(0.0, ge=0, le=1, description="Relevance a found memory needs to get into a prompt")
-    position: Literal["system", "user"] = Field(
-        "system", description="Where the memory section stands: in the `system` message or before the last `user` text"
-    )
 
 
 class ActivationSettings(BaseModel):
@@ -482,30 +559,15 @@ class ActivationSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    device_bytes: int = Field(2_147_483_648, ge=0, description="Most bytes of KV kept on a GPU")
     host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
-    disk_form: Literal["exact", "int8"] = Field(
-        "exact", description="How they are kept there; int8 takes a quarter of float32, and is near what it was, not it"
-    )
     prefix_tokens: int = Field(
         1024, ge=0, le=100_000, description="Most tokens of memories that each prompt of a cube begins with; 0: none"
     )
-    stable_days: float = Field(
-        3.0, ge=0, le=3650, description="Days for which a hot memory has to be unchanged to stand there"
-    )
-
-
-_REMOVED_PARAMETRIC = {
-    "facts": "an adapter learns the 64 hottest memories",
-    "new_facts": "a cube is learned again by itself from 8 new memories",
-    "night_minutes": "NIGHT alone says when adapters are trained by themselves",
-    "vllm_folder": "`memos adapters export` hands an adapter out, to load it elsewhere",
-}
 
 
 class ParametricSettings(BaseModel):
-    """Which memories may become part of an adapter, of which model, and when by itself."""
+    """What adapters learn, of which model, and when by themselves."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -525,25 +587,17 @@ class ParametricSettings(BaseModel):
         description="What of the usual recipe is different, as JSON: docs/parametric.md has its names",
     )
 
-    @field_validator("night")
-    @classmethod
-    def _known_hours(cls, value: str | None) -> str | None:
-        if value is not None:
-            TimeWindow.read(value)
-        return value
-
     @field_validator("recipe")
     @classmethod
     def _known_recipe(cls, value: Mapping[str, object]) -> Mapping[str, object]:
         recipe_with(value)
         return value
 
-    @model_validator(mode="before")
+    @field_validator("night")
     @classmethod
-    def _without_removed(cls, value: Any) -> Any:
-        for name, instead in _REMOVED_PARAMETRIC.items():
-            if isinstance(value, Mapping) and name in value:
-                raise ValueError(f"{name.upper()} was removed: {instead}")
+    def _known_hours(cls, value: str | None) -> str | None:
+        if value is not None:
+            TimeWindow.read(value)
         return value
 
 
@@ -569,7 +623,7 @@ class Settings(BaseSettings):
         env_prefix="MEMOS_",
         env_nested_delimiter="__",
         frozen=True,
-        extra="forbid",  # of arguments; environment variables of no setting are not read
+        extra="forbid",
         populate_by_name=True,
         hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
     )
@@ -589,11 +643,6 @@ class Settings(BaseSettings):
     mask_secrets: bool = Field(
         True, description="Mask keys, tokens and passwords of known formats in everything that comes in"
     )
-    otlp_endpoint: str | None = Field(
-        None,
-        validation_alias=AliasChoices("MEMOS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-        description="Where traces are sent, such as `http://127.0.0.1:4318`; or OTEL_EXPORTER_OTLP_ENDPOINT",
-    )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
@@ -602,7 +651,6 @@ class Settings(BaseSettings):
     heat: HeatSettings = Field(default_factory=HeatSettings)
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
-    images: ImageSettings = Field(default_factory=ImageSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
@@ -610,21 +658,36 @@ class Settings(BaseSettings):
     activation: ActivationSettings = Field(default_factory=ActivationSettings)
     parametric: ParametricSettings = Field(default_factory=ParametricSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
-    reader_model: ChatSettings = Field(default_factory=ChatSettings)
-    judge_model: ChatSettings = Field(default_factory=ChatSettings)
-    vision_model: ChatSettings = Field(default_factory=ChatSettings)
+    reader_model: ModelSettings = Field(default_factory=ModelSettings)
+    vision_model: ModelSettings = Field(default_factory=ModelSettings)
 
     @classmethod
     def settings_customise_sources(
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where settings come from, what counts most first: arguments, the environment, the file."""
-        return init_settings, env_settings, SettingsFile(settings_cls)
+        return init_settings, EnvironmentSource(settings_cls), SettingsFile(settings_cls)
+
+    _former: tuple[tuple[str, str], ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _ignore_former(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        kept, former = without_former(given) if isinstance(given, Mapping) else (given, ())
+        settings = handler(kept)
+        settings._former = former
+        for name, instead in former:
+            _warn_former(name, instead)
+        return settings
+
+    @property
+    def former(self) -> tuple[tuple[str, str], ...]:
+        """Return the settings that were given, are no settings any more and have no effect; each with what applies."""
+        return self._former
 
     @property
     def prefix_room(self) -> int:
@@ -655,17 +718,18 @@ class Settings(BaseSettings):
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.
 
-        A reader or judge without a URL of its own is the chat model, with the fields it names changed. What looks at
-        images stands alone: an ordinary chat model cannot see.
+        A reader without a URL of its own is the chat model, with the fields it names changed. What looks at images
+        stands alone: an ordinary chat model cannot see. All are called as the chat model is.
         """
-        if purpose == "vision":
-            return self.vision_model if self.vision_model.there else None
-        own = {"reader": self.reader_model, "chat": self.chat_model, "judge": self.judge_model}[purpose]
+        chat = self.chat_model
+        if purpose == "chat":
+            return chat if chat.there else None
+        own = self.reader_model if purpose == "reader" else self.vision_model
         if own.there:
-            return own
-        if not self.chat_model.there:
+            return chat.model_copy(update={**dict(own), "prefix_cache": "off"})
+        if purpose == "vision" or not chat.there:
             return None
-        return self.chat_model.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+        return chat.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
     @field_validator("home")
     @classmethod
@@ -685,17 +749,17 @@ class Settings(BaseSettings):
 
     @field_validator("vision_model")
     @classmethod
-    def _has_its_own_endpoint(cls, value: ChatSettings) -> ChatSettings:
+    def _has_its_own_endpoint(cls, value: ModelSettings) -> ModelSettings:
         if value.local is not None:
             raise ValueError("is in this process, where no model sees images; give it a BASE_URL")
         if value.model_fields_set and value.base_url is None:
             raise ValueError("is set without a BASE_URL; give it one, since the chat model need not see images")
         return value
 
-    @field_validator("chat_model", "reader_model", "judge_model")
+    @field_validator("chat_model", "reader_model")
     @classmethod
-    def _has_an_endpoint(cls, value: ChatSettings, info: ValidationInfo) -> ChatSettings:
-        named = value.model_fields_set and not value.there
+    def _has_an_endpoint(cls, value: ModelSettings, info: ValidationInfo) -> ModelSettings:
+        named = value.model_fields_set & ModelSettings.model_fields.keys() and not value.there
         chat_model = info.data.get("chat_model")
         if named and (info.field_name == "chat_model" or chat_model is None or not chat_model.there):
             raise ValueError(

@@ -101,7 +101,7 @@ class Scopes:
 
     def masking(self, scope: Scope) -> Masking:
         """Return the masking for the texts of a call."""
-        return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)
+        return Masking(secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def masking_of(self, cube: str) -> Masking:
         """Return the masking for texts the installation itself writes to a cube."""

@@ -117,7 +117,7 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     now = doing.memos.clock.now()
 
     def reading(part: Part) -> Iterator[CheckedRecord]:
-        return checked(part.read(), part.zone, now, doing.memos.settings.limits)
+        return checked(part.read(), part.zone, now)
 
     surveys = [_survey(reading(part), doing) for part in parts]
     begin()

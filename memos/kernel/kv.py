@@ -156,6 +156,4 @@ class KvService:
     def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:
         recalled = Recalled("", 0, (), False, prefix=part)
         question = Question("?", max_tokens=1)
-        return request_of(
-            question, recalled, (), self.context.settings.recall.position, self.context.settings.limits, cube=cube
-        )
+        return request_of(question, recalled, (), cube=cube)

@@ -18,7 +18,7 @@ from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
 from memos.errors import BackendUnavailable, NotFound
 from memos.kernel.adapters.serving import AdapterResolver
-from memos.memcube.activation.blocks import COMPACT, Array, Block, Tier, fingerprint_of
+from memos.memcube.activation.blocks import Array, Block, Tier, fingerprint_of
 from memos.memcube.activation.prefill import PrefillEngine
 from memos.memcube.activation.store import BlockStore, Device
 from memos.memcube.ledger import adapters as adapter_rows
@@ -29,6 +29,8 @@ from memos.memcube.parametric import forgetting
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
+DEVICE_BYTES = 2 * 2**30
+"""Most bytes of KV kept on a GPU."""
 
 
 class LoadedModel(Protocol):
@@ -242,7 +244,7 @@ class LocalModels:
     def _new_store(self, loaded: LoadedModel | None) -> BlockStore:
         device = None if loaded is None else self._backend.device(loaded)
         budgets = {
-            Tier.DEVICE: self._settings.device_bytes,
+            Tier.DEVICE: DEVICE_BYTES,
             Tier.HOST: self._settings.host_bytes,
             Tier.DISK: self._settings.disk_bytes,
         }
@@ -276,8 +278,6 @@ class LocalModels:
         return PrefillEngine(self._shape_of(loaded, adapter), self._store, tier)
 
     def _shape_of(self, loaded: LoadedModel, adapter: str = "base") -> KvShape:
-        """Return the KV layout here; exact and 8-bit blocks never share keys."""
-        form = {} if self._settings.disk_form == "exact" else {"disk": self._settings.disk_form}
-        dtype = f"{loaded.dtype}{COMPACT}" if form else loaded.dtype
-        made_by = {**loaded.made_by, "adapter": adapter, **form}
-        return KvShape(fingerprint_of(made_by), dtype, loaded.block, loaded.chunk_blocks)
+        """Return the KV layout here."""
+        made_by = {**loaded.made_by, "adapter": adapter}
+        return KvShape(fingerprint_of(made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
-from memos.errors import IntegrityError, NotFound, shown
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
@@ -31,6 +29,9 @@ from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
+OPTIMISE_AFTER = 5_000
+"""Points written before graphs for fast search are built in the background."""
+
 _LOOK_S = 10.0
 
 Progress = Callable[[int, int], None]
@@ -177,7 +178,7 @@ class Maintenance:
 
     def jobs(self) -> list[Job]:
         """Return the jobs about the whole installation."""
-        return [Job("verify", self._run_verify, budgeted=False), Job("backup", self._run_backup, budgeted=False)]
+        return [Job("backup", self._run_backup, budgeted=False)]
 
     def start(self) -> None:
         """Repair indexes after a crash or a change of the embedder."""
@@ -221,7 +222,7 @@ class Maintenance:
         if vector is None:
             return
         # By a share of what is there, so that all builds together stay within a few times the last one.
-        least = max(self._context.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE)
+        least = max(OPTIMISE_AFTER, vector.optimised() // _BUILD_SHARE)
         if vector.unoptimised() >= least:
             vector.optimise()
 
@@ -263,17 +264,6 @@ class Maintenance:
         for cube, counts in removed.items():
             counts["kv_blocks"] = installation.activations.forget([cube])
         return removed
-
-    def _run_verify(self, run: TaskRun) -> None:
-        cubes = self._cube_ids()
-        wrong = []
-        for done, cube in enumerate(cubes):
-            run.check_cancelled(done / len(cubes))
-            with suppress(NotFound):  # dropped meanwhile
-                if not self._verify((cube,), repair=False, strangers=False).clean:
-                    wrong.append(cube)
-        if wrong:
-            raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos data verify`.")
 
     def _run_backup(self, run: TaskRun) -> None:
         run.check_cancelled()

@@ -48,7 +48,7 @@ from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, tags_of, version_of, within
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
-from memos.reader.messages import read_messages, read_tools
+from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
 
 
 def correct(
@@ -223,17 +223,17 @@ class Memories:
         context = self._context
         with self._listeners.call("add") as clock:
             scope = context.scopes.check([cube], actor, right=Right.WRITE)
-            limits, masking = context.settings.limits, context.scopes.masking(scope)
+            masking = context.scopes.masking(scope)
             finely = member_of("mode", mode, Mode) is Mode.FINE
             with clock.stage("read"):
                 # Mask before checking, so that no error shows what must not be shown. A request is recognised by a
                 # salted digest of it as it was given.
-                given, said = (messages, tags, info, tools), masking.messages(messages, limits.messages_per_add)
-                tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
+                given, said = (messages, tags, info, tools), masking.messages(messages, MAX_MESSAGES)
+                tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info))
                 conversation = None if conversation is None else check_name("conversation", conversation)
                 key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
                 drafts = self.read(said, scope, tags, info)
-                defined = read_tools(masking.any("tools", tools), context.clock.now(), limits)
+                defined = read_tools(masking.any("tools", tools), context.clock.now())
                 request = None if key is None else _request(key, conversation, *given)
                 conversation = None if conversation is None else masking.name("conversation", conversation)
             with clock.stage("store"), context.change(scope) as change:
@@ -274,7 +274,7 @@ class Memories:
         masking = self._context.scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
         edits, reason = (
-            edits_of(given, self._context.settings.limits),
+            edits_of(given),
             masking.text("reason", check_text("reason", reason, 1000)),
         )
         memory = edits.get("memory")
@@ -316,7 +316,7 @@ class Memories:
         zone, masking = ZoneInfo(scope.time_zone), self._context.scopes.masking(scope)
         conversation = None if conversation is None else masking.name("conversation", conversation)
         message = masking.fields(message, "feedback")
-        read = read_messages([message], zone, self._context.clock.now(), self._context.settings.limits)
+        read = read_messages([message], zone, self._context.clock.now())
         [draft] = fast.read(read, (FEEDBACK,), {}, zone)
         for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
@@ -490,8 +490,8 @@ class Memories:
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
         """Return drafts of what would be stored. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
-        images = ImageParts(self._context.settings.images, self._web_images)
-        read = read_messages(messages, zone, self._context.clock.now(), self._context.settings.limits, images)
+        images = ImageParts(self._web_images)
+        read = read_messages(messages, zone, self._context.clock.now(), images)
         return fast.read(read, tags, info, zone)
 
 

@@ -66,6 +66,7 @@ from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
 from memos.memcube.parametric import forgetting
 from memos.memcube.verify import ScannedIndex
+from memos.reader.images import MAX_IMAGE_BYTES
 from memos.search.rerank import ChatReranker
 
 log = logging.getLogger("memos.engines")
@@ -224,7 +225,7 @@ def _indexes(
     def projection(target: Target, follower: IndexWriter) -> Projection:
         shared = not ledger.is_sqlite and target not in files
         kind = SharedProjection if shared else OwnProjection
-        return kind(ledger, target, follower, settings.index)
+        return kind(ledger, target, follower)
 
     following = None if graph is None else projection("graph", GraphFollower(ledger, graph))
     return Indexes(projection("vector", vector), following, settings.index.wait_s)
@@ -445,13 +446,13 @@ def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> 
             stack.callback(endpoint.close)
             return endpoint
         case RerankSettings(model=model) if model == JUDGE:
-            if not askers.has("judge"):
+            if not askers.has("reader"):
                 raise InvalidInput(
                     "MEMOS_RERANK__MODEL",
                     "is `judge` and there is no such model: set MEMOS_CHAT_MODEL__BASE_URL and "
-                    "MEMOS_CHAT_MODEL__MODEL, or MEMOS_JUDGE_MODEL__*",
+                    "MEMOS_CHAT_MODEL__MODEL, or MEMOS_READER_MODEL__*",
                 )
-            return ChatReranker(lambda: askers.judge)
+            return ChatReranker(lambda: askers.reader)
         case _:
             return _onnx_reranker(settings)
 
@@ -460,7 +461,7 @@ def _onnx_reranker(settings: Settings) -> Reranker:
     from memos.backends.encoders.cross_encoder import OnnxReranker  # noqa: PLC0415 - loads onnxruntime, as the embedder does
 
     folder = Path(str(settings.rerank.folder)).expanduser()
-    return OnnxReranker(folder, threads=settings.embed.threads, timeout_s=settings.rerank.timeout_s)
+    return OnnxReranker(folder, threads=settings.embed.threads)
 
 
 def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:
@@ -489,11 +490,11 @@ def _open_model(activations: LocalModels, model: ChatSettings) -> ChatModel:
 
 
 def _open_web(settings: Settings) -> ImageSource | None:
-    if not settings.images.fetch:
+    if not settings.server.fetch_files:
         return None
     from memos.backends.http import WebImages  # noqa: PLC0415 - loads ssl and its certificates
 
-    return WebImages(settings.images.max_bytes)
+    return WebImages(MAX_IMAGE_BYTES)
 
 
 def _open_web_files(settings: Settings) -> FileSource | None:

@@ -249,7 +249,7 @@ class Profiles:
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
-        drafts = messages.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
+        drafts = messages.read(read_messages([message], zone, change.now), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
         return views.set_static(change, fact, Span(source, 0, len(fact.memory)))
 

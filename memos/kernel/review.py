@@ -72,7 +72,7 @@ class Review:
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
-        edits = edits_of(masking.fields({"memory": text}), self._context.settings.limits)
+        edits = edits_of(masking.fields({"memory": text}))
         with self._context.change(scope) as change:
             before = _waiting(change, item)
             edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}

@@ -14,9 +14,8 @@ from zoneinfo import ZoneInfo
 
 from memos.core.filters import parse
 from memos.core.ports import Embedder, Reranker, SparseEncoder, SparseVector
-from memos.core.settings import LimitSettings
 from memos.core.telemetry import Listeners
-from memos.core.text.validation import check_text
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.tokens import estimate_tokens
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Hit, ItemType, Json, Scope, SearchResult, WhyNot
 from memos.errors import InvalidInput, NotFound
@@ -27,7 +26,7 @@ from memos.reader.arguments import member_of, within
 from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
-from memos.search.question import SearchRequest
+from memos.search.question import MAX_QUERY_CHARS, MAX_TOP_K, SearchRequest
 from memos.search.rerank import TimedReranker, checked_scores
 from memos.search.searcher import Searcher
 
@@ -119,16 +118,16 @@ class RerankInput:
     wanted: int
 
 
-def checked_input(query: str, documents: Sequence[str], limits: LimitSettings, top_n: int | None = None) -> RerankInput:
+def checked_input(query: str, documents: Sequence[str], top_n: int | None = None) -> RerankInput:
     """Validate a question and texts to rank. Raises: InvalidInput."""
-    query = check_text("query", query, limits.query_chars * 4)
+    query = check_text("query", query, MAX_QUERY_CHARS * 4)
     if not query.strip():
         raise InvalidInput("query", "is empty; ask something")
     if isinstance(documents, str) or not isinstance(documents, Sequence) or not documents:
         raise InvalidInput("documents", "must be a list of at least one text")
     if len(documents) > MOST_TEXTS:
         raise InvalidInput("documents", f"has {len(documents):,} texts, at most {MOST_TEXTS} are taken")
-    texts = tuple(check_text(f"documents[{n}]", text, limits.message_bytes) for n, text in enumerate(documents))
+    texts = tuple(check_text(f"documents[{n}]", text, MAX_MESSAGE_BYTES) for n, text in enumerate(documents))
     wanted = len(texts) if top_n is None else within("top_n", top_n, 1, 2**31 - 1)
     return RerankInput(query, texts, wanted)
 
@@ -187,9 +186,7 @@ class SearchService:
         self._listeners = listeners
         self._embedder, self._terms = installation.embedder, installation.terms
         self._reranker = installation.reranker
-        self._timed_reranker = (
-            None if self._reranker is None else TimedReranker(self._reranker, context.settings.rerank)
-        )
+        self._timed_reranker = None if self._reranker is None else TimedReranker(self._reranker)
         self._helpers = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
         self._searcher = Searcher(
             ledger=context.ledger,
@@ -329,14 +326,14 @@ class SearchService:
            ModelError, BackendUnavailable, BackendTimeout: The model failed.
         """
         self._context.lifecycle.check_open()
-        given = checked_input(query, documents, self._context.settings.limits, top_n)
+        given = checked_input(query, documents, top_n)
         if self._reranker is not None:
             return by_reranker(given, self._reranker)
         return by_vectors_and_words(given, self._embedder, self._terms)
 
     def related(self, text: str, scope: Scope) -> list[str]:
         """Return the ids of a scope's items nearest to a text, best first."""
-        query = text[: self._context.settings.limits.query_chars]
+        query = text[:MAX_QUERY_CHARS]
         found = self(query, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_ITEMS, rerank=False)
         return [hit.item.id for hit in found.hits]
 
@@ -359,19 +356,18 @@ class SearchService:
         explain: bool,
         rerank: bool | None,
     ) -> SearchRequest:
-        limits = self._context.settings.limits
         now = self._context.clock.now()
         zone = ZoneInfo(scope.time_zone)
-        text = check_text("query", query, limits.query_chars * 4)
+        text = check_text("query", query, MAX_QUERY_CHARS * 4)
         if not text.strip():
             raise InvalidInput("query", "is empty; ask something")
-        if len(text) > limits.query_chars:
-            raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")
+        if len(text) > MAX_QUERY_CHARS:
+            raise InvalidInput("query", f"has {len(text):,} characters, at most {MAX_QUERY_CHARS:,} are taken")
         moment = None if as_of is None else read_time("as_of", as_of, zone, now)
         return SearchRequest(
             query=text,
             scope=scope,
-            top_k=within("top_k", top_k, 1, limits.top_k),
+            top_k=within("top_k", top_k, 1, MAX_TOP_K),
             filter=parse(raw_filter),
             as_of=moment,
             reference_time=read_time("reference_time", reference_time, zone, moment or now),

@@ -75,7 +75,7 @@ class Tools:
         """Store definitions of tools in OpenAI's shape; return their items. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
-        defined = read_tools(masking.any("tools", tools), self._context.clock.now(), self._context.settings.limits)
+        defined = read_tools(masking.any("tools", tools), self._context.clock.now())
         if not defined:
             raise InvalidInput("tools", "is empty; give at least one definition")
         with self._context.change(scope) as change:

@@ -14,7 +14,7 @@ from typing import IO
 
 from memos.core.clock import to_micros
 from memos.core.identities import Right
-from memos.core.text.validation import check_name, check_new_id
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_new_id
 from memos.core.types import LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, MemosError
 from memos.kernel.adapters.transfer import AdapterArrival
@@ -212,7 +212,7 @@ class Transfer:
 
     def _bounds(self, manifest: DumpManifest) -> Bounds:
         now = to_micros(self._context.clock.now())
-        return Bounds(now, self._context.settings.limits.message_bytes, manifest.embedder.dimension)
+        return Bounds(now, MAX_MESSAGE_BYTES, manifest.embedder.dimension)
 
     def _write(
         self,

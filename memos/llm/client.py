@@ -347,6 +347,10 @@ def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
     return replace(request, messages=request.messages + talk)
 
 
+CACHE_BYTES = 16 * 2**20
+"""Memory for answers of one model that are given again to the same question."""
+
+
 class LLMClients:
     """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe.
 
@@ -385,9 +389,7 @@ class LLMClients:
                 raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
             if key not in self._opened:
                 model = self._open_model(settings) if given is None else given
-                self._opened[key] = LLMClient(
-                    model, ResponseCache(settings.cache_bytes), self._spending, settings.max_tokens
-                )
+                self._opened[key] = LLMClient(model, ResponseCache(CACHE_BYTES), self._spending, settings.max_tokens)
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
@@ -399,18 +401,13 @@ class LLMClients:
 
     @property
     def reader(self) -> LLMClient | None:
-        """The client that extracts facts, None without a model."""
+        """The client that extracts facts and compares statements, None without a model."""
         return self.get("reader")
 
     @property
     def chat(self) -> LLMClient | None:
         """The client for chat and summaries, None without a model."""
         return self.get("chat")
-
-    @property
-    def judge(self) -> LLMClient | None:
-        """The client that compares statements, None without a model."""
-        return self.get("judge")
 
     @property
     def vision(self) -> LLMClient | None:

@@ -10,8 +10,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from memos.core.settings import LimitSettings
-from memos.core.text.validation import check_name, check_text, is_blank
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
 from memos.core.types import ItemType, Json, Status, Tier
 from memos.errors import InvalidInput, shown
 from memos.reader.messages import read_time
@@ -40,7 +39,7 @@ def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]
     return tuple(sorted({member_of(name, value, kind) for value in raw}))
 
 
-def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
+def info_of(raw: Json) -> dict[str, Json]:
     """Return a validated `info` object: strings, numbers, booleans, and lists of them."""
     if raw is None:
         return {}
@@ -56,7 +55,7 @@ def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
                     f"info.{name}", "must be a string, a boolean, a number up to 2^53, or a list of these"
                 )
     checked = json_copy(dict(raw))
-    check_text("info", json.dumps(checked, ensure_ascii=False), min(_INFO_BYTES, limits.message_bytes))
+    check_text("info", json.dumps(checked, ensure_ascii=False), _INFO_BYTES)
     return dict(checked)
 
 
@@ -107,24 +106,24 @@ def zone_of(name: str) -> ZoneInfo:
         raise InvalidInput("time_zone", f"{name!r} is unknown; use a name such as Europe/Paris") from error
 
 
-def edits_of(raw: Mapping[str, Any], limits: LimitSettings) -> dict[str, Any]:
+def edits_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the validated field values of an update."""
     if not raw:
         raise InvalidInput("memory", "nothing to change; give a new text or another field")
-    return {name: _edit(name, value, limits) for name, value in raw.items()}
+    return {name: _edit(name, value) for name, value in raw.items()}
 
 
-def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
+def _edit(name: str, value: Any) -> Any:
     match name:
         case "memory":
-            text = check_text(name, value, limits.message_bytes)
+            text = check_text(name, value, MAX_MESSAGE_BYTES)
             if is_blank(text):
                 raise InvalidInput(name, "is empty, or shows nothing; use delete to take the item away")
             return text
         case "tags":
             return tags_of(value)
         case "info":
-            return info_of(value, limits)
+            return info_of(value)
         case "key" | "value":
             return None if value is None else check_name(name, value)
         case "confidence":

@@ -12,7 +12,7 @@ import re
 import struct
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from urllib.parse import unquote
@@ -22,7 +22,6 @@ from PIL import UnidentifiedImageError
 
 from memos.core.clock import new_id
 from memos.core.ports import ImageSource
-from memos.core.settings import ImageSettings
 from memos.core.text.validation import check_text
 from memos.core.types import Json, Picture
 from memos.errors import InvalidInput, shown
@@ -35,6 +34,8 @@ MEDIA_TYPES: Final = {
     "BMP": "image/bmp",
 }
 _MOST_SIDE: Final = 32_767
+MAX_IMAGE_BYTES: Final = 20 * 2**20
+MAX_IMAGE_PIXELS: Final = 50_000_000
 _TAKEN: Final = 0x9003  # DateTimeOriginal
 _TAKEN_OFFSET: Final = 0x9011  # OffsetTimeOriginal
 _DETAILS: Final = 0x8769  # the part of EXIF that has both
@@ -64,22 +65,21 @@ class Header:
     animated: bool
 
 
-def read_header(where: str, data: bytes, limits: ImageSettings) -> Header:
+def read_header(where: str, data: bytes) -> Header:
     if not data:
         raise InvalidInput(where, "is an empty image; leave it out")
-    if len(data) > limits.max_bytes:
+    if len(data) > MAX_IMAGE_BYTES:
         raise InvalidInput(
             where,
-            f"has {len(data):,} bytes, at most {limits.max_bytes:,} are taken; make the image smaller, or raise "
-            "MEMOS_IMAGES__MAX_BYTES",
+            f"has {len(data):,} bytes, at most {MAX_IMAGE_BYTES:,} are taken; make the image smaller",
         )
     if _MARKUP.match(data[:1024].removeprefix(b"\xef\xbb\xbf")):
         raise InvalidInput(where, "is SVG or a web page, which may hold programs; convert it to PNG")
-    _check_webp(where, data, limits)
+    _check_webp(where, data)
     try:
         with Pillow.open(io.BytesIO(data), formats=tuple(MEDIA_TYPES)) as image:
             kind = "JPEG" if image.format == "MPO" else str(image.format)
-            _check_size(where, *image.size, limits)
+            _check_size(where, *image.size)
             exif = _exif(image.info.get("exif"))
             turned = exif.orientation >= 5
             width, height = image.size[::-1] if turned else image.size
@@ -87,7 +87,7 @@ def read_header(where: str, data: bytes, limits: ImageSettings) -> Header:
             animated = kind != "JPEG" and bool(getattr(image, "is_animated", False))
             _check_whole(where, kind, data, image)
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
-        raise InvalidInput(where, f"has far more than {limits.max_pixels:,} pixels; make the image smaller") from error
+        raise InvalidInput(where, f"has far more than {MAX_IMAGE_PIXELS:,} pixels; make the image smaller") from error
     except UnidentifiedImageError as error:
         raise InvalidInput(
             where, f"is no image of a known format; use {', '.join(MEDIA_TYPES)}, and the file's own bytes"
@@ -97,18 +97,18 @@ def read_header(where: str, data: bytes, limits: ImageSettings) -> Header:
     return Header(kind, MEDIA_TYPES[kind], width, height, exif.taken_at, exif.orientation, animated)
 
 
-def _check_size(where: str, width: int, height: int, limits: ImageSettings) -> None:
+def _check_size(where: str, width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise InvalidInput(where, f"is {width}×{height} pixels; there is nothing to see")
-    if width * height > limits.max_pixels or max(width, height) > _MOST_SIDE:
+    if width * height > MAX_IMAGE_PIXELS or max(width, height) > _MOST_SIDE:
         raise InvalidInput(
             where,
-            f"is {width:,}×{height:,} pixels, at most {limits.max_pixels:,} and {_MOST_SIDE:,} a side are taken; make "
-            "the image smaller, or raise MEMOS_IMAGES__MAX_PIXELS",
+            f"is {width:,}×{height:,} pixels, at most {MAX_IMAGE_PIXELS:,} and {_MOST_SIDE:,} a side are taken; make "
+            "the image smaller",
         )
 
 
-def _check_webp(where: str, data: bytes, limits: ImageSettings) -> None:
+def _check_webp(where: str, data: bytes) -> None:
     """Check a WebP's size first: its decoder allocates the canvas on opening."""
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         return
@@ -122,7 +122,7 @@ def _check_webp(where: str, data: bytes, limits: ImageSettings) -> None:
             width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         case _:
             width, height = (int.from_bytes(data[at : at + 2], "little") & 0x3FFF for at in (26, 28))
-    _check_size(where, width, height, limits)
+    _check_size(where, width, height)
 
 
 def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> None:
@@ -217,7 +217,6 @@ class _GivenImage:
 class ImageParts:
     """Reads the images of one add, within a limit of number and bytes."""
 
-    settings: ImageSettings = field(default_factory=ImageSettings)
     source: ImageSource | None = None
     count: int = 0
     size_bytes: int = 0
@@ -230,7 +229,7 @@ class ImageParts:
             words = [word for word in (caption, name) if word]
             return ImagePart(f"[image: {' · '.join(words)}]" if words else "[image]", dict(rest))
         self._count(where, given)
-        header = read_header(where, given.data, self.settings)
+        header = read_header(where, given.data)
         name = name or file_name(given.name)
         digest = hashlib.sha256(given.data).hexdigest()
         info = _info(header, given.source)
@@ -266,7 +265,8 @@ class ImageParts:
             raise InvalidInput(here, "is neither a data URL nor an http(s) address; give the image's bytes")
         if self.source is None:
             raise InvalidInput(
-                here, "is a web address, and fetching is off; give the image as a data URL, or set MEMOS_IMAGES__FETCH"
+                here,
+                "is a web address, and fetching is off; give the image as a data URL, or set MEMOS_SERVER__FETCH_FILES",
             )
         got = self.source.fetch(here, url)
         return _GivenImage(got.data, got.media_type, got.name, got.source)
@@ -288,10 +288,10 @@ class ImageParts:
         return _GivenImage(self._decoded(where, url[head.end() :]), head["type"])
 
     def _decoded(self, where: str, text: str) -> bytes:
-        if len(text) * 3 // 4 > self.settings.max_bytes + 2:
+        if len(text) * 3 // 4 > MAX_IMAGE_BYTES + 2:
             raise InvalidInput(
                 where,
-                f"has over {self.settings.max_bytes:,} bytes; make the image smaller, or raise MEMOS_IMAGES__MAX_BYTES",
+                f"has over {MAX_IMAGE_BYTES:,} bytes; make the image smaller",
             )
         try:
             return b64decode(text, validate=True)
@@ -301,7 +301,7 @@ class ImageParts:
     def _count(self, where: str, given: _GivenImage) -> None:
         self.count += 1
         self.size_bytes += len(given.data)
-        most = _MOST_BYTES_OF_ONE * self.settings.max_bytes
+        most = _MOST_BYTES_OF_ONE * MAX_IMAGE_BYTES
         if self.count > _MOST_IMAGES or self.size_bytes > most:
             raise InvalidInput(where, f"is beyond {_MOST_IMAGES} images or {most:,} bytes in one add; add in parts")
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memos.core.settings import LimitSettings
 from memos.core.text.redaction import mask
 from memos.core.text.statements import key_of
+from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.types import Fact, Json, Masked
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -26,10 +26,8 @@ _MOST_SHOWN = 100
 class Masking:
     """The masking of one call; without `secrets` and `personal` it does nothing."""
 
-    def __init__(self, limits: LimitSettings, *, secrets: bool, personal: bool) -> None:
+    def __init__(self, *, secrets: bool, personal: bool) -> None:
         self._secrets, self._personal = secrets, personal
-        # What is larger is refused, not stored.
-        self._most_chars = limits.message_bytes
         self._counts: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -108,7 +106,8 @@ class Masking:
             changes.record(change, "mask", dict(self.kinds))
 
     def _masked(self, where: str, value: str, *, personal: bool) -> str:
-        return value if len(value) > self._most_chars else self._mask(where, value, personal=personal)
+        # What is larger is refused, not stored.
+        return value if len(value) > MAX_MESSAGE_BYTES else self._mask(where, value, personal=personal)
 
     def _mask(self, where: str, value: str, *, personal: bool) -> str:
         if not (self._secrets or personal):

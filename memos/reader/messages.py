@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memos.core.settings import LimitSettings
 from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
-from memos.core.text.validation import check_name, check_text, is_blank
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
 from memos.core.types import Draft, Json, Message, Picture, Role, ToolCall, Trust
 from memos.errors import InvalidInput, shown
 from memos.reader.images import ImageParts, without_bytes
@@ -61,6 +60,9 @@ def _draft(message: Message, tags: tuple[str, ...], info: Mapping[str, Json], zo
     )
 
 
+MAX_MESSAGES = 1_000
+"""Most messages of one add."""
+
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
@@ -70,9 +72,7 @@ _NO_OUTPUT = "[no output]"
 _LONGEST_S = 1e9
 
 
-def read_messages(
-    raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings, images: ImageParts | None = None
-) -> list[Message]:
+def read_messages(raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts | None = None) -> list[Message]:
     """Return the validated messages of one add, with `images` moved out of the content.
 
     A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
@@ -84,16 +84,14 @@ def read_messages(
         raise InvalidInput("messages", f"must be text, a message or a list of them, not {type(raw).__name__}")
     if not raw:
         raise InvalidInput("messages", "is empty; give at least one message")
-    if len(raw) > limits.messages_per_add:
+    if len(raw) > MAX_MESSAGES:
         raise InvalidInput(
-            "messages", f"has {len(raw):,} messages, at most {limits.messages_per_add:,} are taken; add them in parts"
+            "messages", f"has {len(raw):,} messages, at most {MAX_MESSAGES:,} are taken; add them in parts"
         )
-    return [_message(f"messages[{place}]", entry, zone, now, limits, images) for place, entry in enumerate(raw)]
+    return [_message(f"messages[{place}]", entry, zone, now, images) for place, entry in enumerate(raw)]
 
 
-def _message(
-    where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings, images: ImageParts
-) -> Message:
+def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts) -> Message:
     if isinstance(raw, str | bytes):
         raw = {"role": "user", "content": raw}
     if not isinstance(raw, Mapping):
@@ -101,11 +99,11 @@ def _message(
     if unknown := set(raw) - _KEYS - set(_DURATIONS):
         raise InvalidInput(where, f"has unknown fields {sorted(map(str, unknown))}; put extra data into info")
     role = _role(f"{where}.role", raw.get("role", "user"))
-    calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"), limits)
-    text, content, pictures = _content(f"{where}.content", raw.get("content"), limits, images)
+    calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"))
+    text, content, pictures = _content(f"{where}.content", raw.get("content"), images)
     if calls:
         text = "\n".join([*([text] if text.strip() else []), *(f"{call.name}({call.arguments})" for call in calls)])
-        check_text(f"{where}.tool_calls", text, limits.message_bytes)
+        check_text(f"{where}.tool_calls", text, MAX_MESSAGE_BYTES)
     if is_blank(text) and role is Role.TOOL:
         text = _NO_OUTPUT  # that a tool had nothing to say is what it said
     if is_blank(text):
@@ -157,9 +155,7 @@ def _optional(where: str, value: Json) -> str | None:
     return None if value is None else check_name(where, value)
 
 
-def _content(
-    where: str, content: Json, limits: LimitSettings, images: ImageParts
-) -> tuple[str, Json, tuple[Picture, ...]]:
+def _content(where: str, content: Json, images: ImageParts) -> tuple[str, Json, tuple[Picture, ...]]:
     """Return the text, the parts to keep, and the images of a string or content parts.
 
     Parts other than text appear in it as a short mark.
@@ -167,7 +163,7 @@ def _content(
     if content is None:
         return "", None, ()
     if isinstance(content, str | bytes):
-        return check_text(where, content, limits.message_bytes), content, ()
+        return check_text(where, content, MAX_MESSAGE_BYTES), content, ()
     if not isinstance(content, list):
         raise InvalidInput(where, f"must be text or a list of content parts, not {type(content).__name__}")
     pieces = []
@@ -179,10 +175,10 @@ def _content(
             raise InvalidInput(here, "must be an object such as {'type': 'text', 'text': '…'}")
         match part.get("type"):
             case "text":
-                pieces.append(check_text(f"{here}.text", part.get("text"), limits.message_bytes))
+                pieces.append(check_text(f"{here}.text", part.get("text"), MAX_MESSAGE_BYTES))
             case "image_url" | "image":
                 rest = without_bytes(part)
-                _check_json(here, rest, limits)
+                _check_json(here, rest)
                 image = images.read(here, part, rest)
                 pieces.append(image.mark)
                 kept.append(image.kept)
@@ -195,17 +191,17 @@ def _content(
             case other:
                 raise InvalidInput(f"{here}.type", f"{shown(other)} is unknown; use text, image_url, image or file")
         kept.append(part)
-    _check_json(where, kept, limits)
-    return check_text(where, "\n".join(pieces), limits.message_bytes), kept, tuple(pictures)
+    _check_json(where, kept)
+    return check_text(where, "\n".join(pieces), MAX_MESSAGE_BYTES), kept, tuple(pictures)
 
 
-def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
+def _check_json(where: str, value: Json) -> None:
     """Refuse what JSON or a store cannot hold: odd types, NUL, deep nesting."""
     level: list[Json] = [value]
     for _ in range(_MAX_NESTING):
         for entry in level:
             if isinstance(entry, str):
-                check_text(where, entry, limits.message_bytes)
+                check_text(where, entry, MAX_MESSAGE_BYTES)
         deeper: list[Json] = []
         for entry in level:
             if isinstance(entry, Mapping):
@@ -219,10 +215,10 @@ def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(where, f"cannot be kept as JSON ({error}); use text, numbers, lists and objects") from error
-    check_text(where, text, limits.message_bytes)
+    check_text(where, text, MAX_MESSAGE_BYTES)
 
 
-def _tool_calls(where: str, raw: Json, limits: LimitSettings) -> tuple[ToolCall, ...]:
+def _tool_calls(where: str, raw: Json) -> tuple[ToolCall, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list):
@@ -233,7 +229,7 @@ def _tool_calls(where: str, raw: Json, limits: LimitSettings) -> tuple[ToolCall,
         function = entry.get("function") if isinstance(entry, Mapping) else None
         if not isinstance(function, Mapping):
             raise InvalidInput(here, "must look like {'id', 'type': 'function', 'function': {'name', 'arguments'}}")
-        _check_json(here, entry, limits)
+        _check_json(here, entry)
         arguments = function.get("arguments")
         if arguments is None:
             arguments = ""
@@ -243,7 +239,7 @@ def _tool_calls(where: str, raw: Json, limits: LimitSettings) -> tuple[ToolCall,
             ToolCall(
                 id=check_name(f"{here}.id", entry.get("id") or f"call-{place}"),
                 name=check_name(f"{here}.function.name", function.get("name")),
-                arguments=check_text(f"{here}.function.arguments", arguments, limits.message_bytes),
+                arguments=check_text(f"{here}.function.arguments", arguments, MAX_MESSAGE_BYTES),
             )
         )
     return tuple(calls)
@@ -291,7 +287,7 @@ class ToolDefinition:
     message: Message
 
 
-def read_tools(raw: Json, now: datetime, limits: LimitSettings) -> list[ToolDefinition]:
+def read_tools(raw: Json, now: datetime) -> list[ToolDefinition]:
     """Return definitions in order, the last of each name."""
     if raw is None:
         return []
@@ -299,11 +295,11 @@ def read_tools(raw: Json, now: datetime, limits: LimitSettings) -> list[ToolDefi
         raise InvalidInput("tools", f"must be a list of definitions, not {type(raw).__name__}")
     if len(raw) > MOST_TOOLS:
         raise InvalidInput("tools", f"has {len(raw):,} definitions, at most {MOST_TOOLS} are taken; add them in parts")
-    read = [_tool(f"tools[{place}]", entry, now, limits) for place, entry in enumerate(raw)]
+    read = [_tool(f"tools[{place}]", entry, now) for place, entry in enumerate(raw)]
     return list({tool.name: tool for tool in read}.values())
 
 
-def _tool(where: str, raw: Json, now: datetime, limits: LimitSettings) -> ToolDefinition:
+def _tool(where: str, raw: Json, now: datetime) -> ToolDefinition:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("function"), Mapping):
         raise InvalidInput(where, _SHAPE)
     if raw.get("type", "function") != "function":
@@ -315,7 +311,7 @@ def _tool(where: str, raw: Json, now: datetime, limits: LimitSettings) -> ToolDe
         raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
     check_text(where, text, _MOST_BYTES)
     # What holds for the text of any message holds for this one.
-    [message] = read_messages([{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now, limits)
+    [message] = read_messages([{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now)
     function = _function(where, message.text)
     name = check_name(f"{where}.function.name", function.get("name"))
     description = function.get("description") or ""

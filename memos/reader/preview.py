@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
-from memos.core.settings import LimitSettings
-from memos.core.text.validation import decode
+from memos.core.text.validation import MAX_MESSAGE_BYTES, decode
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Draft, Fact, Item, ItemType, Json, Masked, Role, Source, Trust
 from memos.errors import InvalidInput
@@ -25,7 +24,7 @@ from memos.reader.facts.extractor import FactReader
 from memos.reader.importers.formats import checked, detect, read_export
 from memos.reader.importers.stream import ENTRY_BYTES
 from memos.reader.masking import Masking
-from memos.reader.messages import read_messages
+from memos.reader.messages import MAX_MESSAGES, read_messages
 
 PATTERNS = "patterns"
 _CUBE = "preview"
@@ -56,7 +55,6 @@ class Reading:
 
     zone: ZoneInfo
     now: datetime
-    limits: LimitSettings
     secrets: bool = True
     personal: bool = False
     facts: bool = True
@@ -118,8 +116,8 @@ class Preview:
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
     """Return up to `most` messages of a text, a JSON or JSONL file or a chat export."""
-    if (limit := reading.limits.messages_per_add) < most:
-        raise InvalidInput("limit", f"is {most:,}, at most {limit:,} are read")
+    if most > MAX_MESSAGES:
+        raise InvalidInput("limit", f"is {most:,}, at most {MAX_MESSAGES:,} are read")
     data = file.read(ENTRY_BYTES + 1)
     if not data.strip():
         raise InvalidInput(name, "is empty; give a text or a chat export")
@@ -135,10 +133,9 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
         else:
             if named or given.messages or not all(problem.startswith(_NO_JSON) for _, problem in given.problems):
                 return given
-    if len(data) > reading.limits.message_bytes:
-        limit = reading.limits.message_bytes
+    if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidInput(
-            name, f"is one text of {len(data):,} bytes, at most {limit:,} are stored; split it into parts"
+            name, f"is one text of {len(data):,} bytes, at most {MAX_MESSAGE_BYTES:,} are stored; split it into parts"
         )
     return PreviewSource((_text(name, data),), (None,))
 
@@ -155,11 +152,11 @@ def _text(name: str, data: bytes) -> str:
 
 
 def preview(given: PreviewSource, reading: Reading) -> Preview:
-    masking = Masking(reading.limits, secrets=reading.secrets, personal=reading.personal)
+    masking = Masking(secrets=reading.secrets, personal=reading.personal)
     items, drafts = [], []
     if given.messages:
-        said = masking.messages(list(given.messages), reading.limits.messages_per_add)
-        read = read_messages(said, reading.zone, reading.now, reading.limits)
+        said = masking.messages(list(given.messages), MAX_MESSAGES)
+        read = read_messages(said, reading.zone, reading.now)
         drafts = fast.read(read, (), {}, reading.zone)
         names = [None if name is None else masking.name("conversation", name) for name in given.conversations]
         items = [_item(draft, name, number) for number, (draft, name) in enumerate(zip(drafts, names, strict=True), 1)]
@@ -190,9 +187,7 @@ def _export(data: bytes, name: str, reading: Reading, most: int) -> PreviewSourc
         path = Path(folder) / f"input{Path(name).suffix.lower() or '.json'}"
         path.write_bytes(data)
         try:
-            records = checked(
-                read_export(path, detect(path), Path(name).stem), reading.zone, reading.now, reading.limits
-            )
+            records = checked(read_export(path, detect(path), Path(name).stem), reading.zone, reading.now)
             found = [entry.record for entry in islice(records, most + 1)]
         except InvalidInput as error:
             raise InvalidInput(name if error.field == str(path) else error.field, error.reason) from error

@@ -1,4 +1,4 @@
-"""Tier rules of a cube: heat policy, thresholds with hysteresis, capacities, presets.
+"""Tier rules of a cube: heat policy, thresholds with hysteresis, capacities, and the numbers of MemoryOS.
 
 Values are checked wherever they come from, so that a wrong one is refused before anything moves.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -74,61 +75,74 @@ class HeatRules:
             raise InvalidInput("similarity", f"must be a number from 0 to 2, got {shown(self.similarity)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """Published parameters of MemoryOS, which archives by capacity alone: nothing is demoted for its heat."""
+class TierSettings(HeatSettings):
+    """Everything the tiers go by: what is set, and constants that another value is given to in code alone.
 
-    formula: MemoryOsHeat
-    short_capacity: int
-    mid_capacity: int
-    promote_above: float = 5.0
-    demote_below: float = 0.0
-    similarity: float = 0.6
+    `Settings(heat=TierSettings(policy="memoryos", short_capacity=7))` replaces two.
+    """
+
+    policy: Literal["forward_decay", "memoryos"] = "forward_decay"
+    """How accesses become heat: by forward decay, or as MemoryOS has it (Kang et al. 2025)."""
+
+    demote_below: float = 0.05
+    """Heat below which a segment is archived."""
+
+    short_capacity: int = 10
+    """Pages of one conversation in the short tier."""
+
+    mid_capacity: int = 2000
+    """Segments of one cube in the mid tier."""
+
+    similarity: float = 0.5
+    """Cosine plus shared keywords from which a page joins a segment."""
+
+    tau_days: float | None = None
+    """Days in which a heat of `forward_decay` falls to 37 %; by default what suits the size of the cube."""
+
+    idle_hours: float = 12
+    """Hours without a new message after which a conversation's last pages move on too; 0: never."""
+
+    @classmethod
+    def of(cls, settings: HeatSettings) -> TierSettings:
+        """Return the settings with the constants."""
+        return settings if isinstance(settings, cls) else cls(**settings.model_dump(exclude_unset=True))
 
 
-PRESETS: Mapping[str, Preset] = {
-    # Kang et al., EMNLP 2025 (arXiv:2506.06326), the settings of its experiments.
-    "paper": Preset(MemoryOsHeat(1, 1, 1, timedelta(seconds=1e7)), short_capacity=7, mid_capacity=200),
-    # github.com/BAI-LAB/MemoryOS, memoryos-pypi: RECENCY_TAU_HOURS in mid_term.py, the defaults of `Memoryos`.
-    "pypi": Preset(MemoryOsHeat(1, 1, 1, timedelta(hours=24)), short_capacity=10, mid_capacity=2000),
-}
+# github.com/BAI-LAB/MemoryOS, memoryos-pypi: RECENCY_TAU_HOURS in mid_term.py, the defaults of `Memoryos`. It archives
+# by capacity alone, so nothing is demoted for its heat.
+MEMORYOS = MemoryOsHeat(1, 1, 1, timedelta(hours=24))
+_OF_MEMORYOS: Mapping[str, float] = {"demote_below": 0.0, "similarity": 0.6}
 
 
-def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
-    """Return a heat policy by name: `tau` is for forward decay, `preset` for `memoryos`."""
+def named_policy(name: str, *, tau: timedelta) -> Policy:
+    """Return a heat policy by name: `tau` is for forward decay."""
     if name == "forward_decay":
         return DecayPolicy(ForwardDecay(tau))
     if name == "memoryos":
-        return MemoryOsPolicy(_preset(preset).formula)
+        return MemoryOsPolicy(MEMORYOS)
     raise InvalidInput("policy", f"must be forward_decay or memoryos, got {shown(name)}")
 
 
 def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
     """Return tau of forward decay: from the settings, or else suited to a tier with room for this share."""
-    return tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
+    days = TierSettings.of(settings).tau_days
+    return tau_for(share) if days is None else timedelta(days=days)
 
 
 def rules_of(settings: HeatSettings, tau: timedelta | None = None) -> HeatRules:
-    """Return the rules of a cube whose levels use `tau`; `memoryos` takes unset values from a preset."""
-    tau = tau or wanted_tau(settings)
-    values = {
+    """Return the rules of a cube whose levels use `tau`."""
+    settings = TierSettings.of(settings)
+    values: dict[str, Any] = {
         name: getattr(settings, name)
         for name in ("promote_above", "demote_below", "short_capacity", "mid_capacity", "similarity")
     }
     if settings.policy == "memoryos":
-        preset = _preset(settings.preset)
-        values |= {name: getattr(preset, name) for name in values if name not in settings.model_fields_set}
+        values |= {name: value for name, value in _OF_MEMORYOS.items() if name not in settings.model_fields_set}
     return HeatRules(
-        named_policy(settings.policy, tau=tau, preset=settings.preset),
+        named_policy(settings.policy, tau=tau or wanted_tau(settings)),
         Thresholds(values.pop("promote_above"), values.pop("demote_below")),
         **values,
     )
-
-
-def _preset(name: str) -> Preset:
-    if name not in PRESETS:
-        raise InvalidInput("preset", f"must be one of {', '.join(PRESETS)}, got {shown(name)}")
-    return PRESETS[name]
 
 
 # In place of a tau: levels are those of `memoryos`.
@@ -154,7 +168,7 @@ class CubeRules:
 
         Levels of another policy are recomputed first.
         """
-        tau_s, counts = tier_moves.tau_of(connection, cube), self.settings.policy == "memoryos"
+        tau_s, counts = tier_moves.tau_of(connection, cube), TierSettings.of(self.settings).policy == "memoryos"
         if tau_s is None:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
             tier_moves.set_tau(connection, cube, wanted)
@@ -170,9 +184,10 @@ class CubeRules:
         tau_s = tier_moves.tau_of(connection, cube)
         if not tau_s:
             return False
-        known = tier_moves.count(connection, cube) if self.settings.tau_days is None else 0
+        is_fixed = TierSettings.of(self.settings).tau_days is not None
+        known = 0 if is_fixed else tier_moves.count(connection, cube)
         wanted = wanted_tau(self.settings, min(1.0, rules.mid_capacity / max(1, known))).total_seconds()
-        if (1 / _OFF < tau_s / wanted < _OFF and self.settings.tau_days is None) or tau_s == wanted:
+        if (1 / _OFF < tau_s / wanted < _OFF and not is_fixed) or tau_s == wanted:
             return False
         shift = ForwardDecay.shift(timedelta(seconds=tau_s), timedelta(seconds=wanted), now)
         tier_moves.set_tau(connection, cube, wanted, shift)

@@ -72,14 +72,17 @@ class Runner:
         settings: TaskSettings,
         limits: Limits | None = None,
         busy: Callable[[], bool] = lambda: False,
+        *,
+        busy_share: float = 0.5,
     ) -> None:
-        """Create a runner; while `busy` reports waiting callers it rests longer."""
+        """Create a runner that works `busy_share` of the time; while `busy` reports waiting callers it rests longer."""
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger
         self._clock = clock
         self._settings = settings
         self._limits = limits or Limits()
         self._busy = busy
+        self._busy_share = busy_share
         self._jobs: dict[str, Job] = {}
         self._stop = threading.Event()
         self._work = threading.Condition()
@@ -227,7 +230,7 @@ class Runner:
 
     def _rest(self, took_s: float) -> None:
         """Pause in favour of foreground work."""
-        share, began = self._settings.busy_share, time.monotonic()
+        share, began = self._busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
         beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
         longest_s = min(_LONGEST_REST_S, took_s * (1 / min(share, beside_calls) - 1))
@@ -315,11 +318,11 @@ class Runner:
         return queues.today(connection, cube, now, besides=apart)
 
     def _within(self, spent: Spending) -> bool:
-        tokens, seconds = self._settings.tokens_per_day, self._settings.seconds_per_day
-        return (tokens is None or spent.tokens < tokens) and (seconds is None or spent.seconds < seconds)
+        most = self._settings.tokens_per_day
+        return most is None or spent.tokens < most
 
     def _budget_note(self) -> str:
-        return "the cube's budget for today is spent (MEMOS_TASKS__TOKENS_PER_DAY, MEMOS_TASKS__SECONDS_PER_DAY)"
+        return "the cube's budget for today is spent (MEMOS_TASKS__TOKENS_PER_DAY)"
 
     # Leases
 

@@ -35,7 +35,7 @@ from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.learning import FactPipeline, Judge, NearOf
-from memos.scheduler.rules import CubeRules, rules_of
+from memos.scheduler.rules import CubeRules, TierSettings, rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job, TaskRun
 
@@ -65,12 +65,8 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
         PeriodicJob("retention", timedelta(hours=1)),
         PeriodicJob("settle", timedelta(hours=1)),
         PeriodicJob("heat", timedelta(hours=1)),
+        PeriodicJob("consolidation", timedelta(days=1)),
     ]
-    if settings.verify_every_h:
-        chores.append(PeriodicJob("verify", timedelta(hours=settings.verify_every_h)))
-    chores.append(PeriodicJob("consolidation", timedelta(days=1)))
-    if settings.reflect:
-        chores.append(PeriodicJob("reflection", timedelta(days=1)))
     if settings.backup_folder is not None:
         chores.append(PeriodicJob("backup", timedelta(hours=settings.backup_every_h)))
     if learns:
@@ -165,16 +161,16 @@ class Scheduler:
         self._ledger = ledger
         self._clock = clock
         self._askers = askers
-        self._settings = settings.heat
+        heat = self._heat = TierSettings.of(settings.heat)
         self._prefixed = settings.prefixed
-        self.rules = rules_of(settings.heat)
-        self.cube_rules = CubeRules(settings.heat)
+        self.rules = rules_of(heat)
+        self.cube_rules = CubeRules(heat)
         triggers = Triggers(self._has_reader, lambda: askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks, busy=is_busy)
         learner = FactPipeline(
             FactReader(lambda: askers.reader),
-            Judge(lambda: askers.judge),
+            Judge(lambda: askers.reader),
             near,
             self._has_reader,
             wait_indexed,
@@ -196,7 +192,6 @@ class Scheduler:
                 Job(REFLECT, ReflectJob(lambda: askers.chat, wait_indexed).run),
                 Job(facts.CONSOLIDATE, ConsolidateJob(near, wait_indexed).run, budgeted=False),
                 Job("consolidation", self._consolidate, budgeted=False),
-                Job("reflection", self._reflect, budgeted=False),
                 Job(tier_moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
@@ -302,14 +297,6 @@ class Scheduler:
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [facts.consolidate_task()], self._clock.now())
 
-    def _reflect(self, run: TaskRun) -> None:
-        with self._ledger.read() as connection:
-            found = active(connection, self._clock)
-        for cube in found:
-            run.check_cancelled()
-            with self._ledger.write() as connection:
-                tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
-
     def _look_at_heat(self, run: TaskRun) -> None:
         """Queue sweeps and prefixes: heat falls by itself, and no write signals that."""
         with self._ledger.read() as connection:
@@ -338,8 +325,8 @@ class Scheduler:
             lambda connection, last: segment_rows.crowded(connection, capacity, _CROWDED_AT_ONCE, last),
             lambda conversation: segment_rows.overflow_task(conversation, now),
         )
-        if self._settings.idle_hours:
-            before = now - timedelta(hours=self._settings.idle_hours)
+        if self._heat.idle_hours:
+            before = now - timedelta(hours=self._heat.idle_hours)
             self._move_on(
                 run,
                 lambda connection, last: segment_rows.idle(connection, before, _CROWDED_AT_ONCE, last),

@@ -18,6 +18,12 @@ from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
 
+MAX_TOP_K = 1_000
+"""Largest `top_k` of a search."""
+
+MAX_QUERY_CHARS = 20_000
+"""Longest question in characters."""
+
 _CHARS_BEFORE = 40
 """Characters before a time that are looked at; longer phrases say something else."""
 

@@ -16,7 +16,6 @@ from pydantic import BaseModel, create_model
 
 from memos.core.clock import from_micros
 from memos.core.ports import ChatMessage, Reranker
-from memos.core.settings import RerankSettings
 from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, wrap_untrusted
 from memos.errors import BackendUnavailable, MemosError, ModelError
@@ -61,7 +60,7 @@ class ChatReranker:
         asker = self._asker()
         if asker is None:
             raise BackendUnavailable(
-                "There is no judge model any more: set MEMOS_CHAT_MODEL__BASE_URL.", permanent=True
+                "There is no reader model any more: set MEMOS_CHAT_MODEL__BASE_URL.", permanent=True
             )
         return asker
 
@@ -138,6 +137,15 @@ def _end_of(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
+TIMEOUT_S: Final = 10.0
+"""Longest time a search waits for its reranker; then it answers without."""
+
+CANDIDATES: Final = 50
+"""Most candidates of a search that are reranked."""
+
+WEIGHT: Final = 1.0
+"""What the reranker's best gets, as a share of the best score without it."""
+
 AT_ONCE: Final = 4
 """Calls of a reranker at once: what hangs takes these threads and no others."""
 
@@ -148,8 +156,8 @@ class TimedReranker:
     While as many calls hang as may run at once, searches go on without it.
     """
 
-    def __init__(self, reranker: Reranker, settings: RerankSettings) -> None:
-        self.settings = settings
+    def __init__(self, reranker: Reranker, timeout_s: float | None = None) -> None:
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._reranker = reranker
         self._changed = threading.Condition()
         self._under_way: set[Future[list[float]]] = set()
@@ -158,7 +166,7 @@ class TimedReranker:
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float] | None:
         """Return one score a text, None when there are none in time."""
-        until = time.monotonic() + self.settings.timeout_s
+        until = time.monotonic() + self._timeout_s
         asked = self._start_call(lambda: self._reranker.scores(question, texts), until)
         if asked is None:
             return None
@@ -167,9 +175,9 @@ class TimedReranker:
         except TimeoutError:
             self._give_up(asked)
             log.warning(
-                "The reranker did not answer within %g s, and a search went without: look at what it runs on, raise "
-                "MEMOS_RERANK__TIMEOUT_S, or lower MEMOS_RERANK__CANDIDATES.",
-                self.settings.timeout_s,
+                "The reranker did not answer within %g s, and a search went without: look at what it runs on, "
+                "or use a smaller model.",
+                self._timeout_s,
             )
         except CancelledError:
             log.info("A search went without its reranker, since this program closes it.")

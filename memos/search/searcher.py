@@ -49,7 +49,7 @@ from memos.search.rank import (
     score_candidates,
     select_preferences,
 )
-from memos.search.rerank import ARM, TimedReranker, apply_scores, candidate_text
+from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
 
 
 class CandidateReader:
@@ -401,7 +401,7 @@ class Searcher:
         """Return the texts for the reranker by id, best first; empty unless reranking is requested."""
         if not request.rerank or self.reranker is None:
             return {}
-        first = [entry.item for entry in found.ranked[: self.reranker.settings.candidates]]
+        first = [entry.item for entry in found.ranked[:CANDIDATES]]
         before = found.candidates.said_before(first)
         return {item.id: candidate_text(item, before[item.id]) for item in first}
 
@@ -422,7 +422,7 @@ class Searcher:
                 return replace(plain, missing=(*plain.missing, ARM))
             with clock.stage("rank"):
                 by_id = dict(zip(texts, scores, strict=True))
-                scored = apply_scores(found.scored, by_id, self.reranker.settings.weight)
+                scored = apply_scores(found.scored, by_id, WEIGHT)
                 order = reorder(scored, found.question, found.newer, found.preferences)
                 ranked, copies = _collapse(connection, order, request.as_of)
         return replace(found, ranked=ranked, copies=copies, scored=tuple(scored))
@@ -437,7 +437,7 @@ class Searcher:
         return LexicalRecall(question, terms, waiting, arms, self._graph_neighbours(request, arms))
 
     def _enough(self, request: SearchRequest) -> int:
-        most = self.reranker.settings.candidates if request.rerank and self.reranker is not None else 0
+        most = CANDIDATES if request.rerank and self.reranker is not None else 0
         return max(_MIN_POOL, request.top_k * 2, most)
 
     def _recall(

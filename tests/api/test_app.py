@@ -180,12 +180,13 @@ def test_serving_prints_the_key_once_tells_tools_where_it_is_and_ends_in_order(t
     assert json.dumps(key) not in (tmp_path / "home" / "ledger.db").read_bytes().decode("latin-1")
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
+def test_a_body_that_is_too_large_is_refused_before_it_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit = 100_000
-    settings = Settings(
-        index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
-        server=ServerSettings(body_bytes=limit),
-    )  # fmt: skip
+    for module in ("families", "mcp.http"):
+        monkeypatch.setattr(f"memos.api.{module}.BODY_BYTES", limit)
+    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
 
     def chunks() -> Iterator[bytes]:
         yield from [b"x" * 10_000] * 100

@@ -28,10 +28,11 @@ from memos.api.local.routes import alone
 from memos.api.local.sharing import in_background
 from memos.cli import app as cli
 from memos.cli import tree
-from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.tokens import Tokens
 from memos.core.types import TaskState
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, InvalidInput, MemosError, ModelError, NotFound
+from memos.scheduler.rules import TierSettings
 from tests.fakes import WordEmbedder
 
 COMMAND = typer.main.get_command(cli.app)
@@ -62,7 +63,7 @@ class Served(NamedTuple):
 def served_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     settings = Settings(
         index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
-        heat=HeatSettings(short_capacity=1),
+        heat=TierSettings(short_capacity=1),
     )  # fmt: skip
     home: Path = tmp_path_factory.mktemp("served")
     with (

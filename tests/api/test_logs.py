@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from starlette.testclient import TestClient
 
-from memos import Settings
 from memos.api import observability as logs
+from memos.api import serving
 from memos.api.app import create_app
 from memos.api.tracing import Tracing
 from memos.errors import BackendUnavailable, ModelError
@@ -141,12 +141,12 @@ def test_a_request_is_a_span_with_its_stages_below_it(server: Server) -> None:
 
 
 def test_traces_are_sent_where_the_usual_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Settings().otlp_endpoint is None
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    with serving._tracing() as tracing:
+        assert tracing is None
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    assert Settings().otlp_endpoint == "http://127.0.0.1:9"
-    monkeypatch.setenv("MEMOS_OTLP_ENDPOINT", "http://127.0.0.1:8")
-    assert Settings().otlp_endpoint == "http://127.0.0.1:8"
-    assert Settings(otlp_endpoint="http://127.0.0.1:7").otlp_endpoint == "http://127.0.0.1:7"
+    with serving._tracing() as tracing:
+        assert tracing is not None
 
 
 def test_without_an_exporter_nothing_of_it_is_imported() -> None:

@@ -23,8 +23,9 @@ def scored(*scores: Any, **more: Any) -> Said:
 
 @contextmanager
 def reranker(server: OpenAIServer, **changes: Any) -> Iterator[EndpointReranker]:
+    timeout_s = changes.pop("timeout_s", 10.0)
     settings = RerankSettings(**{"model": "m", "base_url": server.url, "api_key": SecretStr("sk-test"), **changes})
-    with closing(EndpointReranker(settings, first_wait_s=0.01)) as made:
+    with closing(EndpointReranker(settings, first_wait_s=0.01, timeout_s=timeout_s)) as made:
         yield made
 
 
@@ -99,7 +100,7 @@ def test_what_may_pass_is_asked_again() -> None:
 def test_it_waits_as_long_as_is_set_for_all_attempts_together() -> None:
     gate = threading.Event()
     with OpenAIServer([Said(gate=gate)]) as server, reranker(server, timeout_s=0.2) as made:
-        with pytest.raises(BackendTimeout, match="TIMEOUT_S"):
+        with pytest.raises(BackendTimeout, match="use a smaller model"):
             made.scores("q", ["a"])
         gate.set()
 

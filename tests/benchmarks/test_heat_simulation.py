@@ -15,12 +15,12 @@ from benchmarks.data import load_locomo
 from benchmarks.heat_simulation import BASELINES, OURS, counted, figures_of, levels_of, repeats
 from benchmarks.hot_sets import Coldest, HotSet, arc, by_levels, lfu, lru
 from benchmarks.traces import Trace, locomo_messages, locomo_sessions, zipf
+from memos.scheduler import rules
 from memos.scheduler.heat import Access, DecayPolicy, ForwardDecay, MemoryOsPolicy, Policy, Warmth
-from memos.scheduler.rules import PRESETS
 from tests.benchmarks.samples import LOCOMO, write
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
-MEMORYOS = MemoryOsPolicy(PRESETS["pypi"].formula)
+MEMORYOS = MemoryOsPolicy(rules.MEMORYOS)
 
 
 def trace_of(items: str | Sequence[int], every: timedelta = timedelta(hours=1)) -> Trace:

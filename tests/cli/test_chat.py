@@ -23,11 +23,10 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    said = [events("In Lyon ", "[m1", "].", usage=counted(7, 5)), error(500, "broke"), events("Still in Lyon.")]
+    said = [events("In Lyon ", "[m1", "].", usage=counted(7, 5)), error(403, "broke"), events("Still in Lyon.")]
     with OpenAIServer(said) as server:
         monkeypatch.setenv("MEMOS_CHAT_MODEL__BASE_URL", server.url)
         monkeypatch.setenv("MEMOS_CHAT_MODEL__MODEL", "m")
-        monkeypatch.setenv("MEMOS_CHAT_MODEL__RETRIES", "0")
         monkeypatch.setenv("MEMOS_TASKS__WORKERS", "0")
         yield server
 

@@ -362,7 +362,7 @@ def test_bytes_that_are_not_utf8_are_refused(store: Store) -> None:
     ("MEMOS_EMBED__MODEL", "gpt", ["MEMOS_EMBED__MODEL", "minilm"]),
     ("MEMOS_TIME_ZONE", "Mars/Olympus", ["MEMOS_TIME_ZONE", "Europe/Paris"]),
     ("MEMOS_EMBED", "rubbish", ["MEMOS_EMBED: ", "MEMOS_EMBED__THREADS"]),
-    ("MEMOS_SERVER__PORTT", "1", ["MEMOS_SERVER__PORTT", "is no setting"]),
+    ("MEMOS_SERVER__PORTT", "1", ["MEMOS_SERVER__PORTT", "did you mean `MEMOS_SERVER__PORT`"]),
     ("MEMOS_LEDGER_URL", "rubbish", ["ledger_url", "postgresql"]),
 ])  # fmt: skip
 def test_a_wrong_setting_is_named(store: Store, name: str, value: str, words: list[str]) -> None:

@@ -19,6 +19,7 @@ from memos.compat.memoryos import MemoryOS, Memoryos
 from memos.compat.opening import INSTALLATIONS
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError
 from memos.memcube.ledger import segments as tiers
+from memos.scheduler.rules import TierSettings
 from tests.fakes import WordEmbedder
 from tests.support.scripted_chat import Script, ScriptedChat
 
@@ -131,7 +132,7 @@ def test_an_answer_is_made_from_memory_and_remembered(talking: Any) -> None:
 
 
 def test_older_pages_come_with_their_topic_and_the_page_before(talking: Any, at_once: None, settings: Settings) -> None:
-    memos, model = talking(["Yes."], heat=settings.heat.model_copy(update={"short_capacity": 1, "similarity": 0.9}))
+    memos, model = talking(["Yes."], heat=TierSettings(short_capacity=1, similarity=0.9))
     memory = made(memos, short_term_capacity=1)
     for exchange in (*SAID, ("Good night.", "Sleep well.")):
         memory.add_memory(*exchange)

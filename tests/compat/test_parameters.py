@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memos.compat.opening import OPENAI_URL, Model, Shape, embedder_of, settings_of
 from memos.scheduler.heat import MemoryOsPolicy
-from memos.scheduler.rules import PRESETS, rules_of
+from memos.scheduler.rules import MEMORYOS, rules_of
 
 
 def test_capacities_and_thresholds_are_those_of_the_heat_policy(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_capacities_and_thresholds_are_those_of_the_heat_policy(tmp_path: Path) 
     settings = settings_of(tmp_path, shape, Model("key", None, "gpt-4o-mini").settings, None)
     rules = rules_of(settings.heat)
     assert isinstance(rules.policy, MemoryOsPolicy)
-    assert rules.policy.formula == PRESETS["pypi"].formula
+    assert rules.policy.formula == MEMORYOS
     assert (rules.short_capacity, rules.mid_capacity, rules.similarity) == (7, 50, 0.8)
     assert rules.thresholds.promote_above == 3.5
     assert settings.home == tmp_path

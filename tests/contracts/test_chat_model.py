@@ -37,7 +37,7 @@ def on_a_server(stack: ExitStack, *does: object, usage: object = None) -> ChatMo
         }[what]
 
     server = stack.enter_context(OpenAIServer([said(what) for what in does]))
-    model = OpenAIChat(server.settings(retries=0))
+    model = OpenAIChat(server.settings(), retries=0)
     stack.callback(model.close)
     return model
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from memos.core.settings import HeatSettings
 from memos.core.types import Cube, Fingerprint
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger import schema as t
@@ -17,7 +16,7 @@ from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.segments import SegmentRow
 from memos.scheduler.heat import tau_for
-from memos.scheduler.rules import CubeRules
+from memos.scheduler.rules import CubeRules, TierSettings
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MANY = 5_000
@@ -103,7 +102,7 @@ def test_archiving_and_pinning_write_what_they_name_and_nothing_else(ledger: Led
 
 
 def test_tau_follows_the_share_and_keeps_every_heat(ledger: Ledger) -> None:
-    rules = CubeRules(HeatSettings(mid_capacity=1))
+    rules = CubeRules(TierSettings(mid_capacity=1))
     with ledger.write() as connection:
         assert rules.ready(connection, "mine").policy.level_of(1.0, NOW) == pytest.approx(_age(tau_for(1)))
     put(ledger, *({"id": str(number), "level": _age(tau_for(1)) + number} for number in range(10)))

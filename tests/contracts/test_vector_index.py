@@ -19,7 +19,6 @@ from memos.core.filters import Condition, Op, matches, parse
 from memos.core.ports import ArmQuery, VectorIndex, VectorPoint, VectorSearch
 from memos.core.types import Arm
 from memos.errors import InvalidInput
-from tests.support.servers.qdrant_grpc import grpc_settings
 from tests.support.servers.qdrant_rest import server_settings
 
 DIMENSION = 8
@@ -28,13 +27,13 @@ BM25 = QdrantBm25()
 Factory = Callable[[Path], VectorIndex]
 
 
-@pytest.fixture(params=["qdrant_edge", "qdrant_server", "qdrant_server_grpc"])
+@pytest.fixture(params=["qdrant_edge", "qdrant_server"])
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
     """Yield what opens an index in a folder, or on a server under the folder's name."""
     if request.param == "qdrant_edge":
         yield lambda folder: QdrantEdgeIndex.open(folder, DIMENSION)
         return
-    with server_settings() if request.param == "qdrant_server" else grpc_settings() as server:
+    with server_settings() as server:
         yield lambda folder: QdrantServerIndex.open(server, folder.name, DIMENSION)
 
 

@@ -104,7 +104,7 @@ def test_an_erasure_reaches_the_files_of_an_earlier_process(tmp_path: Path, sett
 
 
 def test_nothing_is_kept_where_the_budgets_are_none(tmp_path: Path, settings: Settings, model: Path) -> None:
-    nothing = ActivationSettings(device_bytes=0, host_bytes=0, disk_bytes=0)
+    nothing = ActivationSettings(host_bytes=0, disk_bytes=0)
     chat = ChatSettings(model=f"local:{model}", max_tokens=40)
     update = {"chat_model": chat, "activation": nothing}
     with MemOS.open(tmp_path, settings=settings.model_copy(update=update), embedder=WordEmbedder()) as memos:
@@ -241,28 +241,3 @@ def test_what_was_superseded_stays_with_what_says_so_behind_it(memos: MemOS) -> 
     memos.kv.warm()
     assert "no longer so" in memos.kv.show().text
     assert memos.kv.show().blocks["host"] >= before
-
-
-def test_eight_bits_on_the_disk_are_said_to_be_near_and_never_mixed_with_what_is_exact(
-    tmp_path: Path, settings: Settings, model: Path
-) -> None:
-    def asked(form: str):
-        chat = ChatSettings(model=f"local:{model}", max_tokens=40)
-        update = {"chat_model": chat, "activation": ActivationSettings(disk_form=form)}
-        with MemOS.open(
-            tmp_path / "home", settings=settings.model_copy(update=update), embedder=WordEmbedder()
-        ) as memos:
-            return [answered(memos).activation for _ in range(3)]
-
-    exact = asked("exact")
-    assert [each.exact for each in exact] == [None, True, True]
-    whole = sum(file.stat().st_size for file in files(tmp_path / "home"))
-    assert [each.tier for each in asked("exact")] == ["disk", "host", "host"]
-    near = asked("int8")
-    assert near[0].cached_tokens == 0
-    assert [each.exact for each in near] == [None, False, False]
-    both = sum(file.stat().st_size for file in files(tmp_path / "home"))
-    assert both - whole < 0.4 * whole
-    again = asked("int8")
-    assert (again[0].tier, again[0].exact) == ("disk", False)
-    assert again[0].cached_tokens == near[1].cached_tokens

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from memos import MemOS, Settings
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
-from memos.core.settings import IndexSettings, LimitSettings, RecallSettings, TaskSettings
+from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
 from memos.core.text.rendering import NOTICE
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.core.types import Trust
@@ -346,15 +346,3 @@ def test_without_a_model_the_error_says_what_to_set(tmp_path: Path) -> None:
             assert caught.value.permanent
         memos.add("My door is blue.")
         assert "My door is blue." in memos.chat.recall("door?").section
-
-
-def test_the_section_stands_before_the_question_where_that_is_set(tmp_path: Path) -> None:
-    model = ScriptedChat(["Blue."])
-    settings = Settings(recall=RecallSettings(position="user", top_k=1))
-    with MemOS.open(tmp_path, embedder=WordEmbedder(), chat_model=model, settings=settings) as memos:
-        memos.add(["My door is blue.", "My window is green."])
-        memos.chat("Which colour has my door?", store=False)
-    system, user = model.requests[0].messages
-    assert "<memory>" not in system.content
-    assert user.content.endswith("</memory>\n\nWhich colour has my door?")
-    assert len(MARK.findall(user.content)) == 1

@@ -15,7 +15,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.core.ports import ChatRequest, FetchedImage
-from memos.core.settings import ChatSettings, ImageSettings
+from memos.core.settings import ChatSettings, ServerSettings
 from memos.core.types import FileState, ItemType, TaskState, Trust
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError, NotFound
 from memos.kernel.relocation import restore
@@ -383,7 +383,7 @@ class Web:
 
 def test_a_web_address_is_asked_only_when_that_is_set(memos: MemOS) -> None:
     remote = {"content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png?key=secret"}}]}
-    with pytest.raises(InvalidInput, match="MEMOS_IMAGES__FETCH"):
+    with pytest.raises(InvalidInput, match="MEMOS_SERVER__FETCH_FILES"):
         memos.add(remote)
     web = Web()
     memos.memories._web_images = web
@@ -396,7 +396,7 @@ def test_a_web_address_is_asked_only_when_that_is_set(memos: MemOS) -> None:
 
 
 def test_even_then_private_addresses_are_refused(tmp_path: Path, settings: Settings) -> None:
-    wide = settings.model_copy(update={"images": ImageSettings(fetch=True)})
+    wide = settings.model_copy(update={"server": ServerSettings(fetch_files=True)})
     with opened(tmp_path, wide) as memos:
         for url in ("http://127.0.0.1:1/a.png", "http://169.254.169.254/latest/meta-data", "http://[::1]/"):
             with pytest.raises(InvalidInput, match="private"):

@@ -207,8 +207,10 @@ import sys
 from pathlib import Path
 from memos import MemOS, Settings
 from memos.kernel.importing import import_export
+from memos.memcube.indexing import projection
 from tests.fakes import WordEmbedder
-settings = Settings(index={"flush_every_rows": 40, "flush_every_s": 0.2, "wait_s": 30}, limits={"min_free_bytes": 0})
+projection.FLUSH_EVERY_ROWS, projection.FLUSH_EVERY_S = 40, 0.2
+settings = Settings(index={"wait_s": 30}, limits={"min_free_bytes": 0})
 with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memos:
     import_export(memos, Path(sys.argv[2]), cube="default", on_progress=lambda done, total: print(done, flush=True))
 """

@@ -14,9 +14,10 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.core.ports import ChatRequest
-from memos.core.settings import ActivationSettings, ChatSettings, HeatSettings, IndexSettings, LimitSettings
+from memos.core.settings import ActivationSettings, ChatSettings, IndexSettings, LimitSettings
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.ledger import segments as tiers
+from memos.scheduler.rules import TierSettings
 from tests.fakes import FixedClock, WordEmbedder
 from tests.support.scripted_chat import ScriptedChat
 
@@ -24,7 +25,7 @@ SETTINGS = Settings(
     index=IndexSettings(wait_s=30),
     limits=LimitSettings(min_free_bytes=1_000_000),
     chat_model=ChatSettings(base_url="http://127.0.0.1:9/v1", model="any", prefix_cache="on"),
-    heat=HeatSettings(tau_days=20),
+    heat=TierSettings(tau_days=20),
     activation=ActivationSettings(prefix_tokens=200),
 )
 SAID = ("I live in Lyon.", "I work as a beekeeper.", "I am allergic to peanuts.", "I have a dog named Rex.")
@@ -132,7 +133,7 @@ def test_what_changes_more_often_stands_further_back(
     here.heat(here.facts[0])
     here.compose()
     here.memos.close()
-    settings = SETTINGS.model_copy(update={"heat": HeatSettings(tau_days=20, short_capacity=2)})
+    settings = SETTINGS.model_copy(update={"heat": TierSettings(tau_days=20, short_capacity=2)})
     with MemOS.open(
         tmp_path / "home", settings=settings, embedder=WordEmbedder(), chat_model=here.model, clock=here.clock
     ) as memos:

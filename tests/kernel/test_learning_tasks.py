@@ -17,7 +17,6 @@ import pytest
 from memos import MemOS, Settings
 from memos.core.settings import (
     ChatSettings,
-    HeatSettings,
     IndexSettings,
     LimitSettings,
     ParametricSettings,
@@ -35,6 +34,7 @@ from memos.memcube.ledger.adapters import LEARN
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import training
 from memos.memcube.parametric.training import Bounds
+from memos.scheduler.rules import TierSettings
 from memos.scheduler.scheduler import LEARNING, periodic_jobs
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
 from tests.kernel.test_adapters import (
@@ -57,7 +57,7 @@ DAY = timedelta(days=1)
 RECIPE: dict[str, Any] = {"epochs": 1, "batch": 4, "learning_rate": 1e-2}
 SETTINGS = Settings(
     index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000), tasks=TaskSettings(workers=1),
-    heat=HeatSettings(idle_hours=0), parametric=ParametricSettings(night="02:00-05:00"),
+    heat=TierSettings(idle_hours=0), parametric=ParametricSettings(night="02:00-05:00"),
 )  # fmt: skip
 
 

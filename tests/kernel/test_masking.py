@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from memos import MemOS, Settings
 from memos.cli.app import app
-from memos.core.settings import LimitSettings
 from memos.core.types import Fact, ItemType, Masked, Span
 from memos.errors import Conflict, InvalidInput
 from memos.kernel.importing import import_export
@@ -181,7 +180,7 @@ def test_what_was_refused_is_refused_as_before(memos: MemOS, given: object) -> N
 def test_a_file_inside_a_message_is_no_text() -> None:
     url = "data:image/png;base64," + "AKIAIOSFODNN7EXAMPLE+" * 50
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
-    masking = Masking(LimitSettings(), secrets=True, personal=True)
+    masking = Masking(secrets=True, personal=True)
     assert masking.messages([message], 10) == [message]
     assert masking.masked == ()
     assert masking.text("text", url) != url

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.core.settings import HeatSettings
 from memos.core.types import Status
 from memos.errors import Conflict, InvalidInput, NotFound
+from memos.scheduler.rules import TierSettings
 from tests.fakes import FixedClock, WordEmbedder
 
 
@@ -387,7 +387,7 @@ def test_the_far_future_is_a_moment_too(memos: MemOS) -> None:
 
 
 def test_settings_that_contradict_each_other_leave_the_folder_free(tmp_path: Path, settings: Settings) -> None:
-    heat = HeatSettings(policy="memoryos", promote_above=1, demote_below=5)
+    heat = TierSettings(policy="memoryos", promote_above=1, demote_below=5)
     with pytest.raises(InvalidInput, match="demote_below"):
         MemOS.open(tmp_path, settings=settings.model_copy(update={"heat": heat}), embedder=WordEmbedder())
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as opened:

@@ -18,7 +18,7 @@ from tests.fakes import WordEmbedder
 from tests.support.scripted_chat import ScriptedChat
 from tests.support.servers.openai_server import OpenAIServer, answer
 
-CHAT = ChatSettings(base_url="http://127.0.0.1:1/v1", model="small", api_key=SecretStr("k"), retries=7)
+CHAT = ChatSettings(base_url="http://127.0.0.1:1/v1", model="small", api_key=SecretStr("k"), timeout_s=7)
 OTHER = ChatSettings(base_url="http://127.0.0.1:2/v1", model="large")
 
 
@@ -34,20 +34,20 @@ def made(settings: Settings) -> tuple[LLMClients, list[ScriptedChat]]:
 
 def test_without_a_model_there_are_no_askers() -> None:
     askers, opened = made(Settings())
-    assert (askers.reader, askers.chat, askers.judge) == (None, None, None)
+    assert (askers.reader, askers.chat) == (None, None)
     assert opened == []
 
 
 def test_one_model_serves_every_purpose_and_is_opened_when_asked_for() -> None:
     askers, opened = made(Settings(chat_model=CHAT))
     assert opened == []
-    assert askers.reader is askers.chat is askers.judge is askers.get("chat")
+    assert askers.reader is askers.chat is askers.get("chat")
     assert len(opened) == 1
 
 
 def test_a_purpose_may_have_a_model_of_its_own() -> None:
-    askers, opened = made(Settings(chat_model=CHAT, judge_model=OTHER))
-    assert askers.judge is not askers.reader is askers.chat
+    askers, opened = made(Settings(chat_model=CHAT, reader_model=OTHER))
+    assert askers.reader is not askers.chat
     assert [model.name for model in opened] == ["large", "small"]
 
 
@@ -79,24 +79,24 @@ def test_given_models_serve_what_they_are_given_for() -> None:
 def test_a_reader_may_be_the_only_one() -> None:
     askers, _ = made(Settings(reader_model=OTHER))
     assert askers.reader is not None
-    assert (askers.chat, askers.judge) == (None, None)
+    assert askers.chat is None
 
 
 def test_closing_closes_what_was_opened_and_opens_nothing_more() -> None:
-    askers, opened = made(Settings(chat_model=CHAT, judge_model=OTHER))
+    askers, opened = made(Settings(chat_model=CHAT, reader_model=OTHER))
     assert askers.chat is not None
     askers.close()
     askers.close()
     assert [model.closed for model in opened] == [True]
     with pytest.raises(BackendUnavailable):
-        _ = askers.judge
+        _ = askers.reader
 
 
 def test_forgetting_reaches_every_asker() -> None:
-    askers, opened = made(Settings(chat_model=CHAT, judge_model=OTHER))
+    askers, opened = made(Settings(chat_model=CHAT, reader_model=OTHER))
     meter = UsageMeter("x")
     for _ in range(2):
-        for each in (askers.chat, askers.judge):
+        for each in (askers.chat, askers.reader):
             assert each is not None
             each.complete_text([ChatMessage("user", "hi")], meter=meter)
         askers.forget()
@@ -111,18 +111,20 @@ def test_a_purpose_changes_single_fields_of_the_chat_model(monkeypatch: pytest.M
         "CHAT_MODEL__BASE_URL": "http://127.0.0.1:1/v1/",
         "CHAT_MODEL__MODEL": "small",
         "CHAT_MODEL__API_KEY": "k",
-        "JUDGE_MODEL__MODEL": "large",
-        "JUDGE_MODEL__TEMPERATURE": "0",
-        "READER_MODEL__BASE_URL": "http://127.0.0.1:2/v1",
-        "READER_MODEL__MODEL": "other",
+        "CHAT_MODEL__TIMEOUT_S": "5",
+        "CHAT_MODEL__PREFIX_CACHE": "salt",
+        "READER_MODEL__MODEL": "large",
+        "VISION_MODEL__BASE_URL": "http://127.0.0.1:2/v1",
+        "VISION_MODEL__MODEL": "other",
     }.items():
         monkeypatch.setenv(f"MEMOS_{name}", value)
     settings = Settings()
-    chat, judge, reader = (settings.model_for(purpose) for purpose in ("chat", "judge", "reader"))
+    chat, reader, vision = (settings.model_for(purpose) for purpose in ("chat", "reader", "vision"))
     assert chat is not None
-    assert judge == chat.model_copy(update={"model": "large"})
-    assert reader is not None
-    assert reader.api_key is None  # a key goes to no endpoint but its own
+    assert reader == chat.model_copy(update={"model": "large"})
+    assert vision is not None
+    assert vision.api_key is None  # a key goes to no endpoint but its own
+    assert (vision.timeout_s, vision.prefix_cache) == (5, "off")
 
 
 @pytest.mark.parametrize(
@@ -130,9 +132,8 @@ def test_a_purpose_changes_single_fields_of_the_chat_model(monkeypatch: pytest.M
     [
         {"chat_model": {"model": "m"}},
         {"chat_model": {"api_key": "k"}},
-        {"judge_model": {"model": "m"}},
-        {"reader_model": {"timeout_s": 5}},
-        {"reader_model": {"base_url": "http://h/v1", "model": "m"}, "judge_model": {"model": "m"}},
+        {"reader_model": {"model": "m"}},
+        {"vision_model": {"base_url": "http://h/v1", "model": "m"}, "reader_model": {"model": "m"}},
     ],
     ids=str,
 )
@@ -143,8 +144,7 @@ def test_a_model_without_an_endpoint_is_refused(groups: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"timeout_s": 0}, {"retries": -1}, {"parallel": 0}, {"max_tokens": 0}, {"temperature": 3}, {"cache_bytes": -1},
-     {"requests_per_minute": 0}, {"tokens_per_minute": 0}, {"modle": "m"}],
+    [{"timeout_s": 0}, {"parallel": 0}, {"max_tokens": 0}, {"prefix_cache": "yes"}, {"modle": "m"}],
     ids=str,
 )  # fmt: skip
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def test_an_installation_asks_the_endpoint_in_its_settings(tmp_path: Path, setti
     with OpenAIServer([answer("In Lyon.")]) as server:
         configured = settings.model_copy(update={"chat_model": server.settings()})
         with MemOS.open(tmp_path, settings=configured, embedder=WordEmbedder()) as memos:
-            asker = memos._installation.askers.judge
+            asker = memos._installation.askers.reader
             assert asker is not None
             assert asker.complete_text([ChatMessage("user", "hi")], meter=UsageMeter("x")) == "In Lyon."
         with pytest.raises(BackendUnavailable):

@@ -37,7 +37,7 @@ def fussy() -> FussyEmbedder:
 @pytest.fixture
 def idle(tmp_path: Path, fussy: FussyEmbedder) -> Iterator[MemOS]:
     """An installation whose background thread is stopped, so that each step is the test's own."""
-    settings = Settings(index=IndexSettings(wait_s=30, park_after=3), limits=LimitSettings(min_free_bytes=0))
+    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=0))
     with MemOS.open(tmp_path / "home", settings=settings, embedder=fussy) as memos:
         memos._worker.stop()
         yield memos

@@ -44,7 +44,7 @@ def opened(home: Path, server: LlamaServer, max_tokens: int) -> MemOS:
     settings = Settings(
         index=IndexSettings(wait_s=30),
         limits=LimitSettings(min_free_bytes=1_000_000),
-        chat_model=server.settings(max_tokens=max_tokens, timeout_s=600, retries=0),
+        chat_model=server.settings(max_tokens=max_tokens, timeout_s=600),
     )
     return MemOS.open(home, settings=settings, embedder=WordEmbedder())
 

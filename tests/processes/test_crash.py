@@ -23,10 +23,11 @@ WAITS_S = (30, 0, 0)
 CHILD = """
 import sys
 from memos import MemOS, Settings
+from memos.memcube.indexing import projection
 from tests.fakes import WordEmbedder
 folder, start, end, wait_s = sys.argv[1], *map(int, sys.argv[2:])
-index = {"flush_every_rows": 100, "flush_every_s": 0.5, "wait_s": wait_s}
-settings = Settings(index=index, limits={"min_free_bytes": 0})
+projection.FLUSH_EVERY_ROWS, projection.FLUSH_EVERY_S = 100, 0.5
+settings = Settings(index={"wait_s": wait_s}, limits={"min_free_bytes": 0})
 with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
     for number in range(start, end):
         memos.add(

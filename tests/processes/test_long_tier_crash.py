@@ -11,10 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
-from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.types import DERIVED, LinkKind, Status
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
+from memos.scheduler.rules import TierSettings
 from tests.fakes import WordEmbedder
 from tests.support import forks
 from tests.support.ledgers import end_leases
@@ -28,12 +29,12 @@ from memos import MemOS, Settings
 from memos.core.identities import Right
 from memos.memcube.ledger import segments as tiers
 from memos.scheduler.jobs import segments as sweep
-from memos.core.settings import HeatSettings
+from memos.scheduler.rules import TierSettings
 from tests.fakes import WordEmbedder
 tiers._GATHERING = sweep.GRACE = timedelta(0)
 chance = random.Random(int(sys.argv[2]))
 places = ["Paris", "Lyon", "Rome", "Oslo", "Kyoto"]
-heat = HeatSettings(short_capacity=2, promote_above=1.5, demote_below=0.5, mid_capacity=6)
+heat = TierSettings(short_capacity=2, promote_above=1.5, demote_below=0.5, mid_capacity=6)
 with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder()) as memos:
     memos.retention.add(action="archive", types=["assistant"], age_days=0)
     memos.retention.add(action="delete", tags=["explicit"], age_days=0)
@@ -81,7 +82,7 @@ def test_nothing_is_halved(survived: Path) -> None:
     settings = Settings(
         index=IndexSettings(wait_s=30),
         limits=LimitSettings(min_free_bytes=1_000_000),
-        heat=HeatSettings(short_capacity=2, promote_above=1.5, demote_below=0.5, mid_capacity=6),
+        heat=TierSettings(short_capacity=2, promote_above=1.5, demote_below=0.5, mid_capacity=6),
     )
     end_leases(survived)
     with MemOS.open(survived, settings=settings, embedder=WordEmbedder()) as memos:

@@ -29,9 +29,10 @@ from memos.api.local.client import served
 from memos.api.local.sharing import in_background
 from memos.api.serving import first_key
 from memos.core.ports import Vector
-from memos.core.settings import IndexSettings, LimitSettings, ServerSettings
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.kernel.importing import import_export
 from memos.memcube.ledger import queries as counts
+from memos.scheduler.rules import TierSettings
 from tests.fakes import WordEmbedder
 
 
@@ -98,7 +99,7 @@ def test_a_stop_lets_a_request_under_way_end_and_gives_everything_back(tmp_path:
 
 
 def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:
-    settings = Settings(tasks={"workers": 0}, heat={"short_capacity": 1})
+    settings = Settings(tasks={"workers": 0}, heat=TierSettings(short_capacity=1))
     with MemOS.open(tmp_path, settings=settings) as memos:
         memos.add([f"message {number}" for number in range(8)], conversation="c")
         assert memos.tasks.list()
@@ -173,16 +174,17 @@ def asking(watched: Watched) -> httpx2.Client:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    settings = Settings(
-        index=IndexSettings(wait_s=60), limits=LimitSettings(min_free_bytes=1_000_000), server=ServerSettings(threads=4)
-    )
+    settings = Settings(index=IndexSettings(wait_s=60), limits=LimitSettings(min_free_bytes=1_000_000))
     home: Path = tmp_path_factory.mktemp("watched")
     embedder = Slow()
+    patched = pytest.MonkeyPatch()
+    patched.setattr("memos.api.app.THREADS", 4)
     with (
         MemOS.open(home, settings=settings, embedder=embedder) as memos,
         in_background(home, lambda token, stopping: create_app(memos, local_token=token, stopping=stopping)) as told,
     ):
         yield Watched(home, told.url, {"Authorization": f"Bearer {first_key(memos)}"}, embedder)
+    patched.undo()
 
 
 @contextmanager

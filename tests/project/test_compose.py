@@ -16,8 +16,7 @@ import pytest
 import yaml
 
 import memos
-from memos.core.settings import Settings
-from tests.project.test_project import env_names
+from tests.project.test_project import settings_of
 from tests.support.servers import postgres_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +48,7 @@ def test_the_image_of_the_program_is_its_version_and_runs_as_nobody_special() ->
     for name in ("memos", "worker"):
         assert SERVICES[name]["image"] == f"hippocube:{memos.__version__}"
         assert SERVICES[name]["build"] == "."
-        unknown = set(SERVICES[name]["environment"]) - set(env_names(Settings, every=True))
+        unknown = set(SERVICES[name]["environment"]) - set(settings_of())
         assert unknown == set()
     extras = re.search(r"'\.\[([\w,]+)\]'", dockerfile)
     assert extras is not None

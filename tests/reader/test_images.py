@@ -14,27 +14,24 @@ from zoneinfo import ZoneInfo
 import pytest
 from PIL import Image
 
-from memos.core.settings import ImageSettings, LimitSettings
+from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.types import Message
 from memos.errors import InvalidInput
 from memos.reader.arguments import json_copy
-from memos.reader.images import ImageParts, read_header
+from memos.reader.images import MAX_IMAGE_BYTES, ImageParts, read_header
 from memos.reader.messages import read_messages
 from tests.support.pictures import animation, chunk, data_url, part, photo, picture, png_of
 
-LIMITS = ImageSettings()
 
-
-def read(*parts: Any, settings: ImageSettings = LIMITS) -> Message:
+def read(*parts: Any) -> Message:
     given = [{"role": "user", "content": [{"type": "text", "text": "look"}, *parts]}]
-    images = ImageParts(settings)
-    [message] = read_messages(given, ZoneInfo("UTC"), datetime(2025, 1, 1, tzinfo=UTC), LimitSettings(), images)
+    [message] = read_messages(given, ZoneInfo("UTC"), datetime(2025, 1, 1, tzinfo=UTC))
     return message
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 def test_each_format_is_known_by_its_bytes(kind: str) -> None:
-    header = read_header("x", picture(kind), LIMITS)
+    header = read_header("x", picture(kind))
     assert (header.format, header.media_type) == (kind, f"image/{kind.lower()}")
     assert (header.width, header.height, header.animated) == (64, 48, False)
 
@@ -77,22 +74,22 @@ def test_the_day_a_photo_was_taken_is_read_from_it() -> None:
     message = read(part(photo(), "image/jpeg", name="beach.jpg"))
     assert message.text == "look\n[image: beach.jpg · 2023-06-05 · 64×48 jpeg]"
     assert message.pictures[0].info["taken_at"] == "2023-06-05T10:11:12"
-    assert read_header("x", photo(offset="+02:00"), LIMITS).taken_at == "2023-06-05T10:11:12+02:00"
-    assert read_header("x", photo(offset="+99:99"), LIMITS).taken_at == "2023-06-05T10:11:12"
-    assert read_header("x", photo(kind="WEBP"), LIMITS).taken_at == "2023-06-05T10:11:12"
-    assert read_header("x", photo(kind="PNG"), LIMITS).taken_at == "2023-06-05T10:11:12"
+    assert read_header("x", photo(offset="+02:00")).taken_at == "2023-06-05T10:11:12+02:00"
+    assert read_header("x", photo(offset="+99:99")).taken_at == "2023-06-05T10:11:12"
+    assert read_header("x", photo(kind="WEBP")).taken_at == "2023-06-05T10:11:12"
+    assert read_header("x", photo(kind="PNG")).taken_at == "2023-06-05T10:11:12"
 
 
 @pytest.mark.parametrize("taken", ["0000:00:00 00:00:00", "soon", "", "2023:13:45 99:99:99", "\0" * 19, "9" * 4000])
 def test_an_odd_date_is_no_date(taken: str) -> None:
-    assert read_header("x", photo(taken), LIMITS).taken_at is None
-    assert read_header("x", photo(offset=taken), LIMITS).taken_at == "2023-06-05T10:11:12"
+    assert read_header("x", photo(taken)).taken_at is None
+    assert read_header("x", photo(offset=taken)).taken_at == "2023-06-05T10:11:12"
 
 
 def test_a_turned_photo_has_the_size_it_is_shown_in() -> None:
-    header = read_header("x", photo(orientation=6), LIMITS)
+    header = read_header("x", photo(orientation=6))
     assert (header.width, header.height, header.orientation) == (48, 64, 6)
-    assert read_header("x", photo(orientation=99), LIMITS).orientation == 1
+    assert read_header("x", photo(orientation=99)).orientation == 1
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # Pillow tells of it
@@ -101,12 +98,12 @@ def test_damaged_metadata_is_no_reason_to_refuse_a_photo(cut: int) -> None:
     data = bytearray(photo())
     at = data.index(b"Exif\0\0") + 6
     data[at + cut : at + cut + 24] = b"\xff" * 24
-    assert read_header("x", bytes(data), LIMITS).width == 64
+    assert read_header("x", bytes(data)).width == 64
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG"])
 def test_an_animation_is_told(kind: str) -> None:
-    assert read_header("x", animation(kind), LIMITS).animated
+    assert read_header("x", animation(kind)).animated
 
 
 @pytest.mark.parametrize(("width", "height"), [(10_000, 10_000), (2**31 - 1, 2**31 - 1), (200_000, 1), (0, 5)])
@@ -144,9 +141,9 @@ def test_a_file_that_was_cut_off_is_refused(kind: str, share: float) -> None:
     out = io.BytesIO()
     Image.effect_noise((80, 80), 50).convert("RGB").save(out, kind)
     whole = out.getvalue()
-    assert read_header("x", whole, LIMITS).width == 80
+    assert read_header("x", whole).width == 80
     with pytest.raises(InvalidInput, match=r"cut off|damaged|no image"):
-        read_header("x", whole[: int(len(whole) * share)], LIMITS)
+        read_header("x", whole[: int(len(whole) * share)])
 
 
 @pytest.mark.parametrize("progressive", [False, True])
@@ -158,16 +155,16 @@ def test_a_photo_with_a_thumbnail_and_a_film_behind_it_is_whole(progressive: boo
     noise.save(out, "JPEG", exif=exif.tobytes() + picture("JPEG"), progressive=progressive, restart_marker_rows=1)
     photo_alone = out.getvalue()
     film = b"\xff\xda\x00\x08" + bytes(range(256)) * 40 + b"\xff\xda"
-    assert read_header("x", photo_alone + film, LIMITS).width == 200
+    assert read_header("x", photo_alone + film).width == 200
     with pytest.raises(InvalidInput, match="cut off"):
-        read_header("x", photo_alone[:-2], LIMITS)
+        read_header("x", photo_alone[:-2])
 
 
 def test_a_picture_of_several_pictures_is_a_jpeg() -> None:
     out = io.BytesIO()
     frames = [Image.new("RGB", (30, 20), colour) for colour in ("navy", "white")]
     frames[0].save(out, "MPO", save_all=True, append_images=frames[1:])
-    header = read_header("x", out.getvalue(), LIMITS)
+    header = read_header("x", out.getvalue())
     assert (header.format, header.media_type, header.width) == ("JPEG", "image/jpeg", 30)
 
 
@@ -215,17 +212,14 @@ def test_a_wrong_image_type_is_corrected_by_the_bytes() -> None:
 
 
 def test_a_web_address_is_refused_while_fetching_is_off() -> None:
-    with pytest.raises(InvalidInput, match="MEMOS_IMAGES__FETCH"):
+    with pytest.raises(InvalidInput, match="MEMOS_SERVER__FETCH_FILES"):
         read({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}})
 
 
-def test_the_limits_are_settings() -> None:
-    with pytest.raises(InvalidInput, match="MEMOS_IMAGES__MAX_BYTES"):
-        read(part(b"\0" * 3000), settings=ImageSettings(max_bytes=1024))
-    with pytest.raises(InvalidInput, match="MEMOS_IMAGES__MAX_BYTES"):
-        read({"type": "image", "data": b"\0" * 3000}, settings=ImageSettings(max_bytes=1024))
-    with pytest.raises(InvalidInput, match="MEMOS_IMAGES__MAX_PIXELS"):
-        read(part(picture()), settings=ImageSettings(max_pixels=1000))
+def test_what_is_too_large_is_refused() -> None:
+    for large in (part(b"\0" * (MAX_IMAGE_BYTES + 1)), {"type": "image", "data": b"\0" * (MAX_IMAGE_BYTES + 1)}):
+        with pytest.raises(InvalidInput, match="make the image smaller"):
+            read(large)
 
 
 def test_an_add_has_so_many_images_and_so_many_bytes() -> None:
@@ -233,9 +227,9 @@ def test_an_add_has_so_many_images_and_so_many_bytes() -> None:
     assert len(read(*[small] * 100).pictures) == 100
     with pytest.raises(InvalidInput, match="100 images"):
         read(*[small] * 101)
-    noise = part(png_of(8, 8, chunk(b"tEXt", b"note\0" + b"x" * 1000)))
+    images = ImageParts(size_bytes=10 * MAX_IMAGE_BYTES)
     with pytest.raises(InvalidInput, match="bytes in one add"):
-        read(*[noise] * 11, settings=ImageSettings(max_bytes=1200))
+        images.read("here", small, {})
 
 
 @pytest.mark.parametrize(
@@ -263,5 +257,5 @@ def test_the_same_request_with_bytes_has_the_same_digest() -> None:
 
 def test_a_data_url_is_not_counted_as_text() -> None:
     large = png_of(8, 8, *[chunk(b"tEXt", b"note\0" + b"x" * 500_000)] * 4)
-    assert len(data_url(large)) > LimitSettings().message_bytes
+    assert len(data_url(large)) > MAX_MESSAGE_BYTES
     assert read(part(large)).text == "look\n[image: 8×8 png]"

@@ -12,13 +12,14 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.core.identities import Right
-from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Scope, Span, Status, Tier, Trust
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.scheduler.consolidation import consolidate
 from memos.scheduler.jobs import segments as sweep
+from memos.scheduler.rules import TierSettings
 from tests.fakes import FixedClock, WordEmbedder
 
 PARIS = {"role": "user", "name": "Caroline", "content": "I live in Paris.", "chat_time": "2026-03-01T10:00"}
@@ -41,7 +42,7 @@ def settings_of(**heat: object) -> Settings:
     return Settings(
         index=IndexSettings(wait_s=30),
         limits=LimitSettings(min_free_bytes=1_000_000),
-        heat=HeatSettings(**heat),  # type: ignore[arg-type]
+        heat=TierSettings(**heat),  # type: ignore[arg-type]
     )
 
 

@@ -14,11 +14,12 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.core.ports import ChatRequest
-from memos.core.settings import HeatSettings, IndexSettings, LimitSettings, TaskSettings
+from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
 from memos.core.types import ItemType, LinkKind, TaskState
 from memos.errors import BackendUnavailable
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
+from memos.scheduler.rules import TierSettings
 from tests.fakes import WordEmbedder
 from tests.scheduler.test_long_tier import analysed, facts, linked, settled
 from tests.support.scripted_chat import ScriptedChat
@@ -32,7 +33,7 @@ PARIS = {
 LYON = {"role": "user", "name": "Ana", "content": "Our boxes are in Lyon now, for good.", "chat_time": "2026-06-01"}
 
 # Two exchanges of a conversation are in one segment.
-NARROW = HeatSettings(short_capacity=1, similarity=0.3)
+NARROW = TierSettings(short_capacity=1, similarity=0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -65,12 +66,12 @@ class Model:
 
 @contextmanager
 def opened(
-    home: Path, model: Callable[[ChatRequest], str | Exception], heat: HeatSettings | None = None, **tasks: object
+    home: Path, model: Callable[[ChatRequest], str | Exception], heat: TierSettings | None = None, **tasks: object
 ) -> Iterator[MemOS]:
     settings = Settings(
         index=IndexSettings(wait_s=30),
         limits=LimitSettings(min_free_bytes=1_000_000),
-        heat=heat or HeatSettings(),
+        heat=heat or TierSettings(),
         tasks=TaskSettings(**tasks),  # type: ignore[arg-type]
     )
     with MemOS.open(home, settings=settings, embedder=WordEmbedder(), chat_model=ScriptedChat(model)) as memos:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from memos.core.settings import HeatSettings, Settings
 from memos.errors import InvalidInput
 from memos.scheduler.heat import DecayPolicy, ForwardDecay, MemoryOsHeat, MemoryOsPolicy, tau_for
-from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of, wanted_tau
+from memos.scheduler.rules import HeatRules, Thresholds, TierSettings, named_policy, rules_of, wanted_tau
 
 
 def test_between_the_thresholds_nothing_moves() -> None:
@@ -53,11 +53,9 @@ def test_capacities_and_similarity_are_checked(field: str, value: Any) -> None:
     assert refused.value.field == field
 
 
-def test_an_unknown_policy_or_preset_is_refused_by_name() -> None:
+def test_an_unknown_policy_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="policy: must be forward_decay or memoryos, got 'lru'"):
         named_policy("lru", tau=timedelta(days=7))
-    with pytest.raises(InvalidInput, match="preset: must be one of paper, pypi, got 'best'"):
-        named_policy("memoryos", tau=timedelta(days=7), preset="best")
     with pytest.raises(InvalidInput, match="tau"):
         named_policy("forward_decay", tau=timedelta(seconds=1))
 
@@ -72,41 +70,33 @@ def test_the_default_is_forward_decay() -> None:
 
 def test_the_fuller_the_tier_the_shorter_the_memory_unless_a_tau_is_set() -> None:
     assert wanted_tau(HeatSettings(), 0.2) == tau_for(0.2)
-    assert wanted_tau(HeatSettings(tau_days=3), 0.2) == timedelta(days=3)
+    assert wanted_tau(TierSettings(tau_days=3), 0.2) == timedelta(days=3)
     assert rules_of(HeatSettings(), timedelta(days=3)).policy == DecayPolicy(ForwardDecay(timedelta(days=3)))
 
 
-def test_presets_of_memoryos() -> None:
-    paper = rules_of(HeatSettings(policy="memoryos", preset="paper"))
-    assert paper.policy == MemoryOsPolicy(MemoryOsHeat(1, 1, 1, timedelta(seconds=1e7)))
-    assert (paper.short_capacity, paper.mid_capacity) == (7, 200)
-    pypi = rules_of(HeatSettings(policy="memoryos"))
+def test_memoryos_goes_by_the_parameters_of_its_package() -> None:
+    pypi = rules_of(TierSettings(policy="memoryos"))
     assert pypi.policy == MemoryOsPolicy(MemoryOsHeat(1, 1, 1, timedelta(hours=24)))
     assert (pypi.short_capacity, pypi.mid_capacity, pypi.thresholds.promote_above) == (10, 2000, 5)
     assert pypi.thresholds.demote_below == 0  # it archives by capacity alone
 
 
-def test_what_is_set_goes_before_the_preset() -> None:
-    rules = rules_of(HeatSettings(policy="memoryos", preset="paper", mid_capacity=50, promote_above=0.5))
-    assert (rules.short_capacity, rules.mid_capacity, rules.thresholds) == (7, 50, Thresholds(0.5, 0))
+def test_what_is_given_goes_before_them() -> None:
+    rules = rules_of(TierSettings(policy="memoryos", mid_capacity=50, promote_above=0.5, similarity=0.9))
+    assert (rules.mid_capacity, rules.similarity, rules.thresholds) == (50, 0.9, Thresholds(0.5, 0))
     with pytest.raises(InvalidInput, match="demote_below"):
-        rules_of(HeatSettings(policy="memoryos", promote_above=1, demote_below=2))
+        rules_of(TierSettings(policy="memoryos", promote_above=1, demote_below=2))
+    with pytest.raises(InvalidInput, match="demote_below"):
+        rules_of(HeatSettings(promote_above=0.01))
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("policy", "lru"), ("preset", "best"), ("tau_days", 0), ("tau_days", math.nan), ("tau_days", 367),
-        ("promote_above", math.inf), ("promote_above", 0), ("demote_below", -1), ("short_capacity", -1),
-        ("mid_capacity", 0), ("similarity", math.nan), ("grace", 1),
+        ("promote_above", math.inf), ("promote_above", 0), ("grace", 1), ("short_capacity", 2),
     ],
 )  # fmt: skip
 def test_settings_refuse_the_same_and_name_the_field(field: str, value: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         HeatSettings(**{field: value})
     assert [error["loc"] for error in refused.value.errors()] == [(field,)]
-
-
-def test_settings_refuse_thresholds_in_the_wrong_order() -> None:
-    with pytest.raises(ValidationError, match="DEMOTE_BELOW 6, which is not below PROMOTE_ABOVE 5"):
-        HeatSettings(demote_below=6)

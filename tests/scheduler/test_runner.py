@@ -65,10 +65,10 @@ def notes(ledger: Ledger) -> set[str]:
 def running(
     ledger: Ledger, *jobs: Job, busy: Callable[[], bool] = lambda: False, **settings: object
 ) -> Iterator[Runner]:
-    given: dict[str, Any] = {"workers": 1, "busy_share": 1, **settings}
+    given: dict[str, Any] = {"workers": 1, **settings}
     fast: dict[str, Any] = {"backoff_s": 0.05, "backoff_max_s": 0.2, "stop_s": 30}
     limits = fast | {name: given.pop(name) for name in Limits.__slots__ if name in given}
-    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given), Limits(**limits), busy)
+    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given), Limits(**limits), busy, busy_share=1)
     runner.register(jobs)
     runner.start()
     try:
@@ -372,14 +372,6 @@ def test_over_budget_a_cubes_tasks_wait_for_tomorrow_and_say_so(ledger: Ledger) 
     assert spent.seconds > 0
 
 
-def test_seconds_have_a_budget_too(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        usage.add(connection, WHOLE, "work", datetime.now(UTC), Spending(seconds=5.0))
-    with running(ledger, Job("work", lambda run: None), seconds_per_day=5):
-        [task_id] = put(ledger, NewTask("work"))
-        until(lambda: "budget" in (get(ledger, task_id).note or ""))
-
-
 def test_a_busy_cube_does_not_keep_the_others_waiting(ledger: Ledger) -> None:
     order: list[str] = []
     with ledger.write() as connection:
@@ -416,7 +408,7 @@ def job(run):
         connection.execute(sa.insert(t.meta).values(key=run.task.id, value="effect"))
 
 limits = Limits(lease_s=1, max_attempts=1000, skew_s=0)
-runner = Runner(Ledger.open(sys.argv[1]), SystemClock(), TaskSettings(workers=2, busy_share=1), limits)
+runner = Runner(Ledger.open(sys.argv[1]), SystemClock(), TaskSettings(workers=2), limits, busy_share=1)
 runner.register([Job("work", job)])
 runner.start()
 print("at work", flush=True)
@@ -543,7 +535,9 @@ def test_what_runs_apart_spends_nothing_of_its_cubes_budget(ledger: Ledger) -> N
         Job("quick", lambda _: None),
     )
     began = datetime.now(UTC)
-    with running(ledger, *jobs, seconds_per_day=0.04) as runner:
+    with ledger.write() as connection:
+        usage.add(connection, WHOLE, "slow", began, Spending(prompt_tokens=50))
+    with running(ledger, *jobs, tokens_per_day=40) as runner:
         [slow] = put(ledger, NewTask("slow"))
         runner.wake()
         assert ended(ledger, slow).seconds >= 0.05

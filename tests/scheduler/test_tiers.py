@@ -21,6 +21,7 @@ from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.accesses import Triggers
 from memos.scheduler.jobs.segments import OverflowJob
+from memos.scheduler.rules import TierSettings
 from memos.scheduler.runner import Runner
 from memos.scheduler.scheduler import PeriodicJob
 from memos.scheduler.task import Job
@@ -201,7 +202,7 @@ def test_a_smaller_short_tier_is_reached_after_the_next_look(tmp_path: Path, set
         memos.add(pages_of(8), conversation="c")
         settled(memos)
         assert memos.tiers.segments() == ()
-    smaller = settings.model_copy(update={"heat": settings.heat.model_copy(update={"short_capacity": 3})})
+    smaller = settings.model_copy(update={"heat": TierSettings(short_capacity=3)})
     with MemOS.open(tmp_path, settings=smaller, embedder=WordEmbedder()) as memos:
         with memos.ledger.write() as connection:
             connection.execute(sa.delete(t.leases))
@@ -260,9 +261,9 @@ def test_odd_texts_make_segments(memos: MemOS, text: str) -> None:
 WORKER = """
 import sys
 from memos import MemOS, Settings
-from memos.core.settings import HeatSettings
+from memos.scheduler.rules import TierSettings
 from tests.fakes import FixedClock, WordEmbedder
-settings = Settings(heat=HeatSettings(short_capacity=2))
+settings = Settings(heat=TierSettings(short_capacity=2))
 with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memos:
     print("open", flush=True)
     for number in range(10_000):
@@ -281,7 +282,7 @@ def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> No
             assert process.stdout.readline() == "open\n"
             time.sleep(chance.uniform(0.05, 0.5))  # when the kill comes is the test
             process.kill()
-    smaller = settings.model_copy(update={"heat": settings.heat.model_copy(update={"short_capacity": 2})})
+    smaller = settings.model_copy(update={"heat": TierSettings(short_capacity=2)})
     end_leases(tmp_path)
     with MemOS.open(tmp_path, settings=smaller, embedder=WordEmbedder()) as memos:
         memos._scheduler.runner.keep_leases()

@@ -18,6 +18,8 @@ from memos import MemOS, Settings
 from memos.core.settings import RerankSettings
 from memos.core.types import SearchResult
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
+from memos.search import rerank as reranking
+from memos.search import searcher
 from memos.search.rerank import AT_ONCE
 from tests.backends.tiny_onnx import make_reranker
 from tests.contracts.test_reranker import graded
@@ -155,14 +157,15 @@ def test_a_reranker_that_fails_is_missing_and_the_hits_are_those_without_it(
     assert "tea" not in caplog.text
 
 
-def test_a_search_waits_no_longer_than_is_set(opened: Opened) -> None:
+def test_a_search_waits_only_so_long(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
     gate = threading.Event()
 
     def hangs(_: str, texts: Sequence[str]) -> list[float]:
         gate.wait(60)
         return [0.0] * len(texts)
 
-    memos = opened(WordReranker(hangs), timeout_s=0.05)
+    memos = opened(WordReranker(hangs))
     item = say(memos, "Ann likes tea")
     try:
         for _ in range(6):  # more than may hang
@@ -173,7 +176,8 @@ def test_a_search_waits_no_longer_than_is_set(opened: Opened) -> None:
         gate.set()
 
 
-def test_while_as_many_hang_as_may_nobody_waits_for_another(opened: Opened) -> None:
+def test_while_as_many_hang_as_may_nobody_waits_for_another(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reranking, "TIMEOUT_S", 1.0)
     gate, asked = threading.Event(), list[int]()
 
     def hangs(_: str, texts: Sequence[str]) -> list[float]:
@@ -181,7 +185,7 @@ def test_while_as_many_hang_as_may_nobody_waits_for_another(opened: Opened) -> N
         gate.wait(60)
         return [0.0] * len(texts)
 
-    memos = opened(WordReranker(hangs), timeout_s=1.0)
+    memos = opened(WordReranker(hangs))
     item = say(memos, "Ann likes tea")
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -197,7 +201,8 @@ def test_while_as_many_hang_as_may_nobody_waits_for_another(opened: Opened) -> N
         assert time.monotonic() < deadline
 
 
-def test_who_waits_when_it_closes_is_told_so(opened: Opened) -> None:
+def test_who_waits_when_it_closes_is_told_so(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reranking, "TIMEOUT_S", 50.0)
     gate, begun = threading.Event(), threading.Semaphore(0)
 
     def hangs(_: str, texts: Sequence[str]) -> list[float]:
@@ -205,7 +210,7 @@ def test_who_waits_when_it_closes_is_told_so(opened: Opened) -> None:
         gate.wait(60)
         return [0.0] * len(texts)
 
-    memos = opened(WordReranker(hangs), timeout_s=50.0)
+    memos = opened(WordReranker(hangs))
     say(memos, "Ann likes tea")
     try:
         with ThreadPoolExecutor(AT_ONCE + 2) as pool:
@@ -220,9 +225,12 @@ def test_who_waits_when_it_closes_is_told_so(opened: Opened) -> None:
         gate.set()
 
 
-def test_at_most_so_many_candidates_are_read_and_the_others_stay_behind(opened: Opened) -> None:
+def test_at_most_so_many_candidates_are_read_and_the_others_stay_behind(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searcher, "CANDIDATES", 3)
     reranker = WordReranker(lambda _, texts: [float(n) for n, _ in enumerate(texts)])
-    memos = opened(reranker, candidates=3)
+    memos = opened(reranker)
     for n in range(12):
         say(memos, f"tea {'cup ' * n}")
     before = ids(memos.search("tea", rerank=False, top_k=12))
@@ -357,8 +365,7 @@ def test_what_is_set_wrongly_is_told_at_opening(tmp_path: Path) -> None:
     [
         {"model": "bge"}, {"model": ""}, {"model": "onnx:"}, {"base_url": "http://127.0.0.1:1/v1"}, {"api_key": "k"},
         {"model": "onnx:/x", "base_url": "http://127.0.0.1:1/v1"}, {"model": "m", "base_url": "nowhere"},
-        {"model": "m", "base_url": "http://me:secret@127.0.0.1/v1"}, {"candidates": 51}, {"candidates": 1},
-        {"timeout_s": 0}, {"timeout_s": math.nan}, {"weight": 0}, {"weight": math.inf}, {"wieght": 1},
+        {"model": "m", "base_url": "http://me:secret@127.0.0.1/v1"}, {"wieght": 1},
     ],
     ids=str,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from memos.core.ports import ScoredPoint
 from memos.core.text.times import time_expressions
 from memos.core.types import STANDING_OF, SearchResult
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.memcube.indexing.projection import PARK_AFTER
 from memos.memcube.ledger import items
 from memos.memcube.ledger.graph import LedgerGraph
 from memos.search import rank
@@ -263,7 +264,7 @@ def test_an_item_an_index_cannot_be_given_is_parked(memos: MemOS, monkeypatch: p
     say(memos, "poison")
     other = say(memos, "hello")
     assert other in ids(memos.search("hello"))
-    for _ in range(memos.settings.index.park_after):
+    for _ in range(PARK_AFTER):
         say(memos, "again")
     [parked] = [d for d in memos.maintenance.verify().differences if d.kind == "parked"]
     assert "ZeroDivisionError: odd" in parked.detail

@@ -15,8 +15,9 @@ from pathlib import Path
 import httpx2
 
 from memos import MemOS
-from memos.core.settings import HeatSettings, TaskSettings
+from memos.core.settings import TaskSettings
 from memos.memcube.ledger import tasks
+from memos.scheduler.rules import TierSettings
 from tests.support.servers.installation import environment, on_servers
 from tests.support.servers.neo4j_server import Neo4jServer
 from tests.support.servers.postgres_server import PostgresServer
@@ -29,7 +30,7 @@ class Fleet:
     """The processes of one installation; what it starts, it ends."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self._environment = {**environment, "PYTHONUNBUFFERED": "1", "MEMOS_HEAT__SHORT_CAPACITY": "1"}
+        self._environment = {**environment, "PYTHONUNBUFFERED": "1"}
         self._processes: list[subprocess.Popen[str]] = []
         self.servers: list[tuple[str, subprocess.Popen[str]]] = []
         self.workers: list[subprocess.Popen[str]] = []
@@ -98,7 +99,7 @@ def clients(fleet: Fleet, acknowledged: queue.Queue[tuple[int, str]]) -> list[th
 def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
     tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer
 ) -> None:
-    short = HeatSettings(short_capacity=1)
+    short = TierSettings(short_capacity=1)
     with on_servers(tmp_path / "home", postgres_server, neo4j_server, heat=short) as settings:
         fleet, acknowledged, chance = Fleet(environment(settings)), queue.Queue[tuple[int, str]](), random.Random(7)
         try:
@@ -122,7 +123,7 @@ def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
             codes = fleet.stop()
         assert codes == [0, 0]
         assert sorted(number for number, _ in done) == list(range(MESSAGES))
-        alone = settings.model_copy(update={"tasks": TaskSettings(workers=2, busy_share=1)})
+        alone = settings.model_copy(update={"tasks": TaskSettings(workers=2)})
         with MemOS.open(settings=alone) as memos:
             with memos.ledger.write() as connection:  # the time of leases of the dead has come
                 connection.exec_driver_sql("UPDATE tasks SET lease_until = 0 WHERE state = 'running'")
@@ -132,5 +133,7 @@ def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
             stored = memos.memories.list(cube="admin", limit=1_000, filter={"type": "message"})
             assert Counter(item.memory for item in stored) == {f"fact number {n}": 1 for n in range(MESSAGES)}
             assert {item.id for item in stored} == {item for _, item in done}
+            memos.tiers.analyse(everything=True, cube="admin")
+            memos.tasks.wait(timeout_s=120)
             assert sum(segment.pages for segment in memos.tiers.segments(cube="admin")) > 0
             assert memos.maintenance.verify().differences == ()

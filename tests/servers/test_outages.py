@@ -69,13 +69,14 @@ def test_neo4j_is_stopped_in_the_middle_of_a_load(
 
 @pytest.fixture
 def cut_off(
-    tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer
+    tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Settings, Proxy]]:
     """An installation that reaches its Qdrant server through a proxy."""
     with on_servers(tmp_path, postgres_server, neo4j_server, index=QUICK) as settings:
         assert settings.qdrant.url is not None
         with Proxy(int(settings.qdrant.url.rsplit(":", 1)[1])) as proxy:
-            qdrant = settings.qdrant.model_copy(update={"url": f"http://127.0.0.1:{proxy.port}", "timeout_s": 2})
+            monkeypatch.setattr("memos.backends.qdrant.server.TIMEOUT_S", 2)
+            qdrant = settings.qdrant.model_copy(update={"url": f"http://127.0.0.1:{proxy.port}"})
             yield settings.model_copy(update={"qdrant": qdrant}), proxy
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.core.settings import IndexSettings
 from memos.errors import BackendUnavailable
 from memos.memcube.indexing.projection import SharedProjection
 from memos.memcube.ledger import items, outbox
@@ -177,7 +176,7 @@ def test_an_item_has_one_writer_at_a_time_and_ends_as_the_ledger_has_it(postgres
     store.make("default")
     ids = store.add([{"role": "user", "content": f"fact {n}"} for n in range(6)], conversation="c").item_ids
     follower = Watching(ledgers[0])
-    writers = [SharedProjection(ledger, "vector", follower, IndexSettings()) for ledger in ledgers]
+    writers = [SharedProjection(ledger, "vector", follower) for ledger in ledgers]
     stop = threading.Event()
 
     def drain(projection: SharedProjection) -> None:

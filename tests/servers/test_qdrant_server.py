@@ -21,26 +21,19 @@ from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import SecretStr
-from qdrant_client import grpc as wire
 from qdrant_client import models
-from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.qdrant import server as qdrant_calls
-from memos.backends.qdrant.filters import INTEGERS, KEYWORDS, compile_search
-from memos.backends.qdrant.server import QdrantServerIndex, ServerDialect
-from memos.core.filters import parse
+from memos.backends.qdrant.filters import INTEGERS, KEYWORDS
+from memos.backends.qdrant.server import QdrantServerIndex
 from memos.core.ports import ArmQuery, VectorPoint, VectorSearch
 from memos.core.settings import QdrantSettings
 from memos.core.types import Arm
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
-from tests.contracts.test_vector_index import FILTERS
 from tests.support.servers.qdrant_rest import QdrantDouble
 
 DIMENSION = 8
@@ -146,7 +139,8 @@ class TestReaching:
         with listening(Greeting) as url:
             assert "cannot be reached" in refusal(BackendUnavailable, QdrantSettings(url=url))
 
-    def test_a_server_that_never_answers_is_given_up(self) -> None:
+    def test_a_server_that_never_answers_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(qdrant_calls, "TIMEOUT_S", 1)
         over = threading.Event()
 
         class Silence(socketserver.BaseRequestHandler):
@@ -154,7 +148,7 @@ class TestReaching:
                 over.wait(30)
 
         with listening(Silence) as url:
-            message = refusal(BackendTimeout, QdrantSettings(url=url, timeout_s=1, api_key=SecretStr(KEY)))
+            message = refusal(BackendTimeout, QdrantSettings(url=url, api_key=SecretStr(KEY)))
             over.set()
         assert "within 1 s" in message
 
@@ -195,82 +189,6 @@ class TestReaching:
         assert "pip install '.[qdrant]'" in done.stdout
 
 
-class TestGrpc:
-    """The same over gRPC, as far as it goes without a server that speaks it."""
-
-    def test_nothing_listens(self, double: QdrantDouble) -> None:
-        port = closed_port()
-        message = refusal(BackendUnavailable, settings_of(double, grpc_port=port, api_key=SecretStr(KEY)))
-        assert f"MEMOS_QDRANT__GRPC_PORT {port}" in message
-
-    @pytest.mark.parametrize(
-        ("code", "kind", "says"),
-        [
-            (grpc.StatusCode.UNAUTHENTICATED, BackendUnavailable, "refused the API key"),
-            (grpc.StatusCode.PERMISSION_DENIED, BackendUnavailable, "refused the API key"),
-            (grpc.StatusCode.DEADLINE_EXCEEDED, BackendTimeout, "did not answer"),
-            (grpc.StatusCode.UNIMPLEMENTED, BackendUnavailable, "is no Qdrant server"),
-            (grpc.StatusCode.RESOURCE_EXHAUSTED, BackendUnavailable, "cannot answer now"),
-            (grpc.StatusCode.INVALID_ARGUMENT, BackendUnavailable, "refused a call"),
-        ],
-    )
-    def test_each_refusal_is_one_sentence(
-        self, double: QdrantDouble, code: grpc.StatusCode, kind: type[MemosError], says: str
-    ) -> None:
-        with refusing(code) as port:
-            assert says in refusal(kind, settings_of(double, grpc_port=port, api_key=SecretStr(KEY)))
-
-    @settings(max_examples=200, deadline=None)
-    @given(raw=FILTERS, as_of=st.none() | st.integers(0, 2**53))
-    def test_a_filter_survives_the_clients_conversion(self, raw: Any, as_of: int | None) -> None:
-        compiled = compile_search(ServerDialect(), ["a", "b"], parse(raw), as_of, live=True)
-        sent = RestToGrpc.convert_filter(compiled).SerializeToString()
-        arrived = GrpcToRest.convert_filter(wire.Filter.FromString(sent))
-        assert bare(arrived.model_dump()) == bare(compiled.model_dump())
-
-    def test_a_search_keeps_its_corpus_in_the_clients_conversion(
-        self, double: QdrantDouble, index: QdrantServerIndex
-    ) -> None:
-        index.search(VectorSearch(("a", "b"), (ArmQuery(Arm.TURN_BM25, BM25.encode_query("word")),), 7))
-        [asked] = models.QueryRequestBatch(**double.searches[-1]).searches
-        sent = RestToGrpc.convert_query_request(asked, "memos-words-8-3")
-        corpus = bare(asked.params.idf.corpus.model_dump())
-        assert bare(GrpcToRest.convert_filter(sent.params.idf.corpus).model_dump()) == corpus
-        assert corpus["must"][0]["match"]["any"] == ["a", "b"]
-
-
-def bare(value: Any) -> Any:
-    """Return a filter without what is none and lists of conditions that are empty: gRPC does not tell them apart."""
-    if isinstance(value, list):
-        return [bare(entry) for entry in value]
-    if not isinstance(value, dict):
-        return value
-    kept = {name: bare(entry) for name, entry in value.items() if entry is not None}
-    return {name: entry for name, entry in kept.items() if entry != [] or name == "has_id"}
-
-
-@contextmanager
-def refusing(code: grpc.StatusCode) -> Iterator[int]:
-    """Yield the port of a gRPC server that tells a good version and refuses everything else."""
-
-    def refuse(_: Any, context: grpc.ServicerContext) -> None:
-        context.abort(code, "scripted")
-
-    class All(grpc.GenericRpcHandler):
-        def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-            if call.method == "/qdrant.Qdrant/HealthCheck":
-                reply = wire.HealthCheckReply(title="qdrant", version="1.19.0")
-                return grpc.unary_unary_rpc_method_handler(lambda *_: reply.SerializeToString())
-            return grpc.unary_unary_rpc_method_handler(refuse)
-
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers((All(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield port
-    server.stop(0).wait(10)
-
-
 class TestRetrying:
     """What may pass is asked again, for a bounded time; what cannot is not."""
 
@@ -306,7 +224,8 @@ class TestRetrying:
         self, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(qdrant_calls, "_RANDOM", SimpleNamespace(uniform=lambda _low, high: high))
-        index = QdrantServerIndex.open(settings_of(double, timeout_s=1), "words-8-3", DIMENSION)
+        monkeypatch.setattr(qdrant_calls, "TIMEOUT_S", 1)
+        index = QdrantServerIndex.open(settings_of(double), "words-8-3", DIMENSION)
         double.faults.extend([503] * 100)
         before = len(double.asked)
         with pytest.raises(BackendUnavailable):
@@ -339,11 +258,12 @@ class TestCollection:
     """The collection is laid out for searches that name their cubes, made once, and checked."""
 
     def test_its_layout(self, double: QdrantDouble) -> None:
-        QdrantServerIndex.open(settings_of(double, shards=3, replicas=2), "words-8-3", DIMENSION).close()
+        QdrantServerIndex.open(settings_of(double), "words-8-3", DIMENSION).close()
         made = double.created["memos-words-8-3"]
         assert made["hnsw_config"]["m"] == 0
         assert made["hnsw_config"]["payload_m"] == 16
-        assert (made["shard_number"], made["replication_factor"]) == (3, 2)
+        # Shards and copies are what the server is set to give.
+        assert made.get("shard_number") is made.get("replication_factor") is None
         assert {name: (v["size"], v["distance"]) for name, v in made["vectors"].items()} == {
             "turn": (DIMENSION, "Cosine"),
             "window": (DIMENSION, "Cosine"),

@@ -11,7 +11,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memos.core.clock import Clock, SystemClock, new_id
-from memos.core.settings import LimitSettings
 from memos.core.types import (
     AddReceipt,
     Cube,
@@ -62,7 +61,7 @@ class Store:
         self, messages: Json, *, cube: str = "default", conversation: str | None = None, key: str | None = None,
         tags: Sequence[str] = (), info: dict[str, Json] | None = None,
     ) -> AddReceipt:  # fmt: skip
-        read = read_messages(messages, ZoneInfo("UTC"), self.clock.now(), LimitSettings())
+        read = read_messages(messages, ZoneInfo("UTC"), self.clock.now())
         drafts = fast.read(read, tuple(tags), info or {}, ZoneInfo("UTC"))
         request = None if key is None else Request(key, messages)
         with self._change(cube) as change:

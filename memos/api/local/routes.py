@@ -192,7 +192,7 @@ def value_of(kind: str, its: dict[str, Any]) -> Any:
 log = logging.getLogger("memos.api")
 
 PATH, PROOF_PATH = "/local", "/proof"
-SHARED_SETTINGS = ("heat", "images", "limits", "mask_secrets", "retention_days", "server", "time_zone")
+SHARED_SETTINGS = ("heat", "limits", "mask_secrets", "retention_days", "server", "time_zone")
 """Settings that tools of the same person go by; none of them is a secret."""
 
 # Apart from the threads of other requests: a person's tools may wait as long as they like.

@@ -16,6 +16,7 @@ from memos.core.text.rendering import is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_text
 from memos.core.types import AddReceipt, Hit, Item, ItemType, Json, Role, Source, Trust
 from memos.errors import InvalidInput
+from memos.search.question import MAX_TOP_K
 
 if TYPE_CHECKING:
     from memos.kernel.conversations import Exchange
@@ -420,7 +421,7 @@ def profile_of(context: ToolContext) -> str:
 
 def _found(context: ToolContext, query: str, types: tuple[ItemType, ...], most: int) -> tuple[Hit, ...]:
     wanted = {"type": {"in": [str(type_) for type_ in types]}}
-    most = min(most, context.memos.settings.limits.top_k)
+    most = min(most, MAX_TOP_K)
     return context.memos.search(query, cubes=[context.home], actor=context.actor, top_k=most, filter=wanted).hits
 
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from memos.api.dialects import resolve_identity
-from memos.api.families import create_group
+from memos.api.families import BODY_BYTES, create_group
 from memos.api.mcp import PATH
 from memos.api.mcp.context import ContextResolver, ToolContext
 from memos.api.mcp.server import create
@@ -60,7 +60,7 @@ class _Endpoint:
         server.streamable_http_app(
             stateless_http=True,
             json_response=True,
-            max_request_body_size=self._memos.settings.server.body_bytes,
+            max_request_body_size=BODY_BYTES,
             # Who has no key gets nothing, whatever name a browser was led to.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )

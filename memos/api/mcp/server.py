@@ -20,8 +20,11 @@ from memos.api.mcp import extra_tools, tools
 from memos.api.mcp.context import ContextResolver, context_middleware, current_context
 from memos.api.wording import message_of, unknown_name
 from memos.core.text.rendering import quoted
+from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError, shown
+from memos.reader.messages import MAX_MESSAGES
+from memos.search.question import MAX_QUERY_CHARS, MAX_TOP_K
 from memos.version import __version__
 
 _HOW = (
@@ -226,9 +229,14 @@ def _config() -> str:
             "time_zone": settings.time_zone,
             "retention_days": settings.retention_days,
             "mask_secrets": settings.mask_secrets,
-            "limits": settings.limits.model_dump(mode="json"),
+            "limits": {
+                **settings.limits.model_dump(mode="json"),
+                "message_bytes": MAX_MESSAGE_BYTES,
+                "messages_per_add": MAX_MESSAGES,
+                "query_chars": MAX_QUERY_CHARS,
+                "top_k": MAX_TOP_K,
+            },
             "heat": settings.heat.model_dump(mode="json"),
-            "images": settings.images.model_dump(mode="json"),
         }
     )
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from starlette.responses import JSONResponse, Response
 
@@ -97,23 +97,21 @@ class Completion:
         answers = self.body.get("n")
         return max(limits, default=usual) * (answers if isinstance(answers, int) and 0 < answers < _MOST_ANSWERS else 1)
 
-    def forwarded(
-        self, model: str, recalled: Recalled, position: Literal["system", "user"], cube: str, settings: ChatSettings
-    ) -> tuple[bytes, Prefix]:
+    def forwarded(self, model: str, recalled: Recalled, cube: str, settings: ChatSettings) -> tuple[bytes, Prefix]:
         """Return the request for the endpoint, with its model and the recalled memories, and its prompt prefix.
 
         The prefix is what the prompt has in common with other requests about the cube.
         """
         messages, part = self.messages, recalled.prefix
         if part is not None:
-            messages = _with(messages, part.section, "system")
+            messages = _with(messages, part.section)
         head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
         prefix = Prefix(cube, len(head))
         if part is not None:
             begin = head.index(part.section)
             prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts))
         if recalled.section:
-            messages = _with(messages, recalled.section, position)
+            messages = _with(messages, recalled.section)
         body = {**self.body, "model": model, "messages": messages}
         if settings.prefix_cache == "salt":
             body["cache_salt"] = salt_of(cube, settings.api_key)
@@ -149,23 +147,11 @@ def _part_text(part: Json) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _with(messages: list[_Message], section: str, position: Literal["system", "user"]) -> list[_Message]:
+def _with(messages: list[_Message], section: str) -> list[_Message]:
     """Append the section to an existing message: templates of many models take no second system message."""
-    if position == "user":
-        users = [place for place, each in enumerate(messages) if each.get("role") == "user"]
-        if users:
-            place = users[-1]
-            return [*messages[:place], _before(messages[place], section), *messages[place + 1 :]]
     if messages[0].get("role") in _HEADS:
         return [_behind(messages[0], section), *messages[1:]]
     return [{"role": "system", "content": section}, *messages]
-
-
-def _before(message: _Message, section: str) -> _Message:
-    content = message.get("content")
-    if isinstance(content, list):
-        return {**message, "content": [{"type": "text", "text": section}, *content]}
-    return {**message, "content": f"{section}\n\n{content}" if isinstance(content, str) else section}
 
 
 def _behind(message: _Message, section: str) -> _Message:

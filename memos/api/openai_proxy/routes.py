@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx2
 from anyio import CancelScope, to_thread
@@ -21,6 +21,7 @@ from memos.api.openai_proxy.messages import Completion, Copy, exchange, problem,
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
 from memos.api.streaming import ClientDisconnected, ClosingStreamResponse, cancel_on_disconnect
 from memos.core.identities import Caller
+from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.results import Recalled
@@ -114,10 +115,8 @@ async def completions(request: Request, memos: CurrentMemos, caller: CurrentCall
     completion = read(await request.body())
     upstream.check()  # before anything is looked for
     underway = await to_thread.run_sync(_recalled, memos, caller, completion, _headers(request))
-    model = _model(upstream, memos, completion.body.get("model"))
-    body, prefix = completion.forwarded(
-        model, underway.recalled, memos.settings.recall.position, underway.acting.home, upstream.settings
-    )
+    model = str(upstream.settings.model)  # whatever the request names
+    body, prefix = completion.forwarded(model, underway.recalled, underway.acting.home, upstream.settings)
     token_charge = await TokenCharge.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
     try:
         response = await cancel_on_disconnect(request, partial(upstream.send, body, prefix))
@@ -135,7 +134,7 @@ async def _answered(
 ) -> Response:
     """Return the endpoint's answer and settle the charge."""
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
-        copy = Copy(underway.memos.settings.limits.message_bytes)
+        copy = Copy(MAX_MESSAGE_BYTES)
 
         async def charge() -> None:
             await token_charge.end(copy.tokens, answered=copy.characters)
@@ -160,15 +159,16 @@ async def _answered(
 
 
 @router.get("/models")
-async def models(memos: CurrentMemos, upstream: Passing) -> Response:
-    """List the models that may be named; none where the server has no endpoint."""
-    return JSONResponse({"object": "list", "data": [_model_view(name) for name in _names(upstream, memos)]})
+async def models(upstream: Passing) -> Response:
+    """List the one model that answers; none where the server has none."""
+    model = upstream.settings.model
+    return JSONResponse({"object": "list", "data": [] if model is None else [_model_view(model)]})
 
 
 @router.get("/models/{model:path}")
-async def model_named(model: str, memos: CurrentMemos, upstream: Passing) -> Response:
-    """Describe one of them."""
-    if model not in _names(upstream, memos):
+async def model_named(model: str, upstream: Passing) -> Response:
+    """Describe it."""
+    if model != upstream.settings.model:
         raise NotFound("model", model[:256], "GET /models lists those there are.")
     return JSONResponse(_model_view(model))
 
@@ -211,17 +211,6 @@ def _recalled(memos: MemOS, caller: Caller, completion: Completion, headers: _He
         recent=not completion.has_history,
     )
     return _Exchange(memos, completion, acting, recalled, headers.conversation, headers.store)
-
-
-def _names(upstream: Upstream, memos: MemOS) -> tuple[str, ...]:
-    own = upstream.settings.model
-    return () if own is None else tuple(dict.fromkeys((own, *memos.settings.server.proxy_models)))
-
-
-def _model(upstream: Upstream, memos: MemOS, named: Any) -> str:
-    """Return the endpoint's model: the named one if allowed, else the configured one."""
-    names = _names(upstream, memos)
-    return named if isinstance(named, str) and named in names else names[0]
 
 
 def _model_view(name: str) -> dict[str, Json]:

@@ -62,7 +62,6 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
     reading = Reading(
         ZoneInfo(settings.time_zone),
         memos.clock.now(),
-        settings.limits,
         settings.mask_secrets,
         asker=lambda: memos.models.reader,
     )

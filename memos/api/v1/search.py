@@ -156,11 +156,9 @@ class ChatBody(Body):
     conversation: str | None = Field(None, description="Conversation it belongs to; without history its end is shown")
     history: list[dict[str, Any]] = Field(default=[], description="What was said before, as messages `{role, content}`")
     system_prompt: str | None = Field(None, description="Instructions for the model instead of the usual ones")
-    top_k: int | None = Field(None, description="Most memories a search gives; default: MEMOS_RECALL__TOP_K")
+    top_k: int | None = Field(None, description="Most memories a search gives; default: 12")
     filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
-    relevance: float | None = Field(
-        None, description="Relevance from 0 to 1 they need; default: MEMOS_RECALL__RELEVANCE"
-    )
+    relevance: float | None = Field(None, description="Relevance from 0 to 1 they need; default: 0")
     reference_time: Moment = Field(None, description="When the question is asked; default: now")
     token_budget: int | None = Field(None, description="Most tokens of memory; default: MEMOS_RECALL__TOKENS")
     working: bool = Field(True, description="Begin with working memory: instructions, preferences, the topic")

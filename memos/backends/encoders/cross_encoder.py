@@ -71,8 +71,8 @@ class OnnxReranker:
         for batch in _batches([len(pair.ids) for pair in pairs]):
             if time.monotonic() > until:
                 raise BackendTimeout(
-                    f"The reranker {self.name} did not read {len(texts)} texts within {self._timeout_s:g} s: raise "
-                    "MEMOS_RERANK__TIMEOUT_S, lower MEMOS_RERANK__CANDIDATES, or use a smaller model."
+                    f"The reranker {self.name} did not read {len(texts)} texts within {self._timeout_s:g} s: "
+                    "use a smaller model."
                 )
             scores[batch] = self._run(loaded, [pairs[place] for place in batch])
         if not np.isfinite(scores).all():

@@ -36,6 +36,8 @@ from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, Inv
 OLDEST = (5, 26)
 _SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
 _CONNECT_S = 3.0
+TIMEOUT_S = 10
+DATABASE = "neo4j"
 # A connection from before the server's restart is found out and replaced by the first attempt; more would only keep
 # a search waiting for a server that is down.
 _RETRY_S = 0.3
@@ -81,8 +83,8 @@ class Neo4jConnection:
             driver = neo4j.GraphDatabase.driver(
                 url,
                 auth=None if secret is None else (settings.user, secret),
-                connection_timeout=min(_CONNECT_S, settings.timeout_s),
-                connection_acquisition_timeout=settings.timeout_s,
+                connection_timeout=_CONNECT_S,
+                connection_acquisition_timeout=TIMEOUT_S,
                 max_transaction_retry_time=_RETRY_S,
                 initial_retry_delay=_FIRST_DELAY_S,
                 notifications_min_severity="OFF",
@@ -113,7 +115,7 @@ class Neo4jConnection:
         self._driver.close()
 
     def _transaction(self, work: Callable[[Run], _Result], access: str) -> _Result:
-        deadline = time.monotonic() + self._settings.timeout_s
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 return self._attempt(work, access)
@@ -130,7 +132,7 @@ class Neo4jConnection:
             raise BackendUnavailable("The graph index is closed.")
         done: list[_Result] = []
 
-        @neo4j.unit_of_work(timeout=self._settings.timeout_s)
+        @neo4j.unit_of_work(timeout=TIMEOUT_S)
         def unit(transaction: neo4j.ManagedTransaction) -> None:
             # A statement that the server refused has given the connection back to the pool. If its error left here,
             # the driver (5.28.8, 6.4.1) would look at that connection once more and take a byte from the answer that
@@ -138,7 +140,7 @@ class Neo4jConnection:
             with suppress(Neo4jError, ResultFailedError):
                 done.append(work(lambda query, values: transaction.run(query, dict(values)).values()))
 
-        with self._driver.session(database=self._settings.database, bookmark_manager=self._bookmarks) as session:
+        with self._driver.session(database=DATABASE, bookmark_manager=self._bookmarks) as session:
             (session.execute_read if access == neo4j.READ_ACCESS else session.execute_write)(unit)
         return done[-1]
 
@@ -208,20 +210,16 @@ def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosEr
     if isinstance(error, Forbidden):
         return BackendUnavailable(
             f"{server} does not allow the user to do this ({code}): grant it reading, writing, and schema and index "
-            f"management on the database {settings.database!r}."
+            f"management on the database {DATABASE!r}."
         )
     if code.endswith("DatabaseNotFound"):
-        return BackendUnavailable(
-            f"{server} has no database {settings.database!r}: create it, or set MEMOS_NEO4J__DATABASE to one that "
-            "SHOW DATABASES lists."
-        )
+        return BackendUnavailable(f"{server} has no database {DATABASE!r}: create it.")
     if code in _TIMED_OUT:
         return BackendTimeout(
-            f"{server} did not finish a transaction within {settings.timeout_s} s and undid it: try again later, or "
-            "set MEMOS_NEO4J__TIMEOUT_S higher."
+            f"{server} did not finish a transaction within {TIMEOUT_S} s and undid it: try again later."
         )
     if isinstance(error, ClientError) and "timeout" in str(error) and not code.startswith("Neo."):
-        return BackendTimeout(f"No connection to {server} became free in {settings.timeout_s} s: try again later.")
+        return BackendTimeout(f"No connection to {server} became free in {TIMEOUT_S} s: try again later.")
     if isinstance(error, TransientError) or not isinstance(error, ClientError):
         return BackendUnavailable(f"{server} cannot do this now ({code}): try again, and look into its log.")
     return IntegrityError(f"{server} refused a statement ({code}): look into its log.")

@@ -275,7 +275,7 @@ def _picker(request: ChatRequest, settings: ChatSettings) -> Callable[[torch.Ten
 
     Source of `top_p`: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
     """
-    temperature = settings.temperature if request.temperature is None else request.temperature
+    temperature = request.temperature or 0.0
 
     def pick(logits: torch.Tensor | None) -> int:
         assert logits is not None

@@ -23,7 +23,6 @@ from memos.backends.openai.requests import Dialect, Dialects, payload
 from memos.backends.openai.responses import Refused, read_answer, read_stream, told_status, where
 from memos.core.ports import ChatReply, ChatRequest, Image
 from memos.core.settings import ChatSettings
-from memos.core.tokens import Tokens
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
 
 MOST_SIDE: Final = 1024
@@ -81,65 +80,6 @@ def _upright(image: Pillow.Image) -> Pillow.Image:
         return image
 
 
-# A full bucket holds ten seconds' worth, so that no minute sees more than 7/6 of the limit.
-_BURST_S = 10.0
-
-
-class _Bucket:
-    def __init__(self, per_minute: int, now: float) -> None:
-        self._rate = per_minute / 60
-        self._size = max(1.0, self._rate * _BURST_S)
-        self._level = self._size
-        self._at = now
-
-    def delay(self, amount: float, now: float) -> float:
-        """Return the seconds until `amount` can be taken."""
-        self._level = min(self._size, self._level + (now - self._at) * self._rate)
-        self._at = now
-        return max(0.0, (min(amount, self._size) - self._level) / self._rate)
-
-    def take(self, amount: float) -> None:
-        self._level = min(self._size, self._level - amount)
-
-
-class RateLimit:
-    """Two token buckets shared by threads; None is no limit. Callers are served in the order they came."""
-
-    def __init__(
-        self,
-        requests_per_minute: int | None,
-        tokens_per_minute: int | None,
-        *,
-        now: Callable[[], float] = time.monotonic,
-        wait: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self._requests = None if requests_per_minute is None else _Bucket(requests_per_minute, now())
-        self._tokens = None if tokens_per_minute is None else _Bucket(tokens_per_minute, now())
-        self._now = now
-        self._wait = wait
-        self._lock = threading.Lock()
-
-    def take(self, tokens: int, within_s: float) -> bool:
-        """Wait for room for one request of so many tokens; False at once, with nothing taken, if that takes longer."""
-        with self._lock:
-            now = self._now()
-            wanted = [(bucket, amount) for bucket, amount in ((self._requests, 1), (self._tokens, tokens)) if bucket]
-            delay = max((bucket.delay(amount, now) for bucket, amount in wanted), default=0.0)
-            if delay > within_s:
-                return False
-            for bucket, amount in wanted:
-                bucket.take(amount)
-        if delay > 0:
-            self._wait(delay)
-        return True
-
-    def settle(self, taken: int, used: int) -> None:
-        """Give back what was taken and not used, or take what was used beyond it."""
-        if self._tokens is not None:
-            with self._lock:
-                self._tokens.take(used - taken)
-
-
 _Given = TypeVar("_Given")
 
 _LONGEST_WAIT_S: Final = 20.0
@@ -147,9 +87,9 @@ _LONGEST_RETRY_AFTER_S: Final = 60.0
 
 
 class OpenAIChat:
-    """A `ChatModel`; one connection pool, one rate limit and one limit of parallel calls each."""
+    """A `ChatModel`; one connection pool and one limit of parallel calls each."""
 
-    def __init__(self, settings: ChatSettings, *, first_wait_s: float = 0.5) -> None:
+    def __init__(self, settings: ChatSettings, *, first_wait_s: float = 0.5, retries: int = 3) -> None:
         if settings.base_url is None or settings.model is None:
             raise InvalidInput("base_url", "is missing: a chat model needs a BASE_URL and a MODEL")
         self._settings = settings
@@ -157,7 +97,7 @@ class OpenAIChat:
         self._first_wait_s = first_wait_s
         self._dialects = Dialects()
         self._closing = threading.Event()
-        self._limit = RateLimit(settings.requests_per_minute, settings.tokens_per_minute, wait=self._closing.wait)
+        self._attempts = retries + 1
         self._slots = threading.BoundedSemaphore(settings.parallel)
         self._lock = threading.Lock()
         self._running = 0
@@ -175,10 +115,9 @@ class OpenAIChat:
 
     def complete(self, request: ChatRequest) -> ChatReply:
         request = with_small_images(request)
-        attempts = self._settings.retries + 1
-        until = time.monotonic() + self._settings.timeout_s * attempts
+        until = time.monotonic() + self._settings.timeout_s * self._attempts
         with self._call():
-            for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
+            for attempt in stamina.retry_context(on=self._patience(until), attempts=self._attempts, timeout=None):
                 with attempt:
                     return self._understood(request, lambda dialect: self._ask(request, dialect, until))
         raise AssertionError("stamina raises the last attempt's error")
@@ -186,10 +125,9 @@ class OpenAIChat:
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
         """Yield the model's answer; it is asked again only before the first piece."""
         request = with_small_images(request)
-        attempts = self._settings.retries + 1
-        until = time.monotonic() + self._settings.timeout_s * attempts
+        until = time.monotonic() + self._settings.timeout_s * self._attempts
         with self._call(), ExitStack() as held:
-            for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
+            for attempt in stamina.retry_context(on=self._patience(until), attempts=self._attempts, timeout=None):
                 with attempt:
                     pieces = self._understood(request, lambda dialect: self._begin(request, dialect, until, held))
             yield from pieces
@@ -249,20 +187,17 @@ class OpenAIChat:
 
     def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
         prompt_tokens = request.estimated_tokens
-        with self._reserved(request, until) as used, self._slot(until):
+        with self._slot(until):
             response = self._post(request, dialect, until)
             self._dialects.learn(request, dialect)
             media_type = response.headers.get("content-type", "")
-            reply = read_answer(response.content, media_type, prompt_tokens, self._settings)
-            used(reply.tokens)
-        return reply
+            return read_answer(response.content, media_type, prompt_tokens, self._settings)
 
     def _begin(
         self, request: ChatRequest, dialect: Dialect, until: float, held: ExitStack
     ) -> Generator[str | ChatReply, None, None]:
         """Start a request; `held` keeps the connection until the answer is read or unwanted."""
         with ExitStack() as taken:
-            used = taken.enter_context(self._reserved(request, until))
             taken.enter_context(self._slot(until))
             response = self._open(payload(request, self._settings, dialect, stream=True), until)
             taken.callback(response.close)
@@ -272,48 +207,18 @@ class OpenAIChat:
                 raise told_status(response.status_code, content, response.headers, self._settings)
             self._dialects.learn(request, dialect)
             held.push(taken.pop_all())
-        return self._pieces(response, request.estimated_tokens, used)
+        return self._pieces(response, request.estimated_tokens)
 
-    def _pieces(
-        self, response: httpx2.Response, prompt_tokens: int, used: Callable[[Tokens], None]
-    ) -> Generator[str | ChatReply, None, None]:
+    def _pieces(self, response: httpx2.Response, prompt_tokens: int) -> Generator[str | ChatReply, None, None]:
         media_type = response.headers.get("content-type", "")
         with self._translated():
             if "event-stream" in media_type.lower():
-                for piece in read_stream(response.iter_raw(), prompt_tokens, self._settings):
-                    if isinstance(piece, ChatReply):
-                        used(piece.tokens)
-                    yield piece
+                yield from read_stream(response.iter_raw(), prompt_tokens, self._settings)
                 return
             content = response.read()  # an endpoint that does not stream
         reply = read_answer(content, media_type, prompt_tokens, self._settings)
-        used(reply.tokens)
         yield reply.text
         yield reply
-
-    @contextmanager
-    def _reserved(self, request: ChatRequest, until: float) -> Iterator[Callable[[Tokens], None]]:
-        reserved = request.estimated_tokens + (request.max_tokens or self._settings.max_tokens)
-        left_s = until - time.monotonic()
-        if not self._limit.take(reserved, left_s):
-            raise BackendTimeout(
-                f"The rate limit set for the model {self._model} leaves no room for this call in time: try again "
-                "later, or raise REQUESTS_PER_MINUTE or TOKENS_PER_MINUTE.",
-                retry_after_s=max(0.0, left_s),
-            )
-        spent = 0
-
-        def used(tokens: Tokens) -> None:
-            nonlocal spent
-            spent = tokens.prompt + tokens.completion
-
-        try:
-            yield used
-        except ModelError as error:
-            used(error.tokens or Tokens())
-            raise
-        finally:
-            self._limit.settle(reserved, spent)
 
     @contextmanager
     def _slot(self, until: float) -> Iterator[None]:

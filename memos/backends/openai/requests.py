@@ -81,7 +81,7 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, s
         body |= {"stream": True, **({"stream_options": {"include_usage": True}} if dialect.usage else {})}
     body[dialect.limit] = request.max_tokens or settings.max_tokens
     if dialect.temperature:
-        body["temperature"] = settings.temperature if request.temperature is None else request.temperature
+        body["temperature"] = request.temperature or 0.0
         if request.top_p is not None:
             body["top_p"] = request.top_p
     if request.schema is not None:

@@ -38,7 +38,6 @@ from memos.core.types import STANDING_OF
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
 
 try:
-    import grpc  # type: ignore[import-untyped]
     import httpx
     from qdrant_client import QdrantClient, models
     from qdrant_client.common.client_exceptions import QdrantException
@@ -55,10 +54,10 @@ __all__ = ["Connection", "IdfCorpusParams", "connect", "models"]
 LEAST_VERSION = (1, 19)
 """The first version that counts IDF over a corpus of the query's; older ones ignore that without a word."""
 
+TIMEOUT_S = 10
 _PAUSES_S = (0.05, 0.15, 0.4, 0.9)
-_FAILURES = (ApiException, QdrantException, grpc.RpcError, httpx.InvalidURL, json.JSONDecodeError, UnicodeDecodeError)
+_FAILURES = (ApiException, QdrantException, httpx.InvalidURL, json.JSONDecodeError, UnicodeDecodeError)
 _PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
-_PASSING_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL})
 _REASON_CHARS = 200
 _RANDOM = SystemRandom()
 
@@ -75,8 +74,8 @@ class Connection:
         self._closed = False
 
     def run(self, ask: Callable[[int], Answer]) -> Answer:
-        """Return what `ask` does, given the seconds left; what may pass is asked again, within `timeout_s`."""
-        end = time.monotonic() + self._settings.timeout_s
+        """Return what `ask` does, given the seconds left; what may pass is asked again, within ten seconds."""
+        end = time.monotonic() + TIMEOUT_S
         pauses = iter(_PAUSES_S)
         while True:
             self._check_open()
@@ -122,8 +121,6 @@ class Connection:
                 return self._told_transport(error.source)
             case UnexpectedResponse():
                 return self._told_status(error.status_code or 0, _reason(error.content))
-            case grpc.RpcError():
-                return self._told_grpc(error)
             case httpx.InvalidURL():
                 return _bad_url()
             case QdrantException():
@@ -158,37 +155,15 @@ class Connection:
             )
         return BackendUnavailable(f"The Qdrant server at {self._where} refused a call ({status} {reason}).")
 
-    def _told_grpc(self, error: grpc.RpcError) -> MemosError:
-        if not isinstance(error, grpc.Call):
-            return self._unreachable(type(error).__name__)
-        code, reason = error.code(), _cut(error.details() or "")
-        match code:
-            case grpc.StatusCode.UNAVAILABLE:
-                return self._unreachable(reason)
-            case grpc.StatusCode.DEADLINE_EXCEEDED:
-                return self._timeout()
-            case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-                return self._refused()
-            case grpc.StatusCode.UNIMPLEMENTED:
-                return self._not_qdrant()
-            case grpc.StatusCode.NOT_FOUND:
-                return self._told_status(404, reason)
-            case grpc.StatusCode.RESOURCE_EXHAUSTED:
-                return self._told_status(429, reason)
-            case _:
-                return self._told_status(0, f"{code.name} {reason}")
-
     def _unreachable(self, reason: str) -> BackendUnavailable:
-        port = "" if self._settings.grpc_port is None else f" and MEMOS_QDRANT__GRPC_PORT {self._settings.grpc_port}"
         return BackendUnavailable(
             f"The Qdrant server at {self._where} cannot be reached ({_cut(reason)}); start it, or correct "
-            f"MEMOS_QDRANT__URL{port}."
+            "MEMOS_QDRANT__URL."
         )
 
     def _timeout(self) -> BackendTimeout:
         return BackendTimeout(
-            f"The Qdrant server at {self._where} did not answer within {self._settings.timeout_s} s; "
-            "look at its load, or raise MEMOS_QDRANT__TIMEOUT_S."
+            f"The Qdrant server at {self._where} did not answer within {TIMEOUT_S} s; look at its load."
         )
 
     def _refused(self) -> BackendUnavailable:
@@ -215,12 +190,10 @@ def connect(settings: QdrantSettings) -> Connection:
             raise _bad_url()
         client = QdrantClient(
             url=settings.url,
-            grpc_port=settings.grpc_port or 6334,
-            prefer_grpc=settings.grpc_port is not None,
             # As a header and not as `api_key`: the client would warn of plain HTTP at each start of each program,
             # also inside a container network.
             headers=None if settings.api_key is None else {"api-key": settings.api_key.get_secret_value()},
-            timeout=settings.timeout_s,
+            timeout=TIMEOUT_S,
             check_compatibility=False,
         )
     except ValueError as error:
@@ -246,8 +219,6 @@ def _may_pass(error: Exception) -> bool:
             )
         case UnexpectedResponse():
             return error.status_code in _PASSING_STATUS
-        case grpc.Call():
-            return error.code() in _PASSING_CODES
         case _:
             return isinstance(error, QdrantException)
 
@@ -326,8 +297,6 @@ def _create(connection: Connection, name: str, dimension: int, settings: QdrantS
         vectors_config=dict.fromkeys(DENSE, dense),
         sparse_vectors_config=dict.fromkeys(SPARSE, models.SparseVectorParams(modifier=models.Modifier.IDF)),
         hnsw_config=models.HnswConfigDiff(m=0, payload_m=16, ef_construct=BUILD_WIDTH),
-        shard_number=settings.shards,
-        replication_factor=settings.replicas,
         # What users store in `info` has no index; a server in strict mode would refuse to filter by it.
         strict_mode_config=models.StrictModeConfig(unindexed_filtering_retrieve=True, unindexed_filtering_update=True),
         timeout=left_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Final
 
 from memos.core.types import Json
 from memos.errors import InvalidInput
@@ -41,6 +42,10 @@ def is_invisible(sign: str) -> bool:
 
 _UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp"))  # controls, marks of direction, separators of lines
 _JOINERS = "\u200c\u200d"
+
+
+MAX_MESSAGE_BYTES: Final = 1_048_576
+"""Longest message, and longest text of a memory, in bytes of UTF-8."""
 
 
 def check_text(where: str, value: Json, max_bytes: int) -> str:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.identities import Right
 from memos.core.ports import ChatReply, ChatRequest
-from memos.core.text.validation import check_text
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.types import AddReceipt, Json, Mode, Trust
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.prompts import Recalling, history_of, request_of
@@ -146,7 +146,7 @@ class Chat:
 
         An empty query recalls only pinned and standing memories. Raises: InvalidInput, NotFound.
         """
-        question = Question(check_text("query", query, self._context.settings.limits.message_bytes), **options)
+        question = Question(check_text("query", query, MAX_MESSAGE_BYTES), **options)
         return self._recalling(question, marks=marks)
 
     def check_store(self, cube: str, *, actor: str) -> None:
@@ -162,23 +162,22 @@ class Chat:
                 "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
                 permanent=True,
             )
-        if not check_text("query", question.query, context.settings.limits.message_bytes).strip():
+        if not check_text("query", question.query, MAX_MESSAGE_BYTES).strip():
             raise InvalidInput("query", "is empty; ask something")
         scope = context.scopes.check(question.cubes, question.actor)
         cube = scope.cubes[0] if question.store_in is None else question.store_in
         if question.store:  # before anything is paid for
             self.check_store(cube, actor=question.actor)
             tags_of(question.tags)
-            info_of(question.info, context.settings.limits)
+            info_of(question.info)
             member_of("mode", question.mode, Mode)
         zone = ZoneInfo(scope.time_zone)
-        history = history_of(question, zone, context.clock.now(), context.settings.limits)
+        history = history_of(question, zone, context.clock.now())
         if history:
             known = {question.query, *(message.content for message in history)}
             question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
-        position = self._context.settings.recall.position
-        request = request_of(question, recalled, history, position, context.settings.limits, cube=scope.cubes[0])
+        request = request_of(question, recalled, history, cube=scope.cubes[0])
         return _Ready(question, asker, cube, recalled, request)
 
     def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:

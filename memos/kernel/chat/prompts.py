@@ -6,15 +6,13 @@ import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
 from zoneinfo import ZoneInfo
 
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
-from memos.core.settings import LimitSettings
 from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
-from memos.core.text.validation import check_name, check_text
+from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Message, Role
 from memos.errors import InvalidInput
@@ -27,19 +25,18 @@ from memos.memcube.ledger import items, tier_moves
 from memos.memcube.prompt_prefix import PrefixText
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages
-
-Position = Literal["system", "user"]
+from memos.search.question import MAX_QUERY_CHARS
 
 SYSTEM = "You are a helpful assistant who remembers earlier talks with the user. Answer what you are asked, briefly."
 _CITE = "Where you use something remembered, put its mark right behind it, such as [m1]."
 
 
-def history_of(question: Question, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[ChatMessage]:
+def history_of(question: Question, zone: ZoneInfo, now: datetime) -> list[ChatMessage]:
     """Return the history of a question as chat messages. Raises: InvalidInput."""
     if question.history is None or (isinstance(question.history, Sequence) and not question.history):
         return []
     try:
-        read = read_messages(question.history, zone, now, limits)
+        read = read_messages(question.history, zone, now)
     except InvalidInput as error:
         raise InvalidInput(f"history{error.field.removeprefix('messages')}", error.reason) from error
     return [_turn(place, message) for place, message in enumerate(read)]
@@ -61,15 +58,13 @@ def request_of(
     question: Question,
     recalled: Recalled,
     history: Sequence[ChatMessage],
-    position: Position,
-    limits: LimitSettings,
     *,
     cube: str,
 ) -> ChatRequest:
     """Build the chat request; the KV of its prefix may be cached for the cube. Raises: InvalidInput."""
     given = question.system_prompt
-    system = SYSTEM if given is None else check_text("system_prompt", given, limits.message_bytes)
-    asked, part = question.query, recalled.prefix
+    system = SYSTEM if given is None else check_text("system_prompt", given, MAX_MESSAGE_BYTES)
+    part = recalled.prefix
     starts: tuple[tuple[int, str], ...] = ()
     if recalled.shown or part is not None:
         system = f"{system}\n\n{_CITE}"
@@ -79,13 +74,10 @@ def request_of(
         system = f"{system}\n\n{part.section}"
         stable, starts = begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts)
     if recalled.section:
-        if position == "system":
-            system = f"{system}\n\n{recalled.section}"
-        else:
-            asked = f"{recalled.section}\n\n{asked}"
+        system = f"{system}\n\n{recalled.section}"
     head = [ChatMessage("system", system)] if system.strip() else []
     return ChatRequest(
-        (*head, *history, ChatMessage("user", asked)),
+        (*head, *history, ChatMessage("user", question.query)),
         question.max_tokens,
         question.temperature,
         top_p=question.top_p,
@@ -94,6 +86,9 @@ def request_of(
 
 
 _STANDING_SHARE, _RECENT_SHARE = 0.4, 0.35
+_TOP_K = 12
+"""Most memories a search gives to a prompt, where a question asks for no other number."""
+
 _LARGEST_ENTRY = 4
 """No one memory takes more than this part of the room."""
 
@@ -311,17 +306,17 @@ class Recalling:
         return [Entry.of(states[id_]) for id_ in said if id_ in states]
 
     def _found(self, question: Question) -> list[Entry]:
-        asked = question.query[: self.context.settings.limits.query_chars]
+        asked = question.query[:MAX_QUERY_CHARS]
         if not asked.strip():  # a picture alone
             return []
-        least = self.context.settings.recall.relevance if question.relevance is None else question.relevance
+        least = 0.0 if question.relevance is None else question.relevance
         if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
             raise InvalidInput("relevance", "must be a number from 0 to 1")
         found = self.search(
             asked,
             cubes=question.cubes,
             actor=question.actor,
-            top_k=self.context.settings.recall.top_k if question.top_k is None else question.top_k,
+            top_k=_TOP_K if question.top_k is None else question.top_k,
             filter=question.filter,
             reference_time=question.reference_time,
         )

@@ -103,7 +103,7 @@ class ChatOptions(RecallOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A chat question with its options; None means the setting in `MEMOS_RECALL__*`, or the model's default.
+    """A chat question with its options; None means the usual value, or the model's default.
 
     `history` are earlier messages; without it, `recent` adds the newest pages of the `conversation`. Memories with a
     `known` text are left out, as the model sees it anyway. `store_in` is the cube that stores the exchange, by default

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from memos.core.settings import IndexSettings
 from memos.errors import BackendUnavailable, IntegrityError, MemosError
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
@@ -78,14 +77,23 @@ class Projection(Protocol):
         ...
 
 
+FLUSH_EVERY_S = 20.0
+"""Longest time an applied change stays unflushed in an index."""
+
+FLUSH_EVERY_ROWS = 2_000
+"""Applied outbox rows after which an index is flushed."""
+
+PARK_AFTER = 5
+"""Failures after which an outbox row is parked, and reported by `verify`."""
+
+
 class OwnProjection:
     """The only writer of an index: one thread at a time projects; rows leave the outbox after a flush."""
 
-    def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
+    def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter) -> None:
         self.target = target
         self._ledger = ledger
         self._follower = follower
-        self._settings = settings
         self._lock = threading.Lock()
         # Rows up to the floor are applied, or stand in `_behind`; rows above it are unseen. Only SQLite commits in the
         # order of the numbers: elsewhere the floor stays 0, and what was seen is left out by name.
@@ -138,7 +146,7 @@ class OwnProjection:
             self._apply(rows)
             if self._in_order:
                 self._floor = rows[-1].id
-            if len(self._applied) >= self._settings.flush_every_rows:
+            if len(self._applied) >= FLUSH_EVERY_ROWS:
                 self._flush()
             if len(rows) < _BATCH and changes is not None and self._ledger.changes == changes:
                 self._quiet, rows = changes, []  # these were the last ones, and nobody has written since
@@ -151,7 +159,7 @@ class OwnProjection:
     def flush_if_due(self) -> None:
         with self._lock:
             self._notice_restart()
-            if self._applied and time.monotonic() - self._flushed_at >= self._settings.flush_every_s:
+            if self._applied and time.monotonic() - self._flushed_at >= FLUSH_EVERY_S:
                 self._flush()
 
     def flush(self) -> None:
@@ -175,7 +183,7 @@ class OwnProjection:
     def stuck(self) -> bool:
         with self._lock, self._ledger.read() as connection:
             fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
-        return not fresh and all(row.attempts >= self._settings.park_after for row in self._behind.values())
+        return not fresh and all(row.attempts >= PARK_AFTER for row in self._behind.values())
 
     def retry_dead_letters(self) -> None:
         with self._lock:
@@ -221,12 +229,12 @@ class OwnProjection:
             raise
         except MemosError as error:
             with self._ledger.write() as connection:
-                outbox.count_failure(connection, row, str(error), self._settings.park_after)
+                outbox.count_failure(connection, row, str(error), PARK_AFTER)
             self._behind[row.id] = OutboxRow(row.id, row.cube, row.item, row.attempts + 1)
 
     def _retry_behind(self) -> None:
         for row in list(self._behind.values()):
-            if row.attempts < self._settings.park_after:
+            if row.attempts < PARK_AFTER:
                 del self._behind[row.id]
                 self._failed(row)
 
@@ -262,12 +270,11 @@ _WRITERS = 4
 class SharedProjection:
     """One of several writers of an index on a server; rows are claimed one by one."""
 
-    def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
+    def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter) -> None:
         self.target = target
         self.last_error: MemosError | None = None
         self._ledger = ledger
         self._follower = follower
-        self._settings = settings
         self._lock = threading.Lock()
         # Each writer holds a connection and needs another while it holds it.
         self._turns = threading.BoundedSemaphore(_WRITERS)
@@ -323,7 +330,7 @@ class SharedProjection:
 
     def flush_if_due(self) -> None:
         """Leave a mark if changes were applied a while ago."""
-        if time.monotonic() - self._flushed_at >= self._settings.flush_every_s:
+        if time.monotonic() - self._flushed_at >= FLUSH_EVERY_S:
             self.flush()
 
     def flush(self) -> None:
@@ -365,7 +372,7 @@ class SharedProjection:
                 done, refused = self._apply(rows)
                 outbox.remove(connection, [row.id for row in done])
                 for row, error in refused:
-                    outbox.count_failure(connection, row, str(error), self._settings.park_after)
+                    outbox.count_failure(connection, row, str(error), PARK_AFTER)
         except BaseException:
             for row in done:
                 self._doubtful.setdefault(row.cube, []).append(row.item)

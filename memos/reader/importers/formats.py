@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memos.core.settings import LimitSettings
 from memos.core.text.redaction import mask
 from memos.core.text.validation import check_name
 from memos.core.types import Json, Message, Role
@@ -459,9 +458,7 @@ class _Seen:
     last: dict[str, datetime] = field(default_factory=dict)
 
 
-def checked(
-    records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime, limits: LimitSettings
-) -> Iterator[CheckedRecord]:
+def checked(records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime) -> Iterator[CheckedRecord]:
     """Yield records with an id, or with the problem for which `add` would refuse them.
 
     An id is derived from the content where missing, so repeated imports agree.
@@ -472,7 +469,7 @@ def checked(
             yield CheckedRecord(record)
             continue
         try:
-            dated, message = _read(record, zone, now, limits)
+            dated, message = _read(record, zone, now)
         except InvalidInput as error:
             told, _ = mask(f"is refused: {error.field.removeprefix('messages[0].')} {error.reason}")
             yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
@@ -491,12 +488,12 @@ def checked(
             yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
 
 
-def _read(record: ExportRecord, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> tuple[ExportRecord, Message]:
+def _read(record: ExportRecord, zone: ZoneInfo, now: datetime) -> tuple[ExportRecord, Message]:
     check_name("conversation", record.conversation)
     dated = record
     if "chat_time" in record.message:
         dated = replace(record, message={**record.message, "chat_time": read_date(record.message["chat_time"])})
-    [message] = read_messages([dated.message], zone, now, limits)
+    [message] = read_messages([dated.message], zone, now)
     return dated, message
 
 

@@ -32,6 +32,9 @@ _KINDS = sorted(
         ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY,
     )
 )  # fmt: skip
+STABLE_FOR = timedelta(days=3)
+"""How long a hot memory has to be unchanged to stand in a prefix."""
+
 _MOST = 500
 # Who is near the border would come and go, and each time all behind it is computed again.
 _COOLED = 0.5
@@ -65,7 +68,7 @@ class ComposeJob:
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
         """Return the job for these settings; where no model keeps KV a prefix is empty."""
-        rules = PrefixRules(settings.prefix_room, timedelta(days=settings.activation.stable_days))
+        rules = PrefixRules(settings.prefix_room, STABLE_FOR)
         return cls(CubeRules(settings.heat), rules, forget)
 
     def run(self, run: TaskRun) -> None:

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memos.core.settings import LimitSettings
 from memos.reader.importers.formats import CheckedRecord, Format, checked, detect, read_export
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
@@ -20,7 +19,7 @@ def records(folder: Path, document: Any, format: Format | None = None) -> list[C
     """Read a document as an import does: recognised (unless forced), checked, in the cube's zone (here Paris)."""
     path = folder / "export.json"
     path.write_text(json.dumps(document), encoding="utf-8")
-    return list(checked(read_export(path, format or detect(path)), ZoneInfo("Europe/Paris"), NOW, LimitSettings()))
+    return list(checked(read_export(path, format or detect(path)), ZoneInfo("Europe/Paris"), NOW))
 
 
 def messages(found: list[CheckedRecord]) -> list[dict[str, Any]]:

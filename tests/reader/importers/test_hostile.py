@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memos.core.settings import LimitSettings
 from memos.reader.importers.formats import Format, checked, detect, read_export
 
 SHAPES: list[Any] = [
@@ -84,7 +83,7 @@ def read(path: Path, document: Any, format: Format | None = None) -> int:
     path.write_text(text)
     count = 0
     form = format or detect(path)
-    for entry in checked(read_export(path, form), ZoneInfo("UTC"), datetime(2025, 1, 1, tzinfo=UTC), LimitSettings()):
+    for entry in checked(read_export(path, form), ZoneInfo("UTC"), datetime(2025, 1, 1, tzinfo=UTC)):
         record = entry.record
         assert record.place.startswith("entry 1")
         assert sum((record.problem is not None, bool(record.message), record.left_out > 0 and not record.message)) == 1
