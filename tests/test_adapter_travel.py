@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 
 from memos import MemOS
 from memos.core.clock import new_id
-from memos.core.lora import LoraRecipe
+from memos.core.lora import recipe_with
 from memos.errors import Conflict, IntegrityError, InvalidInput
 from memos.memcube.activation.blocks import is_adapted
 from memos.memcube.dump import adapters as dump_adapters
@@ -400,5 +400,5 @@ def test_keys_and_values_made_under_an_adapter_stay(tmp_path: Path, there: Path,
 
 def test_a_recipe_goes_with_it(raw: bytes) -> None:
     told = json.loads(TakenApart(raw).parts[part_of(raw, ".json")])
-    assert LoraRecipe(**told["recipe"]).epochs == 1
+    assert recipe_with(told["recipe"]).epochs == 1
     assert told["measures"]["recall"] is not None

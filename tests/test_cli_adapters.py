@@ -129,5 +129,5 @@ def test_without_a_model_nothing_is_trained_again(run: Run, learned: tuple[list[
     "words", ["retrain", "rollback --cube x", "diff one two", "estimate", "learn-again one --json"]
 )
 def test_a_command_that_was_removed_says_what_does_the_same(run: Run, words: str) -> None:
-    with pytest.raises(InvalidInput, match=f"{words.split(maxsplit=1)[0]}.* is gone: .*(train|activate|allow|export)"):
+    with pytest.raises(InvalidInput, match=r"was removed: .*(train|activate|allow|export)"):
         run(*words.split())

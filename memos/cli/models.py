@@ -288,7 +288,7 @@ def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: A
 def _add_removed(name: str, instead: str) -> None:
     @adapters_app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})
     def removed(_: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-        raise InvalidInput(name, f"is gone: {instead}")
+        raise InvalidInput(name, f"was removed: {instead}")
 
 
 for _method, _instead in REMOVED.items():

@@ -108,7 +108,7 @@ def test_a_route_that_was_removed_says_what_does_the_same(server: Server, learne
     for method, path in (("POST", "/retrain"), ("POST", "/rollback"), ("POST", "/learn-again"), ("GET", "/x/diff")):
         told = ask(server, method, path)
         assert (told.status_code, told.json()["error"]["code"]) == (404, "not_found")
-        assert "It is gone: " in told.text
+        assert "It was removed: " in told.text
 
 
 def test_who_reads_a_cube_decides_nothing_about_it(server: Server, learned: tuple[str, list[str], str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +52,7 @@ class Lent:
     def __init__(self, loaded: Loaded, store: BlockStore | None = None) -> None:
         self.loaded, self.store, self.now = loaded, store, dict[str, ActiveAdapter]()
 
-    def serving(self, cube: str, base: str, about: Sequence[str]) -> ActiveAdapter | None:
+    def serving(self, cube: str, base: str) -> ActiveAdapter | None:
         assert base == self.loaded.base
         return self.now.get(cube)
 

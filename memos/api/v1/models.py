@@ -98,7 +98,7 @@ def forget_learned(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCalle
 def removed_route(request: Request) -> None:
     """Say what replaces a route of version 0.1. Raises: NotFound."""
     name = request.url.path.rpartition("/")[2]
-    raise NotFound("route", name, f"It is gone: {REMOVED[name.replace('-', '_')]}.")
+    raise NotFound("route", name, f"It was removed: {REMOVED[name.replace('-', '_')]}.")
 
 
 @router.get("/{adapter}", name="get")

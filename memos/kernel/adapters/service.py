@@ -234,7 +234,9 @@ class AdapterService:
             may = row.state in TRAINED and row.id not in {each.id for each in adapter_rows.stale(connection, row.cube)}
         if may and (why := self._unfit(row)) is not None:
             raise Conflict(f"Adapter {id_} cannot answer: {why}")
-        return self._activated(row, actor)
+        with self._deciding(row.cube, actor) as change:
+            check_allowed(change.connection, row.cube)
+            return _told(change.connection, activated(change, row.id), stale=False, whole_name=True)
 
     def remove(self, id_: str, *, actor: str = LOCAL_OWNER) -> None:
         """Remove an adapter and its files. Raises: NotFound, PermissionDenied, BackendUnavailable."""
@@ -243,11 +245,6 @@ class AdapterService:
             adapter_rows.remove(change.connection, id_)
             changes.record(change, "unlearn", {"adapters": [id_]})
         self.removal.drop([row.cube])
-
-    def _activated(self, row: AdapterRow, actor: str) -> Adapter:
-        with self._deciding(row.cube, actor) as change:
-            check_allowed(change.connection, row.cube)
-            return _told(change.connection, activated(change, row.id), stale=False, whole_name=True)
 
     def _unfit(self, row: AdapterRow) -> str | None:
         """Return why an adapter that passed cannot answer here, None when it can: its files, or the model."""
