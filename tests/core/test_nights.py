@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memos import Settings
 from memos.core.settings import ParametricSettings, TimeWindow
 
 
@@ -41,10 +40,3 @@ def test_hours_are_those_of_utc() -> None:
 def test_other_hours_are_refused(text: str) -> None:
     with pytest.raises(ValidationError, match=r"hours such as|an hour or more"):
         ParametricSettings(night=text)
-
-
-@pytest.mark.parametrize("name", ["FACTS", "NEW_FACTS", "NIGHT_MINUTES", "VLLM_FOLDER"])
-def test_a_setting_that_was_removed_says_what_holds_instead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"MEMOS_PARAMETRIC__{name}", "12")
-    with pytest.raises(ValidationError, match=f"{name} was removed: .*(64|8|NIGHT|export)"):
-        Settings()
