@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from memos.errors import MemosError, NotFound
+
+_COMMAND = "`memos "
+_CLAUSE = re.compile("(?<=[.;]) ")
 
 # Names that other programs use for a field; the first that a body has is suggested.
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -51,6 +55,9 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> str:
 def message_of(error: MemosError, remedies: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return an error's message with the surface's own remedy, by what is missing, in place of a command's."""
     text = str(error)
-    if not (isinstance(error, NotFound) and "`memos " in text):
+    if not (isinstance(error, NotFound) and _COMMAND in text):
         return text
-    return " ".join(filter(None, (f"No such {error.what}: {error.name!r}.", remedies.get(error.what))))
+    first = f"No such {error.what}: {error.name!r}."
+    kept = [clause.rstrip(".;") for clause in _CLAUSE.split(text.removeprefix(first).strip()) if _COMMAND not in clause]
+    told = [f"{clause[0].upper()}{clause[1:]}." for clause in kept if clause]
+    return " ".join(filter(None, (first, *told, remedies.get(error.what))))

@@ -108,5 +108,9 @@ def test_a_remedy_is_one_of_the_surface_that_shows_the_error() -> None:
     missing = NotFound("cube", "pets", "Create it with `memos cubes create pets`.")
     assert message_of(missing) == "No such cube: 'pets'."
     assert message_of(missing, {"cube": "Ask for one."}) == "No such cube: 'pets'. Ask for one."
+    deleted = NotFound("item", "i1", "It is deleted; `memos rollback` brings it back.")
+    assert message_of(deleted) == "No such item: 'i1'. It is deleted."
+    task = NotFound("task", "t1", "See what there is with `memos tasks list`; tasks that ended are kept a week.")
+    assert message_of(task) == "No such task: 't1'. Tasks that ended are kept a week."
     assert message_of(NotFound("model", "x", "GET /models lists them.")).endswith("GET /models lists them.")
     assert message_of(InvalidInput("text", "is required")) == "text: is required"

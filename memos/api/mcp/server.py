@@ -74,7 +74,6 @@ _EVERYDAY = frozenset(tool.__name__ for tool in (*tools.READ_TOOLS, *tools.WRITE
 _REMEDIES = {
     "cube": "list_cubes says which can be read.",
     "item": "search_memories finds the ids of those there are.",
-    "task": "Tasks that ended are kept a week.",
 }
 
 

@@ -167,7 +167,7 @@ _REMEDIES = {
     "file": "List those there are with GET /api/v1/documents.",
     "item": "List those there are with GET /api/v1/memories; POST …/rollback brings back a deleted one.",
     "knowledge base": "Create it with POST /api/v1/knowledge-bases.",
-    "task": "List those there are with GET /api/v1/tasks; tasks that ended are kept a week.",
+    "task": "List those there are with GET /api/v1/tasks.",
     "version": "List those there are with GET /api/v1/memories/{id}/history.",
 }
 
