@@ -242,7 +242,7 @@ def migrate(
     check_alone("migrate", there)
     check_alone("migrate", here)
     with (
-        interruptible("what was copied is kept"),
+        interruptible("the source is as it was"),
         progress_bar("rows, then index", as_json) as on_progress,
     ):
         done = move(there, here, on_rows=on_progress, on_items=on_progress)
