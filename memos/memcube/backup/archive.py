@@ -119,7 +119,7 @@ class RowArchive(ABC):
             digest.update(block)
             yield block
         if size != part.bytes or digest.hexdigest() != part.sha256:
-            raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or cut off")
+            raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or damaged")
 
     def lines(self, name: str) -> Iterator[bytes]:
         """Yield a part's lines; raise at the end when they are not those declared."""

@@ -141,5 +141,5 @@ def _row(line: bytes, now: int) -> PrefixRow:
     typed = told.keys() == _COLUMNS.keys() and all(type(told[name]) is kind for name, kind in _COLUMNS.items())
     fits = typed and ID.fullmatch(told["item_id"]) and 0 <= told["added_at"] <= now
     if not fits or not 0 < told["ordinal"] < _MOST or not 0 < told["version"] < _MOST:
-        raise ValueError
+        raise ValueError("this is no entry of a prefix")
     return PrefixRow(told["ordinal"], told["item_id"], told["version"], from_micros(told["added_at"]))

@@ -208,7 +208,7 @@ def _content(line: bytes) -> tuple[str, Part]:
     told = object_of(line)
     name, part = f"files/{told['file_id']}", Part(told["bytes"], told["sha256"])
     if told.keys() != {"file_id", "bytes", "sha256"} or not FILE.fullmatch(name) or type(part.bytes) is not int:
-        raise ValueError
+        raise ValueError("this does not name a file")
     return name, part
 
 

@@ -173,5 +173,5 @@ def _point(line: bytes) -> tuple[str, int]:
     told = object_of(line)
     version, chunk = told["version_id"], told["chunk"]
     if told.keys() != {"version_id", "chunk"} or not ID.fullmatch(version) or not 0 <= chunk < 1 << 31:
-        raise ValueError
+        raise ValueError("this does not name a vector")
     return version, chunk
