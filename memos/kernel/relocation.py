@@ -10,8 +10,8 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,33 +26,26 @@ from memos.kernel.memos import MemOS
 from memos.memcube.backup import backups, rows
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.files import Progress, disk_errors
-from memos.memcube.backup.restore import copy_ledger, restore_archive, unfinished_copy
+from memos.memcube.backup.restore import CopySummary, Restored, copy_ledger, restore_archive, unfinished_copy
 from memos.memcube.installation import PATHS, FolderLock
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreSummary:
+class RestoreSummary(Restored):
     """What a restore did. Not `indexed` means that the cubes' embedder is another one: run `memos data reembed`."""
 
-    backup: str
-    created_at: datetime
-    rows: int
-    items: int
-    erased_again: int
     indexed: bool
     differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MoveSummary:
-    """What a move did; `known` rows were there from a run that was cut off. `indexed` as for a restore."""
+class MoveSummary(CopySummary):
+    """What a move did. `indexed` as for a restore."""
 
     source: str
     target: str
-    rows: int
-    known: int
     indexed: bool
     differences: tuple[Difference, ...]
 
@@ -85,7 +78,7 @@ def restore(
         _drop_leftovers(ledger, settings)
         done = restore_archive(folder, ledger, SystemClock().now(), replace=replace, on_progress=on_rows)
     indexed, differences = _bring_up(settings, embedder, on_items)
-    return RestoreSummary(done.backup, done.created_at, done.rows, done.items, done.erased_again, indexed, differences)
+    return RestoreSummary(**asdict(done), indexed=indexed, differences=differences)
 
 
 def migrate(
@@ -96,7 +89,9 @@ def migrate(
     on_rows: Progress | None = None,
     on_items: Progress | None = None,
 ) -> MoveSummary:
-    """Copy an installation to another place with its whole history; the source stays as it is. Repeat what was cut off.
+    """Copy an installation to another place with its whole history; the source stays as it is.
+
+    The target has all rows or none; repeat what was cut off.
 
     Raises: NotFound (no installation), InvalidInput (the same place), Conflict (the target holds other memories).
     """
@@ -107,9 +102,9 @@ def migrate(
     ):
         _drop_leftovers(ours, target)
         copied = copy_ledger(theirs, ours, on_rows)
-        names = theirs.description, ours.description
+        summary = partial(MoveSummary, copied.rows, copied.known, theirs.description, ours.description)
     indexed, differences = _bring_up(target, embedder, on_items)
-    return MoveSummary(*names, copied.rows, copied.known, indexed, differences)
+    return summary(indexed, differences)
 
 
 def settings_of(option: str, place: str) -> Settings:

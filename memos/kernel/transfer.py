@@ -21,14 +21,15 @@ from memos.kernel.adapters.transfer import AdapterArrival
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube.backup.files import Progress, ProgressReporter, created, disk_errors, sync_folder
+from memos.memcube.backup.rows import Bounds
 from memos.memcube.dump import adapters as dump_adapters
-from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import kv as dump_kv
 from memos.memcube.dump import load as loading
-from memos.memcube.dump import write as dumping
-from memos.memcube.dump.check import Bounds
+from memos.memcube.dump import parts as dump_parts
 from memos.memcube.dump.container import (
     MAGIC,
+    POINTS,
+    DumpManifest,
     DumpReader,
     DumpWriter,
     Encryptor,
@@ -37,10 +38,8 @@ from memos.memcube.dump.container import (
     is_zip_bomb,
     unseal,
 )
-from memos.memcube.dump.format import POINTS, DumpManifest
 from memos.memcube.dump.ids import Ids
-from memos.memcube.dump.load import Load, Loaded
-from memos.memcube.dump.settle import Target
+from memos.memcube.dump.load import Load, Loaded, Target
 from memos.memcube.dump.vectors import DumpedVectors
 from memos.memcube.indexing.followers import SAME_TEXTS
 from memos.memcube.ledger import cubes
@@ -109,8 +108,8 @@ class Transfer:
         """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
         self._check_actor(actor)
         with self._reader(file, passphrase) as (reader, size, sealed), Ids() as ids:
-            dump_check.check(reader, self._bounds(reader.manifest), ids, ProgressReporter(None, 0))
-            return self._info(reader.manifest, size, sealed, dump_check.unknown(reader))
+            dump_parts.check(reader, self._bounds(reader.manifest), ids, ProgressReporter(None, 0))
+            return self._info(reader.manifest, size, sealed, dump_parts.unknown(reader))
 
     def load(  # noqa: PLR0913 - each decides something of its own
         self,
@@ -136,7 +135,7 @@ class Transfer:
         with self._reader(file, passphrase) as (reader, _, _), Ids() as ids:
             target = self._target(check_name("cube", cube or reader.manifest.cube.id, 128), actor, flags)
             bounds = self._bounds(reader.manifest)
-            dump_check.check(reader, bounds, ids, ProgressReporter(None, 0))
+            dump_parts.check(reader, bounds, ids, ProgressReporter(None, 0))
             total = sum(reader.manifest.counts.values())
             ticker = ProgressReporter(on_progress, total)
             work = Load(reader, bounds, ids, target, self._context.scopes.fingerprint, self._context.clock, ticker)
@@ -235,7 +234,7 @@ class Transfer:
             index = installation.vector if own and vectors else None
             for packed in (True, False):
                 learned = self._adapters.folder if adapters else None
-                source = dumping.Source(
+                source = dump_parts.Source(
                     connection, cube, self._context.clock.now(), index, self._scratch(), adapters=learned
                 )
                 out.seek(0)
@@ -243,8 +242,8 @@ class Transfer:
                 sealer = None if secret is None else Encryptor(out, secret)
                 lending = installation.activations.lend_blocks(cube) if kv else nullcontext()
                 with DumpWriter(sealer or out, packed=packed) as writer, lending as kept:
-                    ticker = ProgressReporter(on_progress, dumping.count(connection, cube))
-                    manifest = dumping.write_dump(replace(source, kept=kept), writer, ticker)
+                    ticker = ProgressReporter(on_progress, dump_parts.count(connection, cube))
+                    manifest = dump_parts.write_dump(replace(source, kept=kept), writer, ticker)
                 if sealer is not None:
                     sealer.finish()
                 size = out.tell()

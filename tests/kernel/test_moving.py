@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
 from memos.kernel.relocation import backup, migrate, restore, settings_of
-from memos.memcube.backup.restore import copy_ledger
+from memos.memcube.backup import rows
 from memos.memcube.installation import FolderLock
+from memos.memcube.ledger import schema as t
 from tests.fakes import WordEmbedder
 from tests.kernel.test_erase import bytes_of
 from tests.support import forks
@@ -310,16 +312,17 @@ def test_what_is_not_there_or_would_be_lost_is_refused(tmp_path: Path, settings:
         moved(settings, tmp_path / "home", tmp_path / "other")
 
 
-def test_a_copy_that_is_not_finished_is_not_opened_backed_up_or_moved(tmp_path: Path, settings: Settings) -> None:
+def test_a_copy_that_version_01_did_not_finish_is_not_opened_backed_up_or_moved(
+    tmp_path: Path, settings: Settings
+) -> None:
     with opened(settings, tmp_path / "home") as memos:
         memos.add([f"number {n}" for n in range(300)], conversation="c")
 
-    def stop(_done: int, _total: int) -> None:
-        raise KeyboardInterrupt
-
-    with sqlite_ledger(tmp_path / "home") as source, sqlite_ledger(tmp_path / "new") as target:  # noqa: SIM117
-        with pytest.raises(KeyboardInterrupt):
-            copy_ledger(source, target, stop)
+    with sqlite_ledger(tmp_path / "home") as source, sqlite_ledger(tmp_path / "new") as target:
+        with source.read() as connection:
+            told = {"ledger": rows.ledger_id(connection), "source": "sqlite:home", "stamp": "", "tables": {}}
+        with target.write() as connection:
+            connection.execute(sa.insert(t.meta).values(key=rows.COPYING, value=json.dumps(told)))
     refused: tuple[Callable[[], object], ...] = (
         lambda: opened(settings, tmp_path / "new"),
         lambda: backup(at(settings, tmp_path / "new"), tmp_path / "backup"),
@@ -328,7 +331,7 @@ def test_a_copy_that_is_not_finished_is_not_opened_backed_up_or_moved(tmp_path: 
     for call in refused:
         with pytest.raises(BackendUnavailable, match="not finished: run the same `memos data migrate` again"):
             call()
-    assert moved(settings, tmp_path / "home", tmp_path / "new").known > 0
+    assert moved(settings, tmp_path / "home", tmp_path / "new").indexed
     with opened(settings, tmp_path / "new") as memos:
         assert memos.maintenance.verify().clean
     assert moved(settings, tmp_path / "home", tmp_path / "new").indexed

@@ -25,6 +25,7 @@ from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.types import ItemType, Status
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.access.guard import limit_rights
+from memos.memcube.backup.archive import PartWriter
 from memos.memcube.dump import container as dump_zip
 from memos.memcube.dump import container as sealing
 from tests.fakes import WordEmbedder
@@ -248,7 +249,7 @@ def test_a_dump_never_takes_the_place_of_a_file_and_leaves_nothing_when_it_fails
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(dump_zip.PartWriter, "write", full)
+        patched.setattr(PartWriter, "write", full)
         with pytest.raises(BackendUnavailable, match="full"):
             source.transfer.dump("life", tmp_path / "again.memcube")
     assert {path.name for path in tmp_path.iterdir()} == {"there.memcube"}

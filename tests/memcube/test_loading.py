@@ -17,11 +17,10 @@ from memos.core.types import Fingerprint
 from memos.errors import Conflict, InvalidInput, MemosError
 from memos.memcube import installation as holders
 from memos.memcube.backup.files import ProgressReporter
-from memos.memcube.dump import check as dump_check
+from memos.memcube.backup.rows import Bounds
 from memos.memcube.dump import container as dump_zip
-from memos.memcube.dump.check import Bounds
-from memos.memcube.dump.container import DumpReader
-from memos.memcube.dump.format import STAYING, TABLES
+from memos.memcube.dump import parts as dump_parts
+from memos.memcube.dump.container import STAYING, TABLES, DumpReader
 from memos.memcube.dump.ids import Ids
 from memos.memcube.ledger import items as rows
 from memos.memcube.ledger.engine import Ledger
@@ -462,7 +461,7 @@ def test_every_flipped_byte_is_noticed_or_changes_nothing(raw: bytes, small: Led
         try:
             reader = DumpReader(io.BytesIO(bad), 1 << 30)
             with Ids() as ids:
-                dump_check.check(reader, Bounds(FUTURE, 1 << 20, 64), ids, ProgressReporter(None, 0))
+                dump_parts.check(reader, Bounds(FUTURE, 1 << 20, 64), ids, ProgressReporter(None, 0))
         except InvalidInput:
             continue
         assert {name: b"".join(reader.blocks(name)) for name in reader.manifest.parts} == good.parts

@@ -12,14 +12,12 @@ from typing import Any
 from memos.core.clock import Clock, SystemClock, to_micros
 from memos.core.types import Fingerprint
 from memos.memcube.backup.files import ProgressReporter
-from memos.memcube.dump import check as dump_check
+from memos.memcube.backup.rows import Bounds
 from memos.memcube.dump import load as loading
-from memos.memcube.dump import write as dumping
-from memos.memcube.dump.check import Bounds
+from memos.memcube.dump import parts
 from memos.memcube.dump.container import DumpReader, DumpWriter
 from memos.memcube.dump.ids import Ids
-from memos.memcube.dump.load import Load, Loaded
-from memos.memcube.dump.settle import Target
+from memos.memcube.dump.load import Load, Loaded, Target
 from memos.memcube.ledger.engine import Ledger
 from tests.support.ledgers import WORDS
 
@@ -30,8 +28,8 @@ def dumped(ledger: Ledger, cube: str, clock: Clock | None = None) -> io.BytesIO:
     """Return a dump of a cube, without vectors."""
     out = io.BytesIO()
     with ledger.read() as connection, DumpWriter(out, packed=True) as writer:
-        source = dumping.Source(connection, cube, (clock or SystemClock()).now())
-        dumping.write_dump(source, writer, ProgressReporter(None, 0))
+        source = parts.Source(connection, cube, (clock or SystemClock()).now())
+        parts.write_dump(source, writer, ProgressReporter(None, 0))
     return out
 
 
@@ -43,7 +41,7 @@ def loaded(
     reader, clock = DumpReader(file, MOST), clock or SystemClock()
     bounds = Bounds(to_micros(clock.now()), 1_048_576, reader.manifest.embedder.dimension)
     with Ids() as ids:
-        dump_check.check(reader, bounds, ids, ProgressReporter(None, 0))
+        parts.check(reader, bounds, ids, ProgressReporter(None, 0))
         work = Load(reader, bounds, ids, Target(cube, actor, **target), fingerprint, clock, ProgressReporter(None, 0))
         with ledger.write() as connection:
             return loading.load(connection, work)

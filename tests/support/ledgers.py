@@ -142,7 +142,7 @@ def contents(ledger: Ledger, *left_out: str) -> dict[str, list[str]]:
     """Return every row of every table with content, sorted."""
     with ledger.read() as connection:
         return {
-            table.name: sorted(rows.line(values).decode() for values in rows.stream(connection, table))
+            table.name: sorted(rows.line([*row.values()]).decode().strip() for row in rows.stream(connection, table))
             for table in rows.tables()
             if table.name not in left_out
         }

@@ -1,7 +1,8 @@
-"""A backup's folder: one compressed file a table, and a manifest with counts and digests, written last.
+"""Archives of rows: a part a table, each known by its size and digest, in a folder (a backup) or in a zip (a dump).
 
-Knows rows and files; which backups there are and what they were told was erased, `memos.memcube.backup.backups` knows.
-A folder without `manifest.json` is no backup. The files hold memory text.
+`RowArchive` reads and checks parts wherever they are; here is also the folder, with one compressed file a table and a
+manifest that is written last: without `manifest.json` it is no backup. The zip is in `memos.memcube.dump.container`,
+and which backups there are `memos.memcube.backup.backups` knows. The files hold memory text.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import zlib
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from memos.core.clock import from_micros, to_micros
-from memos.errors import Conflict, IntegrityError, NotFound
+from memos.errors import Conflict, IntegrityError, MemosError, NotFound
 from memos.memcube.backup import rows
 from memos.memcube.backup.files import (
     DigestedFile,
@@ -36,6 +39,8 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
 from memos.version import __version__
 
+Entry = TypeVar("Entry")
+
 MANIFEST = "manifest.json"
 ERASED = "erased.jsonl"
 
@@ -43,18 +48,102 @@ _PART = f"{MANIFEST}.part"
 _FORMAT = "memstrata backup 1"
 _LEVEL = 3  # a third of the time of gzip's usual 6, for a tenth more bytes
 _MANIFEST_BYTES = 1 << 20
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One table of a backup: its columns, its rows, its content, and its file as it lies on disk."""
+    """What a manifest says of a part; `rows` are None where it has no lines."""
 
-    columns: tuple[str, ...]
-    rows: int
     bytes: int
     sha256: str
-    file_bytes: int
-    file_sha256: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart(Part):
+    """What a backup says of a table: its columns, and its file as it lies on disk."""
+
+    columns: tuple[str, ...] = ()
+    file_bytes: int = 0
+    file_sha256: str = ""
+
+
+class PartWriter(DigestedFile):
+    """A part while it is written; counts its lines too."""
+
+    line_count = 0
+
+    def write_line(self, told: rows.Row | list[Any]) -> None:
+        """Write a line of JSON."""
+        self.line_count += 1
+        self.write(rows.line(told))
+
+    def write_rows(
+        self, given: Iterable[rows.Row], told: Callable[[rows.Row], rows.Row | list[Any]], ticker: ProgressReporter
+    ) -> None:
+        """Write rows, each as it is `told`."""
+        for row in given:
+            self.write_line(told(row))
+            ticker.tick()
+
+    def told(self, *, lines: bool = True) -> Part:
+        """Return what a manifest says of it."""
+        return Part(self.size, self.hexdigest(), self.line_count if lines else None)
+
+
+class RowArchive(ABC):
+    """Parts by name; what a part holds is believed when it was read to its end."""
+
+    line_bytes: float = math.inf
+
+    @abstractmethod
+    def bad(self, what: str) -> MemosError:
+        """Return the error for an archive that is damaged."""
+
+    @abstractmethod
+    def part(self, name: str) -> Part:
+        """Return what the manifest says of a part."""
+
+    @abstractmethod
+    def unpacked(self, name: str) -> Iterator[bytes]:
+        """Yield what a part unpacks to, and raise at the end when its packed form is not the one declared."""
+
+    def blocks(self, name: str, part: Part | None = None) -> Iterator[bytes]:
+        """Yield a part's bytes, never more than declared; raise at the end when they are others."""
+        part, digest, size = part or self.part(name), hashlib.sha256(), 0
+        for block in self.unpacked(name):
+            size += len(block)
+            if size > part.bytes:
+                raise self.bad(f"{name} has more in it than {MANIFEST} says")
+            digest.update(block)
+            yield block
+        if size != part.bytes or digest.hexdigest() != part.sha256:
+            raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or damaged")
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield a part's lines; raise at the end when they are not those declared."""
+        part, held, count = self.part(name), b"", 0
+        for block in self.blocks(name):
+            *whole, held = (held + block).split(b"\n")
+            if len(held) > self.line_bytes:
+                raise self.bad(f"{name} has a line of more than {self.line_bytes:,} bytes")
+            count += len(whole)
+            if count > (part.rows or 0):
+                raise self.bad(f"{name} has more lines than {MANIFEST} says")
+            yield from whole
+        if held or count != part.rows:
+            raise self.bad(f"{name} has not the lines that {MANIFEST} says")
+
+    def entries(self, name: str, read: Callable[[bytes], Entry]) -> Iterator[Entry]:
+        """Yield what each line of a part says; `read` raises ValueError, or what a wrong type raises."""
+        for number, line in enumerate(self.lines(name), start=1):
+            try:
+                entry = read(line)
+            except (ValueError, KeyError, TypeError) as error:
+                why = str(error) if type(error) is ValueError and str(error) else "does not say what it should"
+                raise self.bad(f"{name}, line {number}: {why}") from error
+            yield entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +156,12 @@ class Manifest:
     newest: datetime | None
     program: str
     schema: str
-    tables: Mapping[str, Part]
+    tables: Mapping[str, TablePart]
 
     @property
     def rows(self) -> int:
         """Return the rows of all tables."""
-        return sum(part.rows for part in self.tables.values())
+        return sum(part.rows or 0 for part in self.tables.values())
 
 
 def prepare(folder: Path) -> None:
@@ -167,35 +256,58 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def check(folder: Path, manifest: Manifest, on_progress: Progress | None = None) -> None:
-    """Read the whole backup and look at every row. Raises: IntegrityError naming the file and the line."""
-    ticker = ProgressReporter(on_progress, manifest.rows)
+class Backup(RowArchive):
+    """A backup that is read."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._folder = folder
+        self.manifest = manifest
+        self._parts = {f"{name}.jsonl.gz": part for name, part in manifest.tables.items()}
+
+    def bad(self, what: str) -> IntegrityError:
+        """Return the error for a backup that cannot be trusted."""
+        return damaged(self._folder, what)
+
+    def part(self, name: str) -> TablePart:
+        """Return what the manifest says of a table's file."""
+        return self._parts[name]
+
+    def unpacked(self, name: str) -> Iterator[bytes]:
+        """Yield what a file unpacks to."""
+        with disk_errors(self._folder):
+            try:
+                with (self._folder / name).open("rb") as file:
+                    packed = DigestedFile(file)
+                    with gzip.GzipFile("", "rb", fileobj=packed) as content:
+                        while block := content.read(BLOCK):
+                            yield block
+                    while packed.read(BLOCK):
+                        pass
+            except FileNotFoundError as error:
+                raise self.bad(f"{name} is missing") from error
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise self.bad(f"{name} cannot be unpacked ({error}): it was changed or cut off") from error
+        if (packed.size, packed.hexdigest()) != (self._parts[name].file_bytes, self._parts[name].file_sha256):
+            raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or cut off")
+
+    def rows(self, table: sa.Table) -> Iterator[rows.Row]:
+        """Yield a table's rows, checked, and with defaults for columns that an older schema had not.
+
+        Raises: IntegrityError.
+        """
+        name = _file_of(table)
+        if name in self._parts:
+            columns, reader = self._parts[name].columns, rows.RowReader(table)
+            yield from self.entries(name, lambda line: reader.read(_parsed(line, columns)))
+        elif self.manifest.schema == HEAD:
+            raise self.bad(f"{MANIFEST} does not name the table {table.name}")
+
+
+def check(backup: Backup) -> None:
+    """Read a whole backup and look at every row. Raises: IntegrityError naming the file and the line."""
     for table in rows.tables():
-        for _ in read(folder, manifest, table):
-            ticker.tick()
-
-
-def read(folder: Path, manifest: Manifest, table: sa.Table) -> Iterator[rows.Values]:
-    """Yield a table's rows, checked, and with defaults for columns that an older schema had not.
-
-    That they were all, and as they were written, is known when it ends. Raises: IntegrityError.
-    """
-    part, name = manifest.tables.get(table.name), _file_of(table)
-    if part is None:
-        if manifest.schema == HEAD:
-            raise damaged(folder, f"{MANIFEST} does not name the table {table.name}")
-        return
-    places = _places(folder, table, part)
-    checks = rows.checks(table)
-    for number, raw in enumerate(_lines(folder, name, part), start=1):
-        given = _parsed(raw)
-        if given is None or len(given) != len(part.columns):
-            raise damaged(folder, f"{name}, line {number} is no row of {len(part.columns)} values")
-        values = [default if place is None else given[place] for place, default in places]
-        for (column, wrong), value in zip(checks, values, strict=True):
-            if (problem := wrong(value)) is not None:
-                raise damaged(folder, f"{name}, line {number}: {column} {problem}")
-        yield values
+        for _ in backup.rows(table):
+            pass
 
 
 def damaged(folder: Path, what: str) -> IntegrityError:
@@ -213,81 +325,33 @@ def _file_of(table: sa.Table) -> str:
     return f"{table.name}.jsonl.gz"
 
 
-def _write_table(folder: Path, connection: sa.Connection, table: sa.Table, ticker: ProgressReporter) -> Part:
-    content, count, size = hashlib.sha256(), 0, 0
+def _write_table(folder: Path, connection: sa.Connection, table: sa.Table, ticker: ProgressReporter) -> TablePart:
     with created(folder / _file_of(table)) as file:
         packed = DigestedFile(file)
         with gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as out:
-            for values in rows.stream(connection, table):
-                line = rows.line(values) + b"\n"
-                content.update(line)
-                count, size = count + 1, size + len(line)
-                out.write(line)
-                ticker.tick()
+            writer = PartWriter(out)
+            writer.write_rows(rows.stream(connection, table), lambda row: [*row.values()], ticker)
     columns = tuple(column.name for column in table.columns)
-    return Part(columns, count, size, content.hexdigest(), packed.size, packed.hexdigest())
+    return TablePart(**asdict(writer.told()), columns=columns, file_bytes=packed.size, file_sha256=packed.hexdigest())
 
 
-def _lines(folder: Path, name: str, part: Part) -> Iterator[bytes]:
-    """Yield the lines of a table's file; raise when they, or the file, are not what the manifest says."""
-    content, count, size = hashlib.sha256(), 0, 0
-    with disk_errors(folder):
-        try:
-            with (folder / name).open("rb") as file:
-                packed = DigestedFile(file)
-                with gzip.GzipFile("", "rb", fileobj=packed) as lines:
-                    # Never more than the manifest says, whatever the file unpacks to.
-                    while line := lines.readline(part.bytes - size + 1):
-                        content.update(line)
-                        count, size = count + 1, size + len(line)
-                        if count > part.rows or size > part.bytes:
-                            raise damaged(folder, f"{name} has more in it than {MANIFEST} says")
-                        yield line
-                while packed.read(1 << 20):
-                    pass
-        except FileNotFoundError as error:
-            raise damaged(folder, f"{name} is missing") from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise damaged(folder, f"{name} cannot be unpacked ({error}): it was changed or cut off") from error
-    found = Part(part.columns, count, size, content.hexdigest(), packed.size, packed.hexdigest())
-    if found != part:
-        raise damaged(folder, f"{name} is not as {MANIFEST} says: it was changed or cut off")
+def _parsed(line: bytes, columns: tuple[str, ...]) -> rows.Row:
+    problem = f"this is no row of {len(columns)} values"
 
-
-def _parsed(raw: bytes) -> list[Any] | None:
     def refuse(_constant: str) -> None:
-        raise ValueError
+        raise ValueError(problem)
 
     try:
-        found = json.loads(raw, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, list) else None
+        found = json.loads(line, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(problem) from error
+    if not isinstance(found, list) or len(found) != len(columns):
+        raise ValueError(problem)
+    return dict(zip(columns, found, strict=True))
 
 
-def _part(told: Any) -> Part:
-    part = Part(
-        tuple(map(str, told["columns"])),
-        told["rows"],
-        told["bytes"],
-        told["sha256"],
-        told["file_bytes"],
-        told["file_sha256"],
-    )
+def _part(told: Any) -> TablePart:
+    part = TablePart(**{**told, "columns": tuple(map(str, told["columns"]))})
     if not all(type(number) is int and number >= 0 for number in (part.rows, part.bytes, part.file_bytes)):
         raise ValueError
     return part
-
-
-def _places(folder: Path, table: sa.Table, part: Part) -> list[tuple[int | None, Any]]:
-    """Return for each of today's columns its place in a row, or what stands for it. Raises: IntegrityError."""
-    where = {name: place for place, name in enumerate(part.columns)}
-    if unknown := sorted(where.keys() - {column.name for column in table.columns}):
-        raise damaged(folder, f"{table.name} has the unknown column {unknown[0]!r:.60}")
-    try:
-        return [
-            (where[column.name], None) if column.name in where else (None, rows.default_of(column))
-            for column in table.columns
-        ]
-    except LookupError as error:
-        raise damaged(folder, f"{table.name} lacks the column {error.args[0]}") from error

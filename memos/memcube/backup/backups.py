@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -262,7 +262,7 @@ def _append(folder: Path, backup_id: str, graves: Sequence[Erased]) -> None:
         whole = before.rfind(b"\n") + 1
         file.truncate(whole)
         file.seek(whole)
-        file.write(b"".join(signed(_told(grave)) for grave in graves))
+        file.write(b"".join(signed(asdict(grave) | {"at": to_micros(grave.at)}) for grave in graves))
         file.flush()
         os.fsync(file.fileno())
     sync_folder(folder)
@@ -272,17 +272,6 @@ def _backup_of(folder: Path) -> str | None:
     with suppress(OSError), (folder / ERASED).open("rb") as file:
         return str((unsigned(file.readline()) or {}).get("backup"))
     return None
-
-
-def _told(grave: Erased) -> dict[str, object]:
-    return {
-        "receipt": grave.receipt,
-        "cube": grave.cube,
-        "actor": grave.actor,
-        "at": to_micros(grave.at),
-        "items": list(grave.items),
-        "whole_cube": grave.whole_cube,
-    }
 
 
 def _grave(told: dict[str, object] | None) -> Erased | None:

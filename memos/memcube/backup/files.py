@@ -44,19 +44,20 @@ class ProgressReporter:
 class DigestedFile:
     """An open file that remembers size and SHA-256 of what went through it."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: Any) -> None:
         self._file = file
         self._digest = hashlib.sha256()
         self.size = 0
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write all of it."""
         self._note(data)
-        return self._file.write(data)
+        self._file.write(data)
+        return len(data)
 
     def read(self, size: int = -1) -> bytes:
         """Read up to so many bytes."""
-        data = self._file.read(size)
+        data: bytes = self._file.read(size)
         self._note(data)
         return data
 
@@ -68,7 +69,7 @@ class DigestedFile:
         """Return the digest so far."""
         return self._digest.hexdigest()
 
-    def _note(self, data: bytes) -> None:
+    def _note(self, data: bytes | memoryview) -> None:
         self._digest.update(data)
         self.size += len(data)
 

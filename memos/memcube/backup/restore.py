@@ -1,17 +1,15 @@
-"""Puts a backup back into a ledger in one transaction, and erases again what was erased since it was made.
+"""Fills a ledger in one transaction, from a backup or from another ledger; the indexes are told through its outbox.
 
-Knows one ledger; the indexes are told through its outbox.
+What was erased since a backup was made is erased again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -19,7 +17,6 @@ from sqlalchemy import exc
 from memos.errors import Conflict
 from memos.memcube import erasure as erase
 from memos.memcube.backup import archive, backups, rows
-from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import Erased
 from memos.memcube.backup.files import Progress, ProgressReporter
 from memos.memcube.changes import Change
@@ -29,7 +26,6 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.items import in_batches
 
-_REVISION = [column.name for column in t.items.columns].index("revision")
 _KEPT = (t.tombstones, t.tombstone_items, t.backups, t.tombstone_backups)
 
 
@@ -55,14 +51,15 @@ def restore_archive(
     with ledger.read() as connection:
         refuse_unless_blank(connection, replace=replace)
     told = backups.read_erased(folder, manifest)
-    archive.check(folder, manifest)
+    backup = archive.Backup(folder, manifest)
+    archive.check(backup)
     with ledger.write() as connection:
         refuse_unless_blank(connection, replace=replace)
         kept = {table: list(rows.stream(connection, table)) for table in _KEPT}
         unlearned, excluded = _without_consent(connection), list(rows.stream(connection, t.adapter_exclusions))
         raised = _give_way(connection)
         try:
-            count = _load(connection, folder, manifest, raised, ProgressReporter(on_progress, manifest.rows))
+            count = _load(connection, backup, raised, ProgressReporter(on_progress, manifest.rows))
         except exc.IntegrityError as error:
             why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
             raise archive.damaged(folder, f"its rows contradict each other ({why})") from error
@@ -104,27 +101,18 @@ def replay(connection: sa.Connection, now: datetime) -> int:
     """Erase the items, and the cubes, that a tombstone names and that are there all the same; return how many items."""
     now = max(now, cubes.newest_event(connection) or now)
     before = rows.count(connection, t.items)
-    back = (
-        sa.select(
-            t.tombstone_items.c.item_id, t.tombstone_items.c.tombstone_id, t.items.c.cube_id, t.tombstones.c.actor
-        )
-        .join(t.items, t.items.c.id == t.tombstone_items.c.item_id)
-        .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
-        .order_by(t.tombstone_items.c.item_id)
-    )
-    # A file whose bytes are gone for good says so by its digest.
-    whole = (
-        sa.select(
-            t.tombstone_items.c.item_id, t.tombstone_items.c.tombstone_id, t.files.c.cube_id, t.tombstones.c.actor
-        )
-        .join(t.files, t.files.c.id == t.tombstone_items.c.item_id)
-        .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
-        .where(t.files.c.sha256 != "")
-        .order_by(t.tombstone_items.c.item_id)
-    )
     found: dict[tuple[str, str, str], list[str]] = {}
-    for row in [*connection.execute(back), *connection.execute(whole)]:
-        found.setdefault((row.cube_id, row.actor, row.tombstone_id), []).append(row.item_id)
+    # A file whose bytes are gone for good says so by its digest.
+    for table, there in ((t.items, sa.true()), (t.files, t.files.c.sha256 != "")):
+        back = (
+            sa.select(table.c.id, table.c.cube_id, t.tombstones.c.actor, t.tombstone_items.c.tombstone_id)
+            .join(t.tombstone_items, t.tombstone_items.c.item_id == table.c.id)
+            .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
+            .where(there)
+            .order_by(table.c.id)
+        )
+        for row in connection.execute(back):
+            found.setdefault((row.cube_id, row.actor, row.tombstone_id), []).append(row.id)
     for (cube, actor, receipt_id), item_ids in found.items():
         erase.erase_again(Change(connection, cube, actor, now), receipt_id, item_ids)
     for grave in backups.graves(connection, t.tombstones.c.cube_id.in_(sa.select(t.cubes.c.id))):
@@ -149,13 +137,15 @@ def _without_consent(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(t.cubes.c.id).where(t.cubes.c.id.not_in(consents))))
 
 
-def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Values]) -> None:
+def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Row]) -> None:
     """Let what was excluded from learning be excluded again, where it is there in the same cube."""
     there: set[tuple[str, str]] = set()
-    for batch in in_batches(item for item, *_ in entries):
+    for batch in in_batches(row["item_id"] for row in entries):
         query = sa.select(t.items.c.id, t.items.c.cube_id).where(t.items.c.id.in_(batch))
         there.update((row.id, row.cube_id) for row in connection.execute(query))
-    _add_missing(connection, t.adapter_exclusions, (row for row in entries if (row[0], row[1]) in there))
+    _add_missing(
+        connection, t.adapter_exclusions, (row for row in entries if (row["item_id"], row["cube_id"]) in there)
+    )
 
 
 def _give_way(connection: sa.Connection) -> int:
@@ -175,23 +165,20 @@ def _give_way(connection: sa.Connection) -> int:
     return 0 if newest is None else newest + 1
 
 
-def _load(connection: sa.Connection, folder: Path, manifest: Manifest, raised: int, ticker: ProgressReporter) -> int:
+def _load(connection: sa.Connection, backup: archive.Backup, raised: int, ticker: ProgressReporter) -> int:
     count = 0
     for table in rows.tables():
-        for batch in rows.batches(archive.read(folder, manifest, table)):
-            for values in batch if table is t.items else ():
-                values[_REVISION] += raised
-            rows.insert(connection, table, batch)
-            count += len(batch)
-            ticker.tick(len(batch))
+        entries = backup.rows(table)
+        if table is t.items:
+            entries = ({**row, "revision": row["revision"] + raised} for row in entries)
+        count += rows.insert_all(connection, table, entries, ticker)
     ticker.finish()
     return count
 
 
-def _add_missing(connection: sa.Connection, table: sa.Table, entries: Iterable[rows.Values]) -> None:
-    known = {tuple(rows.key_of(table, values)) for values in rows.stream(connection, table)}
-    for batch in rows.batches(values for values in entries if tuple(rows.key_of(table, values)) not in known):
-        rows.insert(connection, table, batch)
+def _add_missing(connection: sa.Connection, table: sa.Table, entries: Iterable[rows.Row]) -> None:
+    known = {tuple(rows.key_of(table, row)) for row in rows.stream(connection, table)}
+    rows.insert_all(connection, table, (row for row in entries if tuple(rows.key_of(table, row)) not in known))
 
 
 def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
@@ -220,138 +207,63 @@ def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
             connection.execute(sa.insert(t.tombstone_items), entries)
 
 
-# Copies a whole ledger into an empty one, of the same database or another; a copy that was cut off goes on.
-
-
 @dataclass(frozen=True, slots=True)
 class CopySummary:
-    """What a copy did: rows of the whole ledger, and how many of them were there from before."""
+    """What a copy did: rows of the whole ledger, and how many of them were there from before: all or none."""
 
     rows: int
     known: int
 
 
-@dataclass(slots=True)
-class _Done:
-    """How far one table is: the last key and the rows up to it."""
-
-    after: list[Any] | None = None
-    rows: int = 0
-
-
-@dataclass(slots=True)
-class _State:
-    """How far a copy is, as `meta` keeps it; `stamp` is what the source was when it began."""
-
-    ledger: str
-    source: str
-    stamp: str
-    tables: dict[str, _Done] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, connection: sa.Connection) -> _State | None:
-        """Return the copy under way."""
-        told = connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == rows.COPYING))
-        if told is None:
-            return None
-        known: Mapping[str, Any] = json.loads(told)
-        tables = {name: _Done(**done) for name, done in known["tables"].items()}
-        return cls(known["ledger"], known["source"], known["stamp"], tables)
-
-    def write(self, connection: sa.Connection) -> None:
-        """Keep it in the transaction that brought it here."""
-        changed = connection.execute(
-            sa.update(t.meta).where(t.meta.c.key == rows.COPYING).values(value=json.dumps(asdict(self)))
-        )
-        if changed.rowcount == 0:
-            connection.execute(sa.insert(t.meta).values(key=rows.COPYING, value=json.dumps(asdict(self))))
-
-
 def unfinished_copy(connection: sa.Connection) -> str | None:
-    """Return why a ledger may not be served: it is being filled from another. None when it is whole."""
-    state = _State.read(connection)
-    if state is None:
+    """Return why a ledger may not be served: version 0.1 began to fill it from another. None when it is whole."""
+    begun = _begun(connection)
+    if begun is None:
         return None
     return (
-        f"This ledger is a copy of {state.source} that was not finished: run the same `memos data migrate` again to "
+        f"This ledger is a copy of {begun['source']} that was not finished: run the same `memos data migrate` again to "
         "finish it. Nothing was changed."
     )
 
 
 def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = None) -> CopySummary:
-    """Copy every row into a blank ledger, or go on with that; then compare both, and have the indexes follow.
+    """Stream every row into a blank ledger, which has all of them or none, and have the indexes follow.
 
     Raises: Conflict (the target has other content, or the source was changed meanwhile), BackendUnavailable.
     """
-    with source.read() as reading:
-        every = rows.tables()
-        total = sum(rows.count(reading, table) for table in every)
-        begun = _State(rows.ledger_id(reading), source.description, _stamp(reading))
-        state = _begin(target, begun)
-        if state is None:
+    with source.read() as theirs, target.write() as ours:
+        total = sum(rows.count(theirs, table) for table in rows.tables())
+        if (rows.ledger_id(ours), _stamp(ours)) == (rows.ledger_id(theirs), _stamp(theirs)):
             return CopySummary(total, total)
-        known = sum(done.rows for done in state.tables.values())
-        ticker = ProgressReporter(on_progress, total, known)
-        for table in every:
-            _copy_table(reading, target, table, state, ticker)
-    ticker.finish()
-    _compare(source, target, state)
-    with target.write() as connection:
-        connection.execute(sa.delete(t.meta).where(t.meta.c.key == rows.COPYING))
-        connection.execute(sa.delete(t.outbox))
-        enqueue_everything(connection)
-    return CopySummary(total, known)
-
-
-def _begin(target: Ledger, begun: _State) -> _State | None:
-    """Mark the target as a copy under way; None when it is this very ledger already. Raises: Conflict."""
-    with target.write() as connection:
-        state = _State.read(connection)
-        if state is None:
-            if (rows.ledger_id(connection), _stamp(connection)) == (begun.ledger, begun.stamp):
-                return None
-            if not rows.is_blank(connection):
-                raise Conflict(f"{target.description} holds memories already: copy into an empty place.")
-        elif state.ledger != begun.ledger:
+        begun = _begun(ours)
+        if begun is None and not rows.is_blank(ours):
+            raise Conflict(f"{target.description} holds memories already: copy into an empty place.")
+        if begun is not None and begun["ledger"] != rows.ledger_id(theirs):
             raise Conflict(
-                f"{target.description} holds an unfinished copy of {state.source}, not of {begun.source}: finish that "
-                "one, or copy into another place."
+                f"{target.description} holds an unfinished copy of {begun['source']}, not of {source.description}: "
+                "finish that one, or copy into another place."
             )
-        elif state.stamp == begun.stamp:
-            return state
-        # New, or begun from an older state of the source: rows changed since, so all of it is copied anew.
-        rows.clear(connection)
-        begun.write(connection)
-    return begun
+        rows.clear(ours)
+        ticker = ProgressReporter(on_progress, total)
+        for table in rows.tables():
+            rows.insert_all(ours, table, rows.stream(theirs, table), ticker)
+        ticker.finish()
+        with source.read() as now:
+            different = [table.name for table in rows.tables() if rows.tally(ours, table) != rows.tally(now, table)]
+        if different:
+            raise Conflict(
+                f"{source.description} was changed while it was copied ({', '.join(different)} differ): end the "
+                "programs that use it and run the command again."
+            )
+        enqueue_everything(ours)
+    return CopySummary(total, 0)
 
 
-def _copy_table(
-    reading: sa.Connection, target: Ledger, table: sa.Table, state: _State, ticker: ProgressReporter
-) -> None:
-    done = state.tables.setdefault(table.name, _Done())
-    for batch in rows.batches(rows.stream(reading, table, ordered=True, after=done.after)):
-        done.after, done.rows = rows.key_of(table, batch[-1]), done.rows + len(batch)
-        with target.write() as connection:
-            rows.insert(connection, table, batch)
-            state.write(connection)
-        ticker.tick(len(batch))
+def _begun(connection: sa.Connection) -> dict[str, str] | None:
+    told = connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == rows.COPYING))
+    return None if told is None else json.loads(told)
 
 
-def _compare(source: Ledger, target: Ledger, state: _State) -> None:
-    """Compare count and digest of every table, each side at one moment. Raises: Conflict, and the copy starts over."""
-    with source.read() as ours, target.read() as theirs:
-        different = [table.name for table in rows.tables() if rows.tally(ours, table) != rows.tally(theirs, table)]
-    if different:
-        state.stamp = ""
-        with target.write() as connection:
-            state.write(connection)
-        raise Conflict(
-            f"{source.description} was changed while it was copied ({', '.join(different)} differ): end the programs "
-            "that use it and run the command again; it then copies all of it anew."
-        )
-
-
-def _stamp(connection: sa.Connection) -> str:
+def _stamp(connection: sa.Connection) -> rows.Tally:
     """Return what differs when anything was changed: every change is an event, and a cube has the end of its chain."""
-    found = rows.tally(connection, t.cubes)
-    return hashlib.sha256(f"{found.rows} {found.total}".encode()).hexdigest()
+    return rows.tally(connection, t.cubes)

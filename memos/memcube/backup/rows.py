@@ -10,13 +10,16 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import sqlalchemy as sa
 
 from memos.core.clock import to_micros
@@ -34,18 +37,19 @@ from memos.core.types import (
     Tier,
     Trust,
 )
+from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.schema import UtcMicros
 
-Values = list[Any]
-"""One row in the order of its table's columns, as it is written into a file."""
+Row = dict[str, Any]
+"""One row by column, in the order of its table's columns, as it is written into a file."""
 
 # An adapter's weights are files that go into no copy, and its rows alone would promise what is not there; it is trained
 # again from the memories. The consent to that is its owner's word and travels.
 _OWN = frozenset({t.outbox, t.adapters, t.adapter_items})
 
 COPYING = "copying"
-"""The `meta` key of a ledger that is being filled from another and not whole yet."""
+"""The `meta` key of a ledger that version 0.1 began to fill from another; it is not whole."""
 
 # A row may hold a message of 1 MiB, so few are held at a time.
 _FETCHED = 100
@@ -57,6 +61,14 @@ _EARLIEST = to_micros(datetime.min.replace(tzinfo=UTC))
 _LATEST = to_micros(datetime.max.replace(tzinfo=UTC))
 _LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt", "types", "statuses", "made"})
 _OBJECTS = frozenset({"info", "removed", "stores", "scope", "payload"})
+# What somebody said happens at any time; what was recorded was recorded by now, or this ledger's clock would follow.
+_TOLD_TIMES = frozenset({"said_at", "chat_time", "valid_from", "valid_to"})
+_LONG_TEXTS = frozenset({"memory", "value", "text"})
+_LENGTHS = {"events.salt": 16, "events.digest": 32, "events.chain": 32}
+_WORDS = {"segments.state": frozenset({"open", "archived"}), "items.reading": frozenset({"wanted", "read"})}
+_MOST = 1_000_000_000
+_ID_CHARS = 36
+_NESTING = 64
 _CHOICES: dict[str, type[StrEnum]] = {
     "versions.type": ItemType,
     "versions.tier": Tier,
@@ -85,10 +97,9 @@ def stream(
     table: sa.Table,
     *,
     ordered: bool = False,
-    after: Sequence[Any] | None = None,
     cube: str | None = None,
-) -> Iterator[Values]:
-    """Yield a table's rows, all or those of a `cube`; `ordered` by primary key, and then only those `after` a key."""
+) -> Iterator[Row]:
+    """Yield a table's rows, all or those of a `cube`, `ordered` by primary key if wanted."""
     plain = _plain(table)
     query = sa.select(*plain.c)
     if cube is not None:
@@ -96,44 +107,47 @@ def stream(
     if table is t.meta:
         query = query.where(plain.c.key != COPYING, ~plain.c.key.like("mark:%"))
     if ordered:
-        keys = [plain.c[column.name] for column in table.primary_key]
-        query = query.order_by(*keys)
-        if after is not None:
-            last = [sa.literal(value, key.type) for value, key in zip(after, keys, strict=True)]
-            query = query.where(sa.tuple_(*keys) > sa.tuple_(*last))
+        query = query.order_by(*(plain.c[column.name] for column in table.primary_key))
     fetched = _PARTS_FETCHED if table is t.file_parts else _FETCHED
+    names = [column.name for column in table.columns]
     for row in connection.execute(query, execution_options={"yield_per": fetched}):
-        yield [_encoded(value) for value in row]
+        yield dict(zip(names, map(_encoded, row), strict=True))
 
 
-def key_of(table: sa.Table, values: Values) -> Values:
+def key_of(table: sa.Table, row: Row) -> list[Any]:
     """Return a row's primary key."""
-    return [value for column, value in zip(table.columns, values, strict=True) if column.primary_key]
+    return [row[column.name] for column in table.primary_key]
 
 
-def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Values]) -> None:
+def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
     """Write rows as `stream` gave them."""
-    if rows:
-        plain = _plain(table)
-        names = [column.name for column in table.columns]
-        binary = {place for place, column in enumerate(table.columns) if isinstance(column.type, sa.LargeBinary)}
-        entries = [
-            {
-                name: base64.b64decode(value) if place in binary and value is not None else value
-                for place, (name, value) in enumerate(zip(names, row, strict=True))
-            }
-            for row in rows
-        ]
-        connection.execute(sa.insert(plain), entries)
+    binary = [column.name for column in table.columns if isinstance(column.type, sa.LargeBinary)]
+    decoded = [
+        {**row, **{name: base64.b64decode(row[name]) for name in binary if row[name] is not None}} for row in rows
+    ]
+    connection.execute(sa.insert(_plain(table)), decoded)
 
 
-def batches(rows: Iterable[Values]) -> Iterator[list[Values]]:
+def insert_all(
+    connection: sa.Connection, table: sa.Table, rows: Iterable[Row], ticker: ProgressReporter | None = None
+) -> int:
+    """Write rows batch by batch; return how many there were."""
+    count = 0
+    for batch in batches(rows):
+        insert(connection, table, batch)
+        count += len(batch)
+        if ticker is not None:
+            ticker.tick(len(batch))
+    return count
+
+
+def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Yield rows in lists that one statement takes well: not many, and not much text."""
-    batch: list[Values] = []
+    batch: list[Row] = []
     size = 0
-    for values in rows:
-        batch.append(values)
-        size += sum(len(value) for value in values if isinstance(value, str))
+    for row in rows:
+        batch.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, str))
         if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARS:
             yield batch
             batch, size = [], 0
@@ -149,7 +163,7 @@ def count(connection: sa.Connection, table: sa.Table) -> int:
 def is_blank(connection: sa.Connection) -> bool:
     """Say whether nothing was ever stored: no item, message, file or erasure, and no cube but the one made at opening.
 
-    What is being filled from another ledger is not blank.
+    What version 0.1 began to fill from another ledger is not blank.
     """
     if connection.scalar(sa.select(t.meta.c.key).where(t.meta.c.key == COPYING)) is not None:
         return False
@@ -170,9 +184,9 @@ def ledger_id(connection: sa.Connection) -> str:
     return connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == "ledger_id")) or ""
 
 
-def line(values: Values) -> bytes:
-    """Return a row as one line of JSON, without its end."""
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+def line(told: list[Any] | Row) -> bytes:
+    """Return a row, or its values alone, as a line of JSON."""
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 @dataclass(slots=True)
@@ -182,9 +196,9 @@ class Tally:
     rows: int = 0
     total: int = 0
 
-    def add(self, values: Values) -> None:
+    def add(self, row: Row) -> None:
         """Count one row."""
-        text = json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        text = json.dumps([*row.values()], ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         self.rows += 1
         self.total = (self.total + int.from_bytes(hashlib.sha256(text.encode()).digest())) % (1 << 256)
 
@@ -192,22 +206,81 @@ class Tally:
 def tally(connection: sa.Connection, table: sa.Table) -> Tally:
     """Return count and digest of a table."""
     found = Tally()
-    for values in stream(connection, table):
-        found.add(values)
+    for row in stream(connection, table):
+        found.add(row)
     return found
 
+
+# Rows that come from a file. Every check is here: a column holds what its type and its name allow, and in a dump, which
+# may come from anybody, no more than `Bounds` and no other form than this program relies on.
+
+ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 Check = Callable[[Any], str | None]
 """Returns what is wrong with a value, None when its column can hold it."""
 
 
-def checks(table: sa.Table) -> list[tuple[str, Check]]:
-    """Return name and check of every column, for rows that come from a file."""
-    return [(column.name, _check(table, column)) for column in table.columns]
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a row of a dump may not exceed: the present in microseconds, a text's bytes, the numbers of a vector."""
+
+    now: int
+    text_bytes: int
+    dimension: int
 
 
-def default_of(column: sa.Column[Any]) -> Any:
-    """Return what a row of an older schema gets in a column it lacks. Raises: LookupError when there is no default."""
+class RowReader:
+    """Turns what a file says of rows of a table into rows with every column, each checked."""
+
+    def __init__(self, table: sa.Table, bounds: Bounds | None = None, left_out: Collection[str] = ()) -> None:
+        self._table = table
+        self._columns = {column.name: column for column in table.columns if column.name not in left_out}
+        self._checks = {name: check_of(column, bounds) for name, column in self._columns.items()}
+
+    def read(self, found: Mapping[str, Any]) -> Row:
+        """Return a row; a column that an older schema had not gets its default. Raises: ValueError saying why."""
+        if unknown := found.keys() - self._columns.keys():
+            raise ValueError(f"{self._table.name} has the unknown column {min(unknown)!r:.60}")
+        row: Row = {}
+        for name, column in self._columns.items():
+            row[name] = value = found[name] if name in found else _default_of(column)
+            if (problem := self._checks[name](value)) is not None:
+                raise ValueError(f"{name} {problem}")
+        return row
+
+
+def check_of(column: sa.Column[Any], bounds: Bounds | None = None) -> Check:
+    """Return the check of a column's values."""
+    checks = [_type_check(column)]
+    if bounds is not None:
+        checks.append(_form_check(f"{column.table.name}.{column.name}", bounds) or _bounds_check(column, bounds))
+
+    def check(value: Any) -> str | None:
+        if value is None:
+            return None if column.nullable else "is empty"
+        try:
+            for each in checks:
+                if (problem := each(value)) is not None:
+                    return problem
+        except (TypeError, ValueError, RecursionError, KeyError):
+            return "is not of the kind it should be"
+        return None
+
+    return check
+
+
+def object_of(raw: bytes) -> dict[str, Any]:
+    """Return the object that a line is: finite numbers, no text twice named, not too deep. Raises: ValueError."""
+    try:
+        found = _DECODER.decode(raw.decode())
+        if isinstance(found, dict) and _depth(found) <= _NESTING:
+            return found
+    except RecursionError:
+        pass
+    raise ValueError("is no JSON object of plain values")
+
+
+def _default_of(column: sa.Column[Any]) -> Any:
     if isinstance(column.server_default, sa.DefaultClause):
         told = str(column.server_default.arg)
         if isinstance(column.type, sa.Boolean):
@@ -215,7 +288,7 @@ def default_of(column: sa.Column[Any]) -> Any:
         return told if isinstance(column.type, sa.String) else json.loads(told)
     if column.nullable:
         return None
-    raise LookupError(column.name)
+    raise ValueError(f"{column.table.name} lacks the column {column.name}")
 
 
 def _plain(table: sa.Table) -> sa.TableClause:
@@ -230,8 +303,8 @@ def _plain(table: sa.Table) -> sa.TableClause:
 
 
 def _of_cube(plain: sa.TableClause, table: sa.Table, cube: str) -> sa.ColumnElement[bool]:
-    if "cube_id" in table.c:
-        return plain.c.cube_id == cube
+    if "cube_id" in table.c or table is t.cubes:
+        return (plain.c.id if table is t.cubes else plain.c.cube_id) == cube
     parent, column = (t.items, plain.c.item_id) if "item_id" in table.c else (t.files, plain.c.file_id)
     return column.in_(sa.select(parent.c.id).where(parent.c.cube_id == cube))
 
@@ -240,19 +313,8 @@ def _encoded(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes | memoryview | bytearray) else value
 
 
-def _check(table: sa.Table, column: sa.Column[Any]) -> Check:
-    sort = _sort_of(table, column)
-
-    def check(value: Any) -> str | None:
-        if value is None:
-            return None if column.nullable else "is empty"
-        return sort(value)
-
-    return check
-
-
-def _sort_of(table: sa.Table, column: sa.Column[Any]) -> Check:
-    known = frozenset(_CHOICES.get(f"{table.name}.{column.name}", ()))
+def _type_check(column: sa.Column[Any]) -> Check:
+    known = frozenset(_CHOICES.get(f"{column.table.name}.{column.name}", ()))
     match column.type:
         case UtcMicros():
             return lambda value: _whole(value, _EARLIEST, _LATEST)
@@ -271,6 +333,42 @@ def _sort_of(table: sa.Table, column: sa.Column[Any]) -> Check:
     if known:
         return lambda value: _words([value], known)
     return _zone if column is t.cubes.c.time_zone else _text
+
+
+def _bounds_check(column: sa.Column[Any], bounds: Bounds) -> Check:
+    kind = column.type
+    if isinstance(kind, UtcMicros):
+        latest = math.inf if column.name in _TOLD_TIMES else bounds.now
+        return lambda value: (
+            None if value <= latest else "is in the future: the clock here, or there, is wrong; wait, or set it right"
+        )
+    if isinstance(kind, sa.Integer) and not isinstance(kind, sa.BigInteger):
+        return lambda value: None if 0 <= value <= _MOST else "is a number out of range"
+    if isinstance(kind, sa.String):
+        if kind.length == _ID_CHARS:
+            return lambda value: None if ID.fullmatch(value) else "is no id"
+        most = bounds.text_bytes if column.name in _LONG_TEXTS else math.inf
+        length = kind.length or math.inf
+        return lambda value: None if len(value) <= length and len(value.encode()) <= most else "is too long"
+    return lambda _: None
+
+
+def _form_check(name: str, bounds: Bounds) -> Check | None:
+    if name in _LENGTHS:
+        return lambda value: None if len(base64.b64decode(value)) == _LENGTHS[name] else "has another length"
+    if name in _WORDS:
+        return lambda value: None if value in _WORDS[name] else "is none of the known words"
+    forms: dict[str, Callable[[Any], bool]] = {
+        "messages.content": lambda value: _list_of(value, lambda part: isinstance(part, dict)),
+        "messages.tool_calls": lambda value: _list_of(value, _is_call),
+        "segments.spans": lambda value: _list_of(value, _is_span),
+        "segments.words": lambda value: _list_of(value, _is_counted),
+        "segments.vector": lambda value: _is_vector(base64.b64decode(value), bounds.dimension),
+        "events.body": lambda value: object_of(value.encode()) is not None,
+    }
+    if name not in forms:
+        return None
+    return lambda value: None if forms[name](value) else "does not have the form it should"
 
 
 def _whole(value: Any, low: int, high: int) -> str | None:
@@ -323,3 +421,58 @@ def _texts(value: Any) -> str:
     if isinstance(value, list):
         return "".join(map(_texts, value))
     return value if isinstance(value, str) else ""
+
+
+def _list_of(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(fits, value))
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"id", "name", "arguments"}
+
+
+def _is_span(value: Any) -> bool:
+    item, start, end = value
+    return bool(ID.fullmatch(item)) and type(start) is int and type(end) is int and 0 <= start <= end
+
+
+def _is_counted(value: Any) -> bool:
+    word, count = value
+    return isinstance(word, str) and type(count) is int and 0 <= count <= _MOST
+
+
+def _is_vector(raw: bytes, dimension: int) -> bool:
+    return len(raw) == dimension * 4 and bool(np.isfinite(np.frombuffer(raw, "<f4")).all())
+
+
+def _refused(_constant: str) -> None:
+    raise ValueError
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def _int64(text: str) -> int:
+    if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 63:
+        raise ValueError
+    return int(text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_int64, object_pairs_hook=_once)
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, str | int | float) or not value:
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)

@@ -1,3 +1,3 @@
 """One cube as a `.memcube` file: written, checked and loaded."""
 
-__all__ = ["adapters", "check", "container", "format", "ids", "kv", "load", "settle", "vectors", "write"]
+__all__ = ["adapters", "container", "ids", "kv", "load", "parts", "vectors"]

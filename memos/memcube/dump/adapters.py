@@ -20,8 +20,8 @@ from memos.core.clock import to_micros
 from memos.core.lora import ADAPTER_FILE, wrong_with
 from memos.core.types import Json
 from memos.errors import IntegrityError
-from memos.memcube.dump.container import DumpReader, DumpWriter
-from memos.memcube.dump.format import ID, bad, object_of
+from memos.memcube.backup.rows import ID, object_of
+from memos.memcube.dump.container import DumpReader, DumpWriter, bad
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, Seen
 

@@ -1,39 +1,77 @@
-"""The zip of a dump: written as a stream, read with distrust. Knows names, sizes and digests, not what they mean.
+"""A `.memcube` file (docs/memcube-format.md): its parts, its manifest, its zip, and the seal around that.
 
-No name in it is ever a path here, nothing is unpacked to disk, and nothing is read that was not declared and allowed.
+The zip is written as a stream and read with distrust: no name in it is ever a path here, nothing is unpacked to disk,
+and nothing is read that was not declared and allowed. Knows no ledger.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import re
 import struct
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, Self
 
+import sqlalchemy as sa
+
+from memos.core.clock import from_micros, to_micros
+from memos.core.types import Fingerprint
 from memos.errors import BackendUnavailable, InvalidInput
-from memos.memcube.dump.format import (
-    FILE,
-    KNOWN,
-    LINE_BYTES,
-    MANIFEST,
-    MANIFEST_BYTES,
-    RESERVED,
-    DumpManifest,
-    Part,
-    bad,
-    read_manifest,
-)
+from memos.memcube.backup.archive import BLOCK, MANIFEST, Part, PartWriter, RowArchive
+from memos.memcube.backup.files import signed, unsigned
+from memos.memcube.backup.rows import ID, Bounds, Row, RowReader, object_of
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.engine import HEAD
+from memos.version import __version__
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+VERSION = 1
+MANIFEST_BYTES = 4 << 20
+LINE_BYTES = 32 << 20
+POINTS, VECTORS = "points.jsonl", "vectors.safetensors"
+CONTENTS = "contents.jsonl"
+
+TABLES: tuple[sa.Table, ...] = (
+    t.conversations, t.items, t.versions, t.messages, t.extractions, t.sources, t.links, t.files, t.file_items,
+    t.extraction_items, t.segments, t.pages, t.warmth, t.retention_rules, t.events,
+)  # fmt: skip
+"""The tables of a cube that travel, each after those it refers to."""
+
+STAYING: frozenset[str] = frozenset({
+    # The installation's own, and what its indexes, its queues and its background are doing.
+    "alembic_version", "meta", "outbox", "tasks", "queues", "usage", "leases", "backups", "tombstone_backups",
+    "prefix_entries",
+    # What was learned of it is learned again, if who takes it in allows that.
+    "adapter_consents", "adapter_exclusions", "adapters", "adapter_items",
+    # Who may do what, how much, and what calls were made.
+    "identities", "memberships", "grants", "api_keys", "key_usage", "requests", "request_items", "repeats",
+    "submissions",
+    # Receipts of erasures; what was erased travels with nothing.
+    "tombstones", "tombstone_items",
+})  # fmt: skip
+"""The tables of which nothing travels as rows; a cube's own row and its template stand in the manifest."""
+
+# What a model computed from memories, and what it learnt; other names there are places of later versions.
+RESERVED = re.compile(r"(?:kv|adapters)/[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+FILE = re.compile(f"files/{ID.pattern}")
+
+_FORMAT = "memcube"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 MOST_FILES = 50_000
 """Documents and pictures of one dump: what a reader has to hold of each is not little."""
 
 _DIRECTORY_BYTES = 16 << 20
-_BLOCK = 1 << 20
 # What unpacks to more than this many times its size, beyond the first 256 MiB, is no honest dump: the writer then
 # leaves it unpacked.
 _MOST_TIMES, _UNSUSPECTED = 100, 256 << 20
@@ -43,27 +81,102 @@ _END64 = struct.Struct("<4sQ2H2L4Q")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
-class PartWriter:
-    """One part while it is written; counts and digests what goes through it."""
+def part_of(table: sa.Table) -> str:
+    """Return the name of a table's part."""
+    return f"{table.name}.jsonl"
 
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out, self._digest = out, hashlib.sha256()
-        self.rows, self.bytes = 0, 0
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Write bytes."""
-        self._digest.update(data)
-        self.bytes += len(data)
-        self._out.write(data)
+KNOWN = frozenset({POINTS, VECTORS, CONTENTS, *map(part_of, TABLES)})
+"""The parts besides the manifest that have a fixed name."""
 
-    def write_line(self, line: bytes) -> None:
-        """Write one line, its end included."""
-        self.rows += 1
-        self.write(line)
 
-    def told(self, *, lines: bool) -> Part:
-        """Return what the manifest says of the part."""
-        return Part(self.bytes, self._digest.hexdigest(), self.rows if lines else None)
+def bad(what: str) -> InvalidInput:
+    """Return the error for a file that cannot be loaded."""
+    return InvalidInput("file", f"{what}; nothing was loaded. Dump the cube again, or take another copy of the file")
+
+
+@dataclass(frozen=True, slots=True)
+class CubeHead:
+    """What a cube is, besides its rows; times are microseconds, the end of its chain is hexadecimal."""
+
+    id: str
+    description: str
+    time_zone: str
+    kind: str
+    redact_pii: bool
+    created_at: int
+    heat_tau_s: float | None
+    lone_until: int | None
+    template: str | None
+    event_seq: int
+    event_chain: str
+
+
+@dataclass(frozen=True, slots=True)
+class DumpManifest:
+    """What a dump says of itself; `point_format` is how texts were rendered before they were embedded."""
+
+    cube: CubeHead
+    embedder: Fingerprint
+    created_at: datetime
+    point_format: int
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    program: str = __version__
+    schema: str = HEAD
+
+    def rows(self, table: sa.Table) -> int:
+        """Return how many rows of a table there are."""
+        part = self.parts.get(part_of(table))
+        return 0 if part is None else part.rows or 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many rows of each table there are."""
+        return {table.name: self.rows(table) for table in TABLES}
+
+
+def write_manifest(manifest: DumpManifest) -> bytes:
+    """Return a manifest as JSON that holds its own digest."""
+    told = asdict(manifest) | {
+        "format": _FORMAT,
+        "version": VERSION,
+        "created_at": to_micros(manifest.created_at),
+        "counts": manifest.counts,
+    }
+    return signed(told)
+
+
+def read_manifest(raw: bytes) -> DumpManifest:
+    """Return what a dump says of itself. Raises: InvalidInput (changed, of a newer version, none)."""
+    told = unsigned(raw)
+    if told is None or told.get("format") != _FORMAT:
+        raise bad(f"{MANIFEST} was changed, or is none of a dump")
+    if told.get("version") != VERSION:
+        raise InvalidInput(
+            "file",
+            f"is a dump of format version {told.get('version')!r:.20}, and this hippocube reads version {VERSION}: "
+            "load it with a newer one; nothing was loaded",
+        )
+    try:
+        manifest = DumpManifest(
+            _head(told["cube"]),
+            _embedder(told["embedder"]),
+            from_micros(_count(told["created_at"])),
+            _count(told["point_format"]),
+            {_text(name): _part(part) for name, part in told["parts"].items()},
+            _text(told["program"]),
+            _text(told["schema"]),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise bad(f"{MANIFEST} does not say what it should ({type(error).__name__})") from error
+    if told.get("counts") != manifest.counts:
+        raise bad(f"the counts in {MANIFEST} are not those of its parts")
+    return manifest
+
+
+def left_out(table: sa.Table) -> list[str]:
+    """Return the columns that do not travel: the cube is in the manifest, how far an index follows is nowhere."""
+    return [column.name for column in table.columns if column.name == "cube_id" or column is t.items.c.revision]
 
 
 class DumpWriter:
@@ -94,7 +207,7 @@ class DumpWriter:
         with self._zip.open(entry, "w", force_zip64=True) as out:
             writer = PartWriter(out)
             yield writer
-        self.unpacked += writer.bytes
+        self.unpacked += writer.size
         if listed:
             self.parts[name] = writer.told(lines=lines)
 
@@ -110,11 +223,12 @@ def is_zip_bomb(unpacked: int, size: int) -> bool:
     return unpacked > _UNSUSPECTED + _MOST_TIMES * size
 
 
-class DumpReader:
+class DumpReader(RowArchive):
     """A dump that was checked for what its zip may be; each part is known to be whole when it was read to its end."""
 
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:
         """Look at directory and manifest. Raises: InvalidInput."""
+        self.line_bytes = LINE_BYTES
         size = file.seek(0, os.SEEK_END)
         _check_end(file, size)
         try:
@@ -122,7 +236,9 @@ class DumpReader:
         except _BROKEN as error:
             raise bad(f"it is no zip, or was cut off ({type(error).__name__})") from error
         self._entries = _checked_entries(self._zip, size, most_bytes)
-        raw = b"".join(self._blocks(MANIFEST, MANIFEST_BYTES))
+        if self._entries[MANIFEST].file_size > MANIFEST_BYTES:
+            raise bad(f"{MANIFEST} is larger than it may be")
+        raw = b"".join(self.unpacked(MANIFEST))
         self.manifest: DumpManifest = read_manifest(raw)
         self.manifest_sha256 = hashlib.sha256(raw).hexdigest()
         fixed = {name for name in self._entries if not FILE.fullmatch(name)} - {MANIFEST}
@@ -144,44 +260,29 @@ class DumpReader:
         """Return the parts that a later version knows what to do with."""
         return sorted(name for name in self._entries if RESERVED.fullmatch(name))
 
-    def blocks(self, name: str, part: Part | None = None) -> Iterator[bytes]:
-        """Yield a part's bytes; raise at the end when they are not what was declared. Raises: InvalidInput."""
-        part = part or self.manifest.parts[name]
-        digest, size = hashlib.sha256(), 0
-        for block in self._blocks(name, part.bytes):
-            digest.update(block)
-            size += len(block)
-            yield block
-        if size != part.bytes or digest.hexdigest() != part.sha256:
-            raise bad(f"{name} is not what {MANIFEST} says: it was changed or damaged")
+    def bad(self, what: str) -> InvalidInput:
+        """Return the error for a dump that cannot be loaded."""
+        return bad(what)
 
-    def lines(self, name: str) -> Iterator[bytes]:
-        """Yield a part's lines; raise at the end when they are not what was declared. Raises: InvalidInput."""
-        part, held, count = self.manifest.parts[name], b"", 0
-        for block in self.blocks(name):
-            *whole, held = (held + block).split(b"\n")
-            if len(held) > LINE_BYTES:
-                raise bad(f"{name} has a line of more than {LINE_BYTES:,} bytes")
-            count += len(whole)
-            if count > (part.rows or 0):
-                raise bad(f"{name} has more lines than {MANIFEST} says")
-            yield from whole
-        if held or count != part.rows:
-            raise bad(f"{name} has not the lines that {MANIFEST} says")
+    def part(self, name: str) -> Part:
+        """Return what the manifest says of a part."""
+        return self.manifest.parts[name]
 
-    def _blocks(self, name: str, most: int) -> Iterator[bytes]:
-        size = 0
+    def unpacked(self, name: str) -> Iterator[bytes]:
+        """Yield what a part unpacks to."""
         try:
             with self._zip.open(self._entries[name]) as part:
-                while block := part.read(_BLOCK):
-                    size += len(block)
-                    if size > most:
-                        raise bad(f"{name} is larger than it may be")
+                while block := part.read(BLOCK):
                     yield block
         except InvalidInput:
             raise
         except _BROKEN as error:
             raise bad(f"{name} cannot be unpacked: it was changed or damaged") from error
+
+    def rows(self, table: sa.Table, bounds: Bounds) -> Iterator[Row]:
+        """Yield a table's rows, each checked. Raises: InvalidInput."""
+        read = RowReader(table, bounds, left_out(table)).read
+        return self.entries(part_of(table), lambda line: read(object_of(line)))
 
 
 def _check_end(file: IO[bytes], size: int) -> None:
@@ -240,10 +341,53 @@ def _is_known(name: Any) -> bool:
     return name == MANIFEST or name in KNOWN or bool(FILE.fullmatch(name) or RESERVED.fullmatch(name))
 
 
-# Seals a stream with a passphrase, chunk by chunk, and opens it again; knows nothing of what is in it.
+def _head(told: Mapping[str, Any]) -> CubeHead:
+    """Return the cube that a manifest tells of: a row of its table but for the template and the end of its chain."""
+    apart = {name: told[name] for name in ("template", "event_chain")}
+    row = _HEAD.read({name: value for name, value in told.items() if name not in apart})
+    head = CubeHead(**row, **apart)
+    wrong = told.keys() != CubeHead.__annotations__.keys() or not _DIGEST.fullmatch(head.event_chain)
+    tau = head.heat_tau_s
+    if wrong or head.event_seq < 0 or (tau is not None and not (math.isfinite(tau) and tau > 0)):
+        raise ValueError
+    if head.template is not None:
+        _text(head.template)
+    return head
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_HEAD = RowReader(
+    t.cubes, left_out={column.name for column in t.cubes.columns} - set(CubeHead.__annotations__) | {"event_chain"}
+)
+
+
+def _embedder(told: Mapping[str, Any]) -> Fingerprint:
+    kinds = {"name": str, "dimension": int, "prefix_rule": str, "normalised": bool}
+    if told.keys() != kinds.keys() or any(type(told[name]) is not kind for name, kind in kinds.items()):
+        raise ValueError
+    return Fingerprint(_text(told["name"]), told["dimension"], _text(told["prefix_rule"]), told["normalised"])
+
+
+def _part(told: Any) -> Part:
+    count = told["rows"]
+    if told.keys() != {"bytes", "sha256", "rows"} or not _DIGEST.fullmatch(told["sha256"]):
+        raise ValueError
+    return Part(_count(told["bytes"]), told["sha256"], None if count is None else _count(count))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise TypeError
+    value.encode()
+    return value
+
+
+# Seals a stream with a passphrase, chunk by chunk, and opens it again; knows nothing of what is in it.
 
 MAGIC = b"MEMCUBE-SEALED-1"
 

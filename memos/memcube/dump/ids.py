@@ -30,6 +30,20 @@ class Kind(IntEnum):
     RULE = 9
 
 
+OWN: dict[str, Kind] = {
+    "conversations": Kind.CONVERSATION,
+    "items": Kind.ITEM,
+    "versions": Kind.VERSION,
+    "messages": Kind.MESSAGE,
+    "extractions": Kind.EXTRACTION,
+    "files": Kind.FILE,
+    "segments": Kind.SEGMENT,
+    "pages": Kind.PAGE,
+    "retention_rules": Kind.RULE,
+}
+"""What the ids of a table's rows are the ids of."""
+
+
 class IdResolution(IntEnum):
     """What becomes of the row of an id: it is new here, it was here before and stays, or it is left out."""
 

@@ -7,7 +7,6 @@ and sizes is checked before anything believes it.
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +18,8 @@ from memos.errors import IntegrityError
 from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.activation import blocks
 from memos.memcube.activation.blocks import SUFFIX, Array, Block, is_adapted
-from memos.memcube.dump.container import DumpReader, DumpWriter
-from memos.memcube.dump.format import ID, bad, object_of
+from memos.memcube.backup.rows import ID, object_of
+from memos.memcube.dump.container import DumpReader, DumpWriter, bad
 from memos.memcube.dump.ids import IdResolution, Ids, Kind
 from memos.memcube.ledger import schema as t
 from memos.memcube.prompt_prefix import PrefixRow
@@ -41,7 +40,7 @@ def write(connection: sa.Connection, cube: str, kept: Iterable[tuple[Block, Arra
     with out.part(PREFIX) as lines:
         for row in prefix_rows.of(connection, cube):
             told = (row.ordinal, row.item, row.version, to_micros(row.added_at))
-            lines.write_line(json.dumps(dict(zip(_COLUMNS, told, strict=True))).encode() + b"\n")
+            lines.write_line(dict(zip(_COLUMNS, told, strict=True)))
     for block, array in kept:
         if is_adapted(block.fingerprint):
             continue
@@ -70,8 +69,7 @@ def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: s
     if not reader.has(PREFIX):
         return
     rows: list[PrefixRow] = []
-    for number, line in enumerate(reader.lines(PREFIX), start=1):
-        row = _row(line, number, now)
+    for row in reader.entries(PREFIX, lambda line: _row(line, now)):
         item, fate = ids.find(Kind.ITEM, row.item) or ("", IdResolution.LEFT_OUT)
         if fate is IdResolution.NEW:
             rows.append(PrefixRow(row.ordinal, item, row.version, row.added_at))
@@ -138,15 +136,10 @@ def _read(data: bytes, name: str) -> tuple[Block, Array]:
     return block, array
 
 
-def _row(line: bytes, number: int, now: int) -> PrefixRow:
-    try:
-        told = object_of(line)
-        if told.keys() != _COLUMNS.keys() or any(type(told[name]) is not kind for name, kind in _COLUMNS.items()):
-            raise ValueError
-        if not ID.fullmatch(told["item_id"]) or not 0 <= told["added_at"] <= now:
-            raise ValueError
-        if not 0 < told["ordinal"] < _MOST or not 0 < told["version"] < _MOST:
-            raise ValueError
-    except ValueError as error:
-        raise bad(f"{PREFIX}, line {number} is no entry of a prefix") from error
+def _row(line: bytes, now: int) -> PrefixRow:
+    told = object_of(line)
+    typed = told.keys() == _COLUMNS.keys() and all(type(told[name]) is kind for name, kind in _COLUMNS.items())
+    fits = typed and ID.fullmatch(told["item_id"]) and 0 <= told["added_at"] <= now
+    if not fits or not 0 < told["ordinal"] < _MOST or not 0 < told["version"] < _MOST:
+        raise ValueError("this is no entry of a prefix")
     return PrefixRow(told["ordinal"], told["item_id"], told["version"], from_micros(told["added_at"]))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -24,13 +24,12 @@ from memos.memcube import erasure as erase
 from memos.memcube import images as pictures
 from memos.memcube.backup import rows
 from memos.memcube.backup.files import ProgressReporter
+from memos.memcube.backup.rows import ID, Bounds
 from memos.memcube.changes import Change
 from memos.memcube.dump import kv as dump_kv
-from memos.memcube.dump.check import OWN, Bounds, RowReader, contents, digest_of, link, table_rows, unknown
-from memos.memcube.dump.container import DumpReader
-from memos.memcube.dump.format import ID, TABLES, bad, part_of
-from memos.memcube.dump.ids import IdResolution, Ids, Kind
-from memos.memcube.dump.settle import IdResolver, Target, problems, settle
+from memos.memcube.dump.container import TABLES, DumpReader, bad, left_out, part_of
+from memos.memcube.dump.ids import OWN, IdResolution, Ids, Kind, other_id
+from memos.memcube.dump.parts import contents, digest_of, link, unknown
 from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks
 from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
@@ -59,19 +58,31 @@ _OWNER = {
 # Where ids may stand in the middle of something.
 _QUOTING = {"versions": ("reason", "info"), "files": ("info",), "messages": ("content",), "segments": ("spans",)}
 _SOMEWHERE = re.compile(ID.pattern)
-_EVENT_ITEMS = 500
+_SHOWN = 1000
+_TRIES = 20
+_TABLES: dict[Kind, sa.Table] = {kind: t.metadata.tables[name] for name, kind in OWN.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a dump goes and how far it is trusted.
+
+    `keeps_ids`: who loads may see every cube, so that ids need not hide which others are taken. `sees` are the cubes
+    the actor may look at, None for all; what was erased from those stays erased unless `restore_erased`.
+    """
+
+    cube: str
+    actor: str
+    merge: bool = False
+    trust: bool = False
+    restore_erased: bool = False
+    keeps_ids: bool = True
+    sees: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load did, in numbers.
-
-    `skipped` were here at the same version, `differing` are here at another and stayed as they are, `erased` were
-    erased here and stay so, `unsourced` are not trusted and say that messages say so which are here already: they are
-    left out. `kv_blocks` of activation memory were taken in, `kv_left_out` says why none were of those that are in the
-    file. `adapters` passed their examination here and are ready, `adapters_left_out` says why others did not, or were
-    not taken. `left_out` names parts that this version does not load.
-    """
+    """What a load did, in numbers."""
 
     cube: Annotated[str, "Cube it was loaded as, or into"]
     merged: Annotated[bool, "Whether the cube was there before"]
@@ -116,13 +127,13 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
         if target.merge:
             change = changes.begin(connection, target.cube, target.actor, work.clock)
             _check_merge(connection, work)
-            before = problems(connection, target.cube, trusted=target.trust)
+            before = _problems(connection, target.cube, trusted=target.trust)
         else:
             _make(connection, work)
             change, before = None, set()
         secret = cubes.entity_salt(connection, target.cube)
-        settling = IdResolver(connection, work.reader, work.bounds, work.ids, target, secret)
-        settle(settling)
+        settling = _Settling(connection, work.reader, work.bounds, work.ids, target, secret)
+        _settle(settling)
         _refuse_all_erased(work, settling.erased)
         _insert_everything(connection, work, change)
         if target.trust and not target.merge:
@@ -130,7 +141,7 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
         if change is None:
             _settle_chain(connection, target.cube, head.event_seq)
             change = changes.begin(connection, target.cube, target.actor, work.clock)
-        if fresh := sorted(problems(connection, target.cube, trusted=target.trust) - before):
+        if fresh := sorted(_problems(connection, target.cube, trusted=target.trust) - before):
             raise bad(f"its rows do not belong together ({fresh[0]})")
         return _finish(change, work, settling.erased)
     except exc.IntegrityError as error:
@@ -201,20 +212,18 @@ def _insert_everything(connection: sa.Connection, work: Load, change: Change | N
     for table in TABLES:
         if table is t.events and work.target.merge:
             continue
-        values = _events(work) if table is t.events else _rows(work, table, change)
-        for batch in rows.batches(values):
-            rows.insert(connection, table, batch)
-            work.ticker.tick(len(batch))
+        entries = _events(work) if table is t.events else _rows(work, table, change)
+        rows.insert_all(connection, table, entries, work.ticker)
         if table is t.files:
             _insert_contents(connection, work)
 
 
-def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.Values]:
+def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.Row]:
     """Yield the rows of a table as they are stored here."""
-    shaped = RowReader(table, work.bounds)
     if table is t.warmth and work.target.merge:
         return
-    for number, row in enumerate(table_rows(work.reader, table, work.bounds), start=1):
+    own = _own(work, table)
+    for number, row in enumerate(work.reader.rows(table, work.bounds), start=1):
         owner = _OWNER.get(table.name)
         if owner is not None:
             kind = _REFERENCES[table.name][owner]
@@ -229,7 +238,13 @@ def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.V
             continue
         _rename(work, table, row, number)
         _adapt(work, table, row, old, change)
-        yield shaped.values(row, cube_id=work.target.cube, revision=_NEW_REVISION)
+        yield row | own
+
+
+def _own(work: Load, table: sa.Table) -> rows.Row:
+    """Return the columns that a row has of here."""
+    own = {"cube_id": work.target.cube, "revision": _NEW_REVISION}
+    return {name: own[name] for name in left_out(table)}
 
 
 def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tuple[str, IdResolution]:
@@ -293,7 +308,7 @@ def _adapt(work: Load, table: sa.Table, row: dict[str, Any], old: str, change: C
 
 def _place_conversations(connection: sa.Connection, work: Load) -> None:
     """Put the new messages of conversations that the cube has behind those it has."""
-    for row in table_rows(work.reader, t.conversations, work.bounds):
+    for row in work.reader.rows(t.conversations, work.bounds):
         found = work.ids.find(Kind.CONVERSATION, row["id"])
         if found is None or found[1] is not IdResolution.KEPT:
             continue
@@ -327,10 +342,10 @@ def _insert_part(connection: sa.Connection, fate: IdResolution, file: str, ordin
         connection.execute(sa.insert(t.file_parts).values(file_id=file, ordinal=ordinal, data=data))
 
 
-def _events(work: Load) -> Iterator[rows.Values]:
+def _events(work: Load) -> Iterator[rows.Row]:
     """Yield the events; where ids became others, with those in them and in a chain of their own."""
-    shaped, end = RowReader(t.events, work.bounds), bytes(32)
-    for row in table_rows(work.reader, t.events, work.bounds):
+    end, own = bytes(32), _own(work, t.events)
+    for row in work.reader.rows(t.events, work.bounds):
         if work.ids.changed:
             if row["item_id"] is not None:
                 row["item_id"] = work.ids.anything(row["item_id"]) or row["item_id"]
@@ -341,7 +356,7 @@ def _events(work: Load) -> Iterator[rows.Values]:
                 digest = digest_of(base64.b64decode(row["salt"]), row["body"])
             end = link(end, row["seq"], digest)
             row["digest"], row["chain"] = (base64.b64encode(each).decode() for each in (digest, end))
-        yield shaped.values(row, cube_id=work.target.cube)
+        yield row | own
 
 
 def _settle_chain(connection: sa.Connection, cube: str, seq: int) -> None:
@@ -434,7 +449,7 @@ def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str
     skipped, differing = 0, []
     if not work.ids.count(Kind.ITEM, IdResolution.KEPT):
         return 0, ()
-    for row in table_rows(work.reader, t.items, work.bounds):
+    for row in work.reader.rows(t.items, work.bounds):
         id_, fate = work.ids.find(Kind.ITEM, row["id"]) or ("", IdResolution.NEW)
         if fate is IdResolution.KEPT:
             version = work.ids.find(Kind.VERSION, row["version_id"])
@@ -444,3 +459,226 @@ def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str
             else:
                 differing.append(id_)
     return skipped, tuple(differing)
+
+
+# What becomes of ids. One stays where it may; one that something else has, here or in another cube, becomes another
+# that nobody can foretell, and who loads is not told so. What this cube has already keeps its id and stays as it is.
+
+
+@dataclass(slots=True)
+class _Settling:
+    """What is needed to settle ids; `erased` fills with the receipts of what was erased here, by its new id."""
+
+    connection: sa.Connection
+    reader: DumpReader
+    bounds: Bounds
+    ids: Ids
+    target: Target
+    secret: bytes
+    erased: dict[str, str] = field(default_factory=dict)
+
+
+def _settle(work: _Settling) -> None:
+    """Decide about every id. Raises: InvalidInput, Conflict."""
+    ids, target = work.ids, work.target
+    left_out = {Kind.SEGMENT, Kind.PAGE, Kind.RULE} if target.merge else set() if target.trust else {Kind.RULE}
+    if target.merge:
+        _settle_conversations(work)
+        _settle_messages(work)
+    for kind in Kind:
+        for batch in ids.batches(kind):
+            if kind in left_out:
+                for old in batch:
+                    ids.settle(kind, old, old, IdResolution.LEFT_OUT)
+                continue
+            if kind is Kind.PAGE:
+                batch = _pages_of_items(ids, batch)  # noqa: PLW2901 - what is left of it
+            _settle_batch(work, kind, [old for old in batch if ids.find(kind, old) is None])
+    if target.merge and not target.trust:
+        # Nobody is to put words into the mouth of a message that is trusted here.
+        ids.leave_out_unspoken()
+    ids.leave_out_empty(Kind.EXTRACTION)
+    if target.merge:
+        ids.leave_out_empty(Kind.MESSAGE)
+
+
+def _settle_batch(work: _Settling, kind: Kind, batch: Sequence[str]) -> None:
+    target = work.target
+    holders = _holders(work.connection, kind, batch)
+    buried = _buried(work, kind, batch)
+    left: list[str] = []
+    for old in batch:
+        if target.merge and holders.get(old) == target.cube:
+            work.ids.settle(kind, old, old, IdResolution.KEPT)
+        elif not target.keeps_ids or old in holders or not _settle_new(work, kind, old, old, buried):
+            left.append(old)
+    for number in range(_TRIES):
+        if not left:
+            return
+        wanted = {old: other_id(work.secret, kind, old, number) for old in left}
+        holders = _holders(work.connection, kind, wanted.values())
+        buried |= _buried(work, kind, wanted.values())
+        still: list[str] = []
+        for old, new in wanted.items():
+            if target.merge and holders.get(new) == target.cube:
+                done = work.ids.settle(kind, old, new, IdResolution.KEPT)
+            else:
+                done = new not in holders and _settle_new(work, kind, old, new, buried)
+            if not done:
+                still.append(old)
+        left = still
+    if left:
+        raise Conflict("The ids of this dump cannot be made fit here: load it under another id.")
+
+
+def _settle_new(work: _Settling, kind: Kind, old: str, new: str, buried: Mapping[str, str | None]) -> bool:
+    """Give an id to a new row, unless something that was erased had it and must not be known by it again."""
+    receipt = None if work.target.restore_erased else buried.get(old) or buried.get(new)
+    if new in buried and receipt is None:
+        return False
+    if not work.ids.settle(kind, old, new, IdResolution.NEW):
+        return False
+    if receipt is not None:
+        work.erased[new] = receipt
+    return True
+
+
+def _holders(connection: sa.Connection, kind: Kind, ids: Iterable[str]) -> dict[str, str]:
+    """Return the cube of each of these ids that is taken."""
+    table, wanted = _TABLES[kind], list(ids)
+    found = connection.execute(sa.select(table.c.id, table.c.cube_id).where(table.c.id.in_(wanted))) if wanted else ()
+    return {row.id: row.cube_id for row in found}
+
+
+def _buried(work: _Settling, kind: Kind, ids: Iterable[str]) -> dict[str, str | None]:
+    """Return those of these ids that were erased, with the receipt where the actor may know of it."""
+    wanted, target = list(ids), work.target
+    if kind not in (Kind.ITEM, Kind.FILE) or not wanted:
+        return {}
+    graves = t.tombstone_items.join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
+    columns = (t.tombstone_items.c.item_id, t.tombstones.c.id, t.tombstones.c.cube_id, t.tombstones.c.actor)
+    query = sa.select(*columns).select_from(graves).where(t.tombstone_items.c.item_id.in_(wanted))
+    return {
+        row.item_id: row.id
+        if target.sees is None or row.cube_id in target.sees or row.actor == target.actor or row.cube_id == target.cube
+        else None
+        for row in work.connection.execute(query)
+    }
+
+
+def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
+    """Let a page keep the id of its first message; return those whose first message is gone."""
+    left = []
+    for old in batch:
+        item = ids.find(Kind.ITEM, old)
+        if item is None or not ids.settle(Kind.PAGE, old, item[0], IdResolution.NEW):
+            left.append(old)
+    return left
+
+
+def _settle_conversations(work: _Settling) -> None:
+    """Let a conversation be the one of its name that the cube has."""
+    for batch in rows.batches(work.reader.rows(t.conversations, work.bounds)):
+        names = {row["name"]: row["id"] for row in batch}
+        here = sa.select(t.conversations.c.id, t.conversations.c.name).where(
+            t.conversations.c.cube_id == work.target.cube, t.conversations.c.name.in_(names)
+        )
+        for row in work.connection.execute(here):
+            work.ids.settle(Kind.CONVERSATION, names[row.name], row.id, IdResolution.KEPT)
+
+
+def _settle_messages(work: _Settling) -> None:
+    """Let a message with an id of its own be the one of this id that its conversation has, and so its item."""
+    ids = work.ids
+    named = (row for row in work.reader.rows(t.messages, work.bounds) if row["external_id"] is not None)
+    for batch in rows.batches(named):
+        known = _known_messages(work, [row["external_id"] for row in batch])
+        for row in batch:
+            talk = None if row["conversation_id"] is None else ids.find(Kind.CONVERSATION, row["conversation_id"])
+            if row["conversation_id"] is not None and talk is None:
+                continue
+            same = known.get((None if talk is None else talk[0], row["external_id"]))
+            item = ids.item_of(row["id"])
+            if same is not None and item is not None:
+                ids.settle(Kind.MESSAGE, row["id"], same.id, IdResolution.KEPT)
+                ids.settle(Kind.ITEM, item[0], same.item_id, IdResolution.KEPT)
+                if same.text == row["text"] and same.version == 1:
+                    ids.settle(Kind.VERSION, item[1], same.version_id, IdResolution.KEPT)
+
+
+def _known_messages(work: _Settling, named: Sequence[str]) -> dict[tuple[str | None, str], Any]:
+    """Return the messages of these ids that the cube has, by conversation and id, with their items as they are."""
+    m, v = t.messages.c, t.versions.c
+    here = sa.select(
+        m.id, m.external_id, m.conversation_id, m.text, t.sources.c.item_id, v.id.label("version_id"), v.version
+    )
+    here = here.join(t.sources, t.sources.c.message_id == m.id).join(t.versions, v.item_id == t.sources.c.item_id)
+    here = here.where(m.cube_id == work.target.cube, m.external_id.in_(named))
+    here = here.where(v.recorded_to.is_(None), v.type == ItemType.MESSAGE)
+    return {(row.conversation_id, row.external_id): row for row in work.connection.execute(here)}
+
+
+# Whether a cube's rows belong together, before a load is committed.
+
+
+def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str]:
+    """Return what is wrong with a cube, each in a few words and with ids alone.
+
+    What is `trusted` may have items without a source: nothing says then that their text was untrusted.
+    """
+    found = {f"{subject} {what}" for subject, what in tiers.misplaced(connection, cube, _SHOWN)}
+    found |= {f"{file} {what}" for file, what in files.broken(connection, cube, _SHOWN)}
+    queries = {
+        "is at none of its versions": _without_version(cube),
+        "has versions that do not follow each other": _gaps(cube),
+        "has no source": _sourceless(cube, trusted=trusted),
+        "stands behind the end of its conversation": _beyond(cube),
+    }
+    for what, query in queries.items():
+        found |= {f"{id_} {what}" for id_ in connection.scalars(query.limit(_SHOWN))}
+    return found
+
+
+def _without_version(cube: str) -> sa.Select[tuple[str]]:
+    v = t.versions.c
+    same = sa.and_(
+        v.id == t.items.c.version_id,
+        v.item_id == t.items.c.id,
+        v.version == t.items.c.version,
+        v.recorded_to.is_(None),
+    )
+    return sa.select(t.items.c.id).outerjoin(t.versions, same).where(t.items.c.cube_id == cube, v.id.is_(None))
+
+
+def _gaps(cube: str) -> sa.Select[tuple[str]]:
+    one, before, after = t.versions, t.versions.alias("before"), t.versions.alias("after")
+    follows = sa.and_(after.c.item_id == one.c.item_id, after.c.version == one.c.version + 1)
+    precedes = sa.and_(before.c.item_id == one.c.item_id, before.c.version == one.c.version - 1)
+    wrong = sa.or_(
+        sa.and_(after.c.id.is_(None), one.c.recorded_to.is_not(None)),
+        sa.and_(after.c.id.is_not(None), one.c.recorded_to.is_(None)),
+        one.c.recorded_to != after.c.recorded_at,
+        sa.and_(before.c.id.is_(None), one.c.version != 1),
+    )
+    joined = one.outerjoin(after, follows).outerjoin(before, precedes)
+    return sa.select(one.c.item_id).select_from(joined).where(one.c.cube_id == cube, wrong)
+
+
+def _sourceless(cube: str, *, trusted: bool) -> sa.Select[tuple[str]]:
+    query = (
+        sa.select(t.items.c.id)
+        .join(t.versions, t.versions.c.id == t.items.c.version_id)
+        .outerjoin(t.sources, t.sources.c.item_id == t.items.c.id)
+        .where(t.items.c.cube_id == cube, t.sources.c.item_id.is_(None))
+    )
+    return query.where(t.versions.c.type != ItemType.WORKING) if trusted else query
+
+
+def _beyond(cube: str) -> sa.Select[tuple[str]]:
+    talk = t.conversations.c
+    return (
+        sa.select(t.items.c.id)
+        .join(t.conversations, talk.id == t.items.c.conversation_id)
+        .where(t.items.c.cube_id == cube)
+        .where(sa.or_(t.items.c.position >= talk.next_position, t.items.c.page > talk.next_page))
+    )
