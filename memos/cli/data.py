@@ -276,7 +276,7 @@ def restore(
     )
 
 
-@command(opens=False, safe="what was copied is kept")
+@command(opens=False, safe="the source is as it was")
 def migrate(
     source: Annotated[str, typer.Option("--from", help="Folder of an installation, or a TOML file of settings")],
     target: Annotated[str, typer.Option("--to", help="New folder, or a TOML file of settings")],
