@@ -72,7 +72,7 @@ class Scripted:
     @staticmethod
     def _answer(request: ChatRequest) -> dict[str, Any]:
         match request.schema_name:
-            case "Found":
+            case "FactsAnswer":
                 facts = []
                 for number, speaker, escaped in _LINE.findall(request.messages[-1].content):
                     said = str(json.loads(f'"{escaped}"'))
@@ -81,7 +81,7 @@ class Scripted:
                         {"type": "user", "subject": speaker, "text": quote, "quote": quote, "message": int(number)}
                     )
                 return {"summary": "What was said.", "facts": facts[::2]}
-            case "Told":
+            case "SummaryAnswer":
                 return {"summary": "What was said."}
             case "Judgement":
                 return {"verdicts": []}

@@ -65,9 +65,9 @@ def _count(batches: list[tuple[str, list[dict[str, Any]]]]) -> dict[str, float]:
     hundred = messages / 100
     return {
         "messages": messages,
-        "calls": round(model.calls["Found"] / hundred, 1),
-        "asked": round(model.asked["Found"] / hundred),
-        "answered": round(model.answered["Found"] / hundred),
+        "calls": round(model.calls["FactsAnswer"] / hundred, 1),
+        "asked": round(model.asked["FactsAnswer"] / hundred),
+        "answered": round(model.answered["FactsAnswer"] / hundred),
         "facts": round(facts / hundred, 1),
     }
 

@@ -64,7 +64,7 @@ def ended(memos: MemOS, task: str) -> TaskState:
 
 def model_of(found: object) -> Model:
     """Return a model that answers this about messages, and decides nothing between facts."""
-    return Model(Found=found, Judgement={"verdicts": []})
+    return Model(FactsAnswer=found, Judgement={"verdicts": []})
 
 
 def quoting(request: ChatRequest) -> dict[str, object]:
@@ -155,7 +155,7 @@ def test_a_message_that_is_added_again_is_read_once_and_one_that_was_rough_is_th
         again = memos.add([message], conversation="c", mode="fine")
         assert (again.task, len(again.duplicates)) == (None, 1)
         settled(memos)
-        assert model.asked == ["Found"]
+        assert model.asked == ["FactsAnswer"]
         assert len(facts(memos)) == 1
 
 
@@ -275,7 +275,7 @@ def test_when_the_model_fails_the_rough_memory_stays_and_the_task_says_why(
         assert memos.memories.extractions(receipt.item_ids[0]) == ()
         assert memos.maintenance.verify().clean
         # The model works again.
-        model.answers["Found"] = {"facts": [IN_PARIS]}
+        model.answers["FactsAnswer"] = {"facts": [IN_PARIS]}
         if state is TaskState.WAITING:
             memos.tasks.cancel(task.id)
         memos.tasks.retry(task.id)
@@ -409,7 +409,7 @@ def test_what_says_something_else_by_now_is_read_again(tmp_path: Path) -> None:
         settled(memos)
         told = sorted(item.memory for item in facts(memos))
         assert [("Rome" in text, "Renault" in text) for text in told] == [(False, True), (True, False)]
-        assert model.asked.count("Found") == 2
+        assert model.asked.count("FactsAnswer") == 2
         assert set(states(memos).values()) == {"read"}
 
 
@@ -452,13 +452,13 @@ def test_what_was_read_finely_is_not_read_again_when_its_segment_is(tmp_path: Pa
         settled(memos)
         memos.tiers.analyse(everything=True)
         settled(memos)
-        assert model.asked.count("Found") == 1
+        assert model.asked.count("FactsAnswer") == 1
         with memos.ledger.read() as connection:
             assert connection.scalars(sa.select(t.pages.c.read)).all() == [True]
         memos.add([JOB], conversation="c")
         memos.tiers.analyse(everything=True)
         settled(memos)
-        assert model.asked.count("Found") == 2
+        assert model.asked.count("FactsAnswer") == 2
         assert len(facts(memos)) == 2
 
 
@@ -467,7 +467,7 @@ def test_what_was_read_by_hand_is_not_wanted_any_more(tmp_path: Path) -> None:
     with opened(tmp_path, model) as memos:
         receipt = memos.add([HOME], conversation="c", mode="fine")
         assert ended(memos, receipt.task or "") is TaskState.FAILED
-        model.answers["Found"] = quoting
+        model.answers["FactsAnswer"] = quoting
         memos.tiers.analyse(everything=True)
         memos.tasks.wait(timeout_s=60)
         assert set(states(memos).values()) == {"read"}

@@ -98,7 +98,7 @@ def test_a_model_that_cannot_tell_is_not_believed_and_asked_no_more(
 def test_a_window_is_first_tried_with_fewer_messages() -> None:
     read, model = reader(sorter(able))
     window = [said(TALK), said("Understood.", Role.ASSISTANT)]
-    with pytest.raises(InvalidAnswer, match="gave no Found"):
+    with pytest.raises(InvalidAnswer, match="gave no FactsAnswer"):
         read.read(window, ZONE, UsageMeter("reading"))
     assert {asked(request) is None for request in model.requests} == {True}
     assert CHOIR in [fact.memory for fact in read.read(window, ZONE, UsageMeter("reading")).facts]

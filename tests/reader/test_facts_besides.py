@@ -261,7 +261,7 @@ def test_the_schema_bounds_an_answer_by_what_there_is_to_read_and_what_is_more_c
         assert len(FactReader(lambda: asker).read(messages, ZONE, UsageMeter("r")).facts) == 9
         [request] = model.requests
         assert request.schema is not None
-        assert (request.schema_name, request.schema["required"]) == ("Found", ["facts"])
+        assert (request.schema_name, request.schema["required"]) == ("FactsAnswer", ["facts"])
         fields = request.schema["properties"].items()
         return {name: field["maxItems"] for name, field in fields if field.get("type") == "array"}
 

@@ -52,7 +52,7 @@ class Model:
     """Answers by the name of the schema asked for; counts what it was asked."""
 
     def __init__(self, **answers: object) -> None:
-        self.answers = {"Found": {"summary": "", "facts": []}, **answers}
+        self.answers = {"FactsAnswer": {"summary": "", "facts": []}, **answers}
         self.asked: list[str] = []
 
     def __call__(self, request: ChatRequest) -> str | Exception:
@@ -80,7 +80,7 @@ def opened(
 
 def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_shown(tmp_path: Path) -> None:
     home = fact("Ana lives in Paris.", "flat near the canal in Paris", attribute="residence", value="Paris")
-    model = Model(Found={"summary": "Ana found a flat.", "facts": [home]})
+    model = Model(FactsAnswer={"summary": "Ana found a flat.", "facts": [home]})
     with opened(tmp_path, model) as memos:
         item = memos.add(PARIS).item_ids[0]
         analysed(memos)
@@ -111,7 +111,7 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
 def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message(tmp_path: Path) -> None:
     tea = fact("Ana, whose code is zanzibar, likes tea.", "I like tea")
     cake = fact("Ana likes cake.", "I like cake", message=3)
-    model = Model(Found={"summary": "Ana told her code.", "facts": [tea, cake]})
+    model = Model(FactsAnswer={"summary": "Ana told her code.", "facts": [tea, cake]})
     with opened(tmp_path, model, NARROW) as memos:
         told = [
             "My code is zanzibar, and tea.",
@@ -124,7 +124,7 @@ def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message
         memos.tiers.move(one_segment(memos), "long")
         settled(memos)
         assert {item.memory for item in facts(memos)} == {tea["text"], cake["text"]}
-        model.answers["Found"] = {"summary": "", "facts": []}
+        model.answers["FactsAnswer"] = {"summary": "", "facts": []}
         memos.erase(ids[0])
         settled(memos)
         assert [item.memory for item in facts(memos)] == [cake["text"]]
@@ -153,7 +153,7 @@ def test_an_answer_that_may_quote_the_summary_before_it_leaves_with_what_that_wa
 
 def test_a_rule_spares_what_a_pinned_fact_may_quote(tmp_path: Path) -> None:
     tea = fact("Ana, whose code is zanzibar, likes tea.", "I like tea", message=2)
-    with opened(tmp_path, Model(Found={"summary": "", "facts": [tea]}), NARROW) as memos:
+    with opened(tmp_path, Model(FactsAnswer={"summary": "", "facts": [tea]}), NARROW) as memos:
         told = ["My code is zanzibar, and tea.", "I like tea and the code.", "The code and tea."]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
         memos.tiers.move(one_segment(memos), "long")
@@ -184,7 +184,7 @@ def one_segment(memos: MemOS) -> str:
 def test_when_the_model_fails_the_pages_stay_unread_and_the_task_says_why(
     tmp_path: Path, answer: str | Exception, state: TaskState
 ) -> None:
-    with opened(tmp_path, Model(Found=answer)) as memos:
+    with opened(tmp_path, Model(FactsAnswer=answer)) as memos:
         memos.add("I live in Paris.")
         settled(memos)
         memos.tiers.analyse(everything=True)
@@ -215,7 +215,7 @@ def test_eight_pages_cost_one_call(tmp_path: Path) -> None:
         for number in range(16):
             memos.add(f"The tomato plants in the garden need water, day {number}.")
             settled(memos)
-        assert model.asked.count("Found") == 2
+        assert model.asked.count("FactsAnswer") == 2
         assert "Judgement" not in model.asked
 
 
@@ -229,7 +229,9 @@ def judged(verdict: str) -> Model:
             }
         return {"summary": "s", "facts": [fact("Ana lives in Lyon near the canal.", "boxes are in Lyon now")]}
 
-    return Model(Found=found, Judgement={"verdicts": [{"pair": 1, "verdict": verdict}, {"pair": 7, "verdict": "same"}]})
+    return Model(
+        FactsAnswer=found, Judgement={"verdicts": [{"pair": 1, "verdict": verdict}, {"pair": 7, "verdict": "same"}]}
+    )
 
 
 @pytest.mark.parametrize("order", [(PARIS, LYON), (LYON, PARIS)])
@@ -269,7 +271,7 @@ def test_over_budget_waits_and_says_so(tmp_path: Path) -> None:
         waiting = [task for task in memos.tasks.list(kinds=["analyse"]) if task.state is TaskState.WAITING]
         assert waiting
         assert "budget" in (waiting[0].note or "")
-        assert model.asked == ["Found"]
+        assert model.asked == ["FactsAnswer"]
 
 
 def settled_or_waiting(memos: MemOS) -> None:
@@ -283,12 +285,12 @@ def settled_or_waiting(memos: MemOS) -> None:
 
 
 def test_a_grown_segment_gets_a_summary_by_the_model_which_leaves_with_its_messages(tmp_path: Path) -> None:
-    model = Model(Told={"summary": "It is about a wombat."})
+    model = Model(SummaryAnswer={"summary": "It is about a wombat."})
     with opened(tmp_path, model) as memos:
         old = {"role": "user", "content": "The tomato plants in the garden.", "chat_time": "2020-01-01"}
         ids = [memos.add(old).item_ids[0] for _ in range(9)]
         settled(memos)
-        assert model.asked == ["Told"]
+        assert model.asked == ["SummaryAnswer"]
         assert memos.tiers.segments()[0].summary == "It is about a wombat."
         memos.erase(ids[0])
         assert "wombat" not in memos.tiers.segments()[0].summary
@@ -298,7 +300,7 @@ def test_reflection_concludes_with_sources_and_leaves_with_them(tmp_path: Path) 
     insight = {"text": "Ana settles in France.", "statements": [1, 2]}
     alone, wrong = {"text": "Ana is rich.", "statements": [1]}, {"text": "Ana flies.", "statements": [1, 99]}
     model = Model(
-        Found=lambda request: {
+        FactsAnswer=lambda request: {
             "summary": "s",
             "facts": [fact("Ana lives in Paris.", "flat near the canal in Paris", attribute="residence", value="Paris")]
             if "canal" in request.messages[-1].content
