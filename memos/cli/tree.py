@@ -322,6 +322,13 @@ TREE: Panels = {
     },
 }
 
+REMOVED = {
+    "adapters diff": "`memos model adapter export ID FOLDER` writes a `manifest.json` with the memories it saw",
+    "adapters estimate": "`memos model adapter train` tells its steps while it goes on",
+    "adapters rollback": "`memos model adapter activate ID` lets the one that answered before answer again",
+}
+"""Commands of version 0.1 without a successor of the same arguments, and what does the same."""
+
 FORMER = {
     "get": "show",
     "update": "edit",
@@ -404,6 +411,8 @@ class Commands(TyperGroup):
         if args[0] not in _entries(self.panels):
             for count in (2, 1):
                 former = " ".join(words[:count])
+                if former in REMOVED:
+                    ctx.fail(f"`memos {former}` was removed: {REMOVED[former]}")
                 if former in FORMER and count > len(self.path):
                     return self._moved(ctx, former, words[count:])
             close = get_close_matches(args[0], [*self.list_commands(ctx), *(() if self.path else FORMER)], 1)

@@ -151,6 +151,7 @@ def test_a_request_keeps_its_id_or_gets_one(server: Server) -> None:
     assert len(server.http.get("/health", headers={"X-Request-Id": "bad id\n"[:6]}).headers["X-Request-Id"]) > 10
 
 
+@pytest.mark.heavy
 def test_serving_prints_the_key_once_tells_tools_where_it_is_and_ends_in_order(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", str(tmp_path / "home")]
     for start in range(2):

@@ -272,6 +272,7 @@ READING = (
 _TRIES = 5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_command_says_through_the_server_what_it_says_without(
     furnished: Furnished, form: str, monkeypatch: pytest.MonkeyPatch

@@ -69,7 +69,7 @@ def test_fields_of_a_search_without_effect_are_taken_and_named_in_the_documents(
         "source": "x", "chat_history": [{"role": "user", "content": "storks?"}], "neighbor_discovery": True,
     }.items():  # fmt: skip
         assert post(server, "search", body | {field: value}) == found, field
-        assert f"`{field}`" in named.partition("Taken and without effect")[2]
+        assert f"`{field}`" in named.partition("Accepted without effect")[2]
 
 
 def test_in_the_background_a_client_follows_its_own_task_id(server: Server) -> None:

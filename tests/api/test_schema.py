@@ -63,6 +63,7 @@ def test_every_part_of_the_document_is_told(server: Server) -> None:
             assert told.get("description"), f"{name}.{field}"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("who", "mode"), [("admin", GenerationMode.POSITIVE), ("ana", GenerationMode.NEGATIVE)])
 def test_no_input_makes_it_fail_and_every_answer_is_as_told(server: Server, who: str, mode: GenerationMode) -> None:
     config = SchemathesisConfig(

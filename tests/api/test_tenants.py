@@ -110,6 +110,15 @@ LEFT_OUT = {
 UNTOLD = {
     "GET /api/v1/openapi.json": "the document itself, of no installation",
     "GET /api/openmem/v1/openapi.json": "the document itself, of no installation",
+    **dict.fromkeys(
+        (
+            "POST /api/v1/adapters/retrain",
+            "POST /api/v1/adapters/rollback",
+            "POST /api/v1/adapters/learn-again",
+            "GET /api/v1/adapters/{adapter}/diff",
+        ),
+        "removed: says what does the same, and looks at nothing",
+    ),
     "ANY /mcp": "speaks a protocol of its own, walked with two tenants in test_mcp",
 }
 # Bodies that no document tells the parts of.

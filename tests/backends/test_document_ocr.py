@@ -78,12 +78,12 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_in_letters_is_kept_when_a_picture_harms_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, "import signal; p.Recogniser = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)")
+    child(monkeypatch, "import signal; p.OcrEngine = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)")
     found = pages("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])]))
     assert [page.text.strip() for page in found.pages] == ["Typed words.", ""]
     assert found.unread == 1
     assert "fail" in refused("scan.pdf", make.scanned(1))
-    child(monkeypatch, "p.Recogniser = lambda *_: bytearray(1 << 40)")
+    child(monkeypatch, "p.OcrEngine = lambda *_: bytearray(1 << 40)")
     assert pages("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])])).unread == 1
     assert "2,048 MiB of memory" in refused("scan.pdf", make.scanned(1))
 

@@ -62,6 +62,7 @@ def test_spans_do_not_cut_words_when_there_are_spaces(minilm: MiniLmEmbedder) ->
     assert words == {"electroencephalography", "immunohistochemistry"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("script", ["english", "no spaces", "chinese"])
 def test_a_text_four_times_as_long_takes_about_four_times_as_long(minilm: MiniLmEmbedder, script: str) -> None:
     unit = SCRIPTS[script]

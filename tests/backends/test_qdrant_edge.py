@@ -122,6 +122,7 @@ def test_a_killed_engine_fails_one_call_comes_back_and_says_so(index: QdrantEdge
     assert found(index) == {"item-1", "item-2"}
 
 
+@pytest.mark.heavy
 def test_the_index_opens_to_its_last_flush_after_each_of_twenty_five_kills(folder: Path) -> None:
     flushed = 0
     for kill in range(25):
@@ -155,6 +156,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.heavy
 def test_a_killed_parent_leaves_no_engine_in_the_way(folder: Path) -> None:
     assert subprocess.run([sys.executable, "-c", ORPHAN, str(folder)], check=False).returncode == -signal.SIGKILL
     index = QdrantEdgeIndex.open(folder, DIMENSION)
@@ -177,6 +179,7 @@ while time.monotonic() < until:
 """
 
 
+@pytest.mark.heavy
 def test_a_killed_parents_builder_has_its_folder_until_it_is_done(folder: Path) -> None:
     QdrantEdgeIndex.open(folder, DIMENSION).close()
     unfinished = folder / "gen-000002"
@@ -357,6 +360,7 @@ def test_what_was_not_optimised_is_known_after_reopening(folder: Path) -> None:
     index.close()
 
 
+@pytest.mark.heavy
 def test_searches_go_on_while_graphs_are_built(folder: Path) -> None:
     """In this process a build would hold every thread from its beginning to its end."""
     index = QdrantEdgeIndex.open(folder, 384)
@@ -376,6 +380,7 @@ def test_searches_go_on_while_graphs_are_built(folder: Path) -> None:
     index.close()
 
 
+@pytest.mark.heavy
 def test_a_built_graph_finds_what_exact_search_finds(folder: Path) -> None:
     """Vectors lie in groups, as those of texts do: a graph finds little in pure noise of 384 dimensions."""
     index = QdrantEdgeIndex.open(folder, 384)

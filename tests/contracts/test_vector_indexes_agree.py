@@ -81,6 +81,7 @@ def agree(one: list[ScoredPoint], other: list[ScoredPoint], limit: int, noise: f
         assert scores.get(key, theirs.get(key, 0.0)) <= last + 2 * noise
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(
     told=st.integers(0, 12).flatmap(lambda count: st.tuples(*(points(number) for number in range(count)))),

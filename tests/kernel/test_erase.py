@@ -75,6 +75,7 @@ def test_the_neighbours_windows_no_longer_answer_for_the_erased_words(memos: Mem
         assert not any("bm25" in vote.arm for vote in hit.arms)
 
 
+@pytest.mark.heavy
 def test_many_sizes_of_text_leave_no_remains_in_the_ledgers_pages(tmp_path: Path, settings: Settings) -> None:
     seed = random.Random(7)
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
@@ -187,6 +188,7 @@ def test_windows_follow_the_order_of_what_is_left_and_not_the_distance(memos: Me
         assert not any("bm25" in vote.arm for vote in hit.arms)
 
 
+@pytest.mark.heavy
 def test_pages_that_were_rebalanced_keep_nothing(tmp_path: Path, settings: Settings) -> None:
     """This seed left text in `ledger.db` with `secure_delete` alone."""
     seed = random.Random(2)

@@ -340,6 +340,7 @@ class Later:
         return datetime.now(UTC) + timedelta(minutes=2)
 
 
+@pytest.mark.heavy
 def test_a_process_killed_while_the_model_answers_loses_nothing_and_the_task_goes_on(tmp_path: Path) -> None:
     with forks.Script(WORKER, str(tmp_path)) as process:
         assert process.stdout.readline() == "asked\n"

@@ -216,6 +216,7 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("format", [Format.CHATGPT, Format.GENERIC])
 def test_a_killed_import_run_again_ends_as_an_undisturbed_one(
     memos: MemOS, settings: Settings, tmp_path: Path, format: Format

@@ -29,6 +29,7 @@ def token(number: int) -> str:
     return f"ghp_{number:03d}{'aB7' * 11}"
 
 
+@pytest.mark.heavy
 def test_no_byte_of_a_secret_is_stored_whichever_way_it_came(tmp_path: Path, settings: Settings) -> None:
     t = [token(number) for number in range(40)]
     home = tmp_path / "home"
@@ -271,6 +272,7 @@ def test_a_rule_of_retention_names_a_tag_as_it_is_stored(memos: MemOS) -> None:
 # The command line
 
 
+@pytest.mark.heavy
 def test_the_commands_say_what_was_masked(tmp_path: Path) -> None:
     run = CliRunner()
     home = ["--data-dir", str(tmp_path)]

@@ -116,6 +116,7 @@ def test_a_restored_installation_answers_as_the_first_did(tmp_path: Path, settin
         assert_works(memos, ids)
 
 
+@pytest.mark.heavy
 def test_a_moved_installation_answers_as_the_first_did_and_comes_back(tmp_path: Path, settings: Settings) -> None:
     with opened(settings, tmp_path / "home") as memos:
         ids = fill(memos)
@@ -211,6 +212,7 @@ def test_an_empty_installation_is_backed_up_restored_and_moved(tmp_path: Path, s
             assert memos.maintenance.verify().clean
 
 
+@pytest.mark.heavy
 def test_a_backup_under_load_is_of_one_moment(tmp_path: Path, settings: Settings) -> None:
     stop, failed = threading.Event(), []
 
@@ -370,6 +372,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("what", ["restore", "migrate"])
 def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Path, settings: Settings) -> None:
     with opened(settings, tmp_path / "home") as memos:
@@ -515,6 +518,7 @@ def told(home: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.heavy
 def test_the_commands_back_up_restore_and_move(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "backup"
     item, _ = (told(home, "add", text)["item_ids"][0] for text in (SECRET, "The cello is from Mirecourt."))

@@ -172,19 +172,6 @@ def test_periodic_backups_are_made_and_the_oldest_removed(tmp_path: Path, settin
         assert len(backups.known(memos.ledger)) == 3
 
 
-def test_a_periodic_comparison_that_finds_differences_says_so(memos: MemOS) -> None:
-    item = memos.add("seen").item_ids[0]
-    task = put(memos, "verify", "")
-    memos.tasks.wait(task, timeout_s=60)
-    assert memos.tasks.get(task).state is TaskState.DONE
-    memos._installation.vector.prune({item: None})
-    task = put(memos, "verify", "")
-    memos.tasks.wait(task, timeout_s=60)
-    failed = memos.tasks.get(task)
-    assert failed.state is TaskState.FAILED
-    assert "memos data verify" in (failed.error or "")
-
-
 def test_an_erasure_clears_what_errors_of_its_cube_may_quote(memos: MemOS, go: threading.Event) -> None:
     item = memos.add("secret").item_ids[0]
     task = put(memos, "bad")
@@ -193,6 +180,7 @@ def test_an_erasure_clears_what_errors_of_its_cube_may_quote(memos: MemOS, go: t
     assert memos.tasks.get(task).error is None
 
 
+@pytest.mark.heavy
 def test_the_commands(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}

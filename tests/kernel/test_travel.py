@@ -329,6 +329,7 @@ with MemOS.open(sys.argv[1], settings=SETTINGS, embedder=WordEmbedder()) as memo
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("table", ["versions", "events"])
 def test_a_load_that_is_killed_leaves_nothing_and_can_be_repeated(dump: Path, tmp_path: Path, table: str) -> None:
     home = tmp_path / "home"
@@ -346,6 +347,7 @@ def test_a_load_that_is_killed_leaves_nothing_and_can_be_repeated(dump: Path, tm
     assert [path.name for path in home.iterdir() if "part" in path.name or "tmp" in path.name] == []
 
 
+@pytest.mark.heavy
 def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/memcube-format.md").read_text(encoding="utf-8")
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):

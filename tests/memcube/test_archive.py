@@ -594,6 +594,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("lines", [1, 5, 20])
 def test_a_killed_backup_is_none_and_is_made_again_in_the_same_folder(lines: int, large: Path, tmp_path: Path) -> None:
     home, folder = shutil.copytree(large, tmp_path / "home"), tmp_path / "backup"
@@ -616,6 +617,7 @@ def test_a_killed_backup_is_none_and_is_made_again_in_the_same_folder(lines: int
         assert contents(ledger, "backups", "tombstone_backups") == before
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("lines", [1, 8, 22])
 def test_a_killed_restore_leaves_the_place_blank_and_is_run_again(lines: int, large: Path, tmp_path: Path) -> None:
     with sqlite_ledger(shutil.copytree(large, tmp_path / "home")) as ledger:

@@ -159,6 +159,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.heavy
 def test_a_copy_that_is_killed_leaves_nothing(large: Path, target: Ledger, tmp_path: Path) -> None:
     shutil.copytree(large, tmp_path / "source")
     urls = [sqlite_url(tmp_path / "source" / "ledger.db"), _url(target)]

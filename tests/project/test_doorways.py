@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,13 @@ MODULES = {
 PACKAGES = sorted(path.parent.name for path in (ROOT / "memos").glob("*/__init__.py"))
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yield the modules of ours that a module imports, also inside functions."""
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Return the modules of ours that a module imports, also inside functions."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("memos."):
             for alias in node.names:
@@ -27,6 +33,7 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.startswith("memos."))
 
 
+@cache
 def exported(package: str) -> set[str]:
     """Return the names in `__all__` of a package, without importing it."""
     for node in ast.parse(MODULES[package].read_text(encoding="utf-8")).body:

@@ -195,12 +195,14 @@ def test_a_host_can_start_what_the_readme_tells_it_to(block: str, tmp_path: Path
     anyio.run(run)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("block", blocks("bash"), ids=range(len(blocks("bash"))))
 def test_shell_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     _run(["/bin/bash", "-euo", "pipefail", "-c", block], tmp_path, {"PATH": path, "HOME": str(tmp_path), **server})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     if "the extra `local`" in example.read_text(encoding="utf-8") and find_spec("peft") is None:
@@ -209,6 +211,7 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
     _run([sys.executable, "-W", "error", str(example)], tmp_path, {**os.environ, "OMP_NUM_THREADS": "1"})
 
 
+@pytest.mark.heavy
 def test_without_the_extra_local_what_needs_it_is_skipped_when_tests_are_collected() -> None:
     # As after `make test` on a new machine, which CI is not: it installs that extra.
     missing = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'peft', 'safetensors.torch']))"

@@ -416,6 +416,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_killed_workers_lose_no_task_and_double_no_effect(
     request: pytest.FixtureRequest, tmp_path: Path, database: str

@@ -275,6 +275,7 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
 """
 
 
+@pytest.mark.heavy
 def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> None:
     chance, kills = random.Random(11), 12
     for _ in range(kills):

@@ -68,6 +68,7 @@ LISTED: list[Any] = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("raw", LISTED, ids=str)
 @pytest.mark.parametrize(("limit", "offset"), [(10_000, 0), (1, 0), (7, 3), (100, 1_990), (10, 2_999), (5, 10**9)])
 def test_list_pages_as_python_would(memos: tuple[MemOS, list[Item]], raw: Any, limit: int, offset: int) -> None:
@@ -135,6 +136,7 @@ def deepest(levels: int) -> Any:
     return node
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("raw", [
     deepest(20),
     {"or": [{f"k{n}": {"nin": ["a", 1.5, True]}} for n in range(500)]},

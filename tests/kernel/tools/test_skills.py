@@ -226,6 +226,7 @@ def test_an_order_in_an_untrusted_goal_waits_for_review(memos: MemOS) -> None:
     assert memos.search("how to pay", filter={"type": "skill"}).hits == ()
 
 
+@pytest.mark.heavy
 def test_evidence_has_a_bound(memos: MemOS) -> None:
     said = []
     for number in range(MOST_RUNS + 5):

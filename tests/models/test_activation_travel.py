@@ -14,7 +14,7 @@ from memos.errors import BackendUnavailable, InvalidInput
 from memos.memcube.activation import blocks
 from memos.memcube.dump.load import Loaded
 from tests.fakes import WordEmbedder
-from tests.kernel.test_activation import NOTES, composed
+from tests.models.test_activation import NOTES, composed
 from tests.support import tiny_models  # skips without the extra `local`
 from tests.support.dumps import TakenApart
 

@@ -37,7 +37,7 @@ from memos.memcube.parametric.training import Bounds
 from memos.scheduler.rules import TierSettings
 from memos.scheduler.scheduler import LEARNING, periodic_jobs
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
-from tests.kernel.test_adapters import (
+from tests.models.test_adapters import (
     ANY,
     LIMIT_S,
     answered_by,

@@ -26,7 +26,7 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.parametric import training
 from memos.memcube.parametric.training import Bounds
 from tests.fakes import WordEmbedder
-from tests.kernel.test_adapters import (
+from tests.models.test_adapters import (
     LIMIT_S,
     SETTINGS,
     answered_by,

@@ -1,4 +1,4 @@
-"""`memos adapters` with a model: previewed, trained, shown, gone back from, trained again, removed."""
+"""`memos model adapter` with a model: previewed, trained, shown, gone back from, trained again, removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from memos import MemOS
 from memos.cli.app import app
 from memos.core.settings import Settings
-from tests.kernel.test_adapters import SAID, facts, model, opened, read, short_examination
+from tests.models.test_adapters import SAID, facts, model, opened, read, short_examination
 
 __all__ = ["model", "read", "short_examination"]  # fixtures; where the extra `local` is missing, all is skipped
 
@@ -58,9 +58,9 @@ def test_an_adapter_lives_its_life_by_commands(run: Run, tmp_path: Path) -> None
 
     with MemOS.open(tmp_path / "home") as memos:
         memos.update(facts(memos)[SAID[0]].id, "I live in Porto.")
-    assert "stale" in run("ls")
+    assert "stale" in run("list")
     run("train")
     [second] = ids(run, "active")
     assert second != first
-    run("rm", second)
+    run("remove", second)
     assert ids(run, "active") == []
