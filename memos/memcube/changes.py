@@ -64,11 +64,7 @@ def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge
 
 
 def add(
-    change: Change,
-    drafts: Sequence[Draft],
-    conversation: str | None,
-    request: Request | None,
-    short_capacity: int,
+    change: Change, drafts: Sequence[Draft], conversation: str | None, request: Request | None, short_capacity: int
 ) -> AddReceipt:
     """Store drafts in order; a message id the conversation has already is not stored again.
 

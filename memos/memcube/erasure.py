@@ -53,9 +53,7 @@ def erase(
     made += files.made_at(connection, touched)
     whole = files.with_bytes(connection, touched)
     held = backups.holding(
-        connection,
-        min(made, default=None),
-        cubes.get(connection, change.cube).created_at if whole_cube else None,
+        connection, min(made, default=None), cubes.get(connection, change.cube).created_at if whole_cube else None
     )
     saw = adapter_rows.that_saw(connection, change.cube, doomed)
     removed, covered = _remove(change, doomed, named, touched)

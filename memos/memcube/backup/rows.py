@@ -93,11 +93,7 @@ def tables() -> list[sa.Table]:
 
 
 def stream(
-    connection: sa.Connection,
-    table: sa.Table,
-    *,
-    ordered: bool = False,
-    cube: str | None = None,
+    connection: sa.Connection, table: sa.Table, *, ordered: bool = False, cube: str | None = None
 ) -> Iterator[Row]:
     """Yield a table's rows, all or those of a `cube`, `ordered` by primary key if wanted."""
     plain = _plain(table)

@@ -501,7 +501,6 @@ def _cipher(key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise BackendUnavailable(
-            "A passphrase needs the extra `sealing`: pip install '.[sealing]' in the clone.",
-            permanent=True,
+            "A passphrase needs the extra `sealing`: pip install '.[sealing]' in the clone.", permanent=True
         ) from error
     return AESGCM(key)

@@ -642,10 +642,7 @@ def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str
 def _without_version(cube: str) -> sa.Select[tuple[str]]:
     v = t.versions.c
     same = sa.and_(
-        v.id == t.items.c.version_id,
-        v.item_id == t.items.c.id,
-        v.version == t.items.c.version,
-        v.recorded_to.is_(None),
+        v.id == t.items.c.version_id, v.item_id == t.items.c.id, v.version == t.items.c.version, v.recorded_to.is_(None)
     )
     return sa.select(t.items.c.id).outerjoin(t.versions, same).where(t.items.c.cube_id == cube, v.id.is_(None))
 

@@ -41,10 +41,7 @@ def write(
 ) -> None:
     """Write the vectors that the index holds of these very texts; those it has not yet, a reader computes."""
     count = 0
-    with (
-        tempfile.TemporaryFile(dir=scratch) as turns,
-        tempfile.TemporaryFile(dir=scratch) as windows,
-    ):
+    with tempfile.TemporaryFile(dir=scratch) as turns, tempfile.TemporaryFile(dir=scratch) as windows:
         with out.part(POINTS) as lines:
             for version, chunk, point in _held(connection, cube, source):
                 turns.write(point.turn.astype("<f4").tobytes())

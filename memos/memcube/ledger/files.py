@@ -228,13 +228,7 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
     found = [(file, "has not the bytes that its row says") for file in connection.scalars(short.limit(most))]
     follows = sa.func.lag(file_items.c.end).over(partition_by=file_items.c.file_id, order_by=file_items.c.ordinal)
     parts = (
-        sa.select(
-            file_items.c.file_id,
-            file_items.c.start,
-            file_items.c.end,
-            follows.label("before"),
-            messages.c.text,
-        )
+        sa.select(file_items.c.file_id, file_items.c.start, file_items.c.end, follows.label("before"), messages.c.text)
         .join(files, files.c.id == file_items.c.file_id)
         .outerjoin(sources, sa.and_(sources.c.item_id == file_items.c.item_id, sources.c.ordinal == 0))
         .outerjoin(messages, messages.c.id == sources.c.message_id)

@@ -118,9 +118,7 @@ def _waiting(target: Target) -> sa.Select[Any]:
 _ROWS_AFTER = (
     sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
     .where(
-        outbox.c.target == sa.bindparam("target"),
-        outbox.c.parked == sa.false(),
-        outbox.c.id > sa.bindparam("after"),
+        outbox.c.target == sa.bindparam("target"), outbox.c.parked == sa.false(), outbox.c.id > sa.bindparam("after")
     )
     .order_by(outbox.c.id)
     .limit(sa.bindparam("most"))
