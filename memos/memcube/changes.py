@@ -40,8 +40,6 @@ def free(connection: sa.Connection, items: int, size_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one cube by an actor at a moment, inside one transaction."""
-
     connection: sa.Connection
     cube: str
     actor: str
@@ -116,7 +114,6 @@ def add(
 
 
 def _next(place: NextMessage, draft: Draft) -> NextMessage:
-    """Return the place of the next message: a user message begins a page, a long silence a session."""
     page = place.page
     session = place.session
     said_at = draft.message.chat_time
@@ -270,14 +267,12 @@ def size_of(text: str) -> int:
 
 
 def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark items deleted; deleted ones stay as they are."""
     states = [items.require(change.connection, [change.cube], item_id) for item_id in dict.fromkeys(item_ids)]
     live = [(state, {"status": Status.DELETED}) for state in states if state.status is not Status.DELETED]
     return _append(change, live, "delete", reason)
 
 
 def archive(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark active items archived; others stay as they are."""
     states = items.current(change.connection, [change.cube], item_ids)
     live = [(state, {"status": Status.ARCHIVED}) for state in states.values() if state.status is Status.ACTIVE]
     return _append(change, live, "archive", reason)
@@ -345,7 +340,6 @@ def record(change: Change, kind: str, body: Json) -> None:
 
 
 def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
-    """Append an event about one item to the cube's chain; the body holds ids and numbers only."""
     _event(change, kind, item_id, body)
 
 

@@ -29,8 +29,6 @@ _ROWS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A passage of a document; `start` to `end` are its characters in the Markdown."""
-
     text: str
     start: int
     end: int
@@ -41,7 +39,6 @@ class Part:
 
 
 def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
-    """Store a file and queue its reading; a current or queued file with the same bytes is returned instead."""
     for same in files.find(change.connection, change.cube, sha256=file.sha256):
         if same.state is FileState.PROCESSING:
             return same
@@ -100,7 +97,6 @@ def mark_failed(change: Change, file: StoredFile, why: str) -> None:
 
 
 def delete(change: Change, file: StoredFile, reason: str) -> int:
-    """Delete a file's passages and what was derived from them; return the number of passages."""
     if file.state is FileState.DELETED:
         return 0
     gone = _retire(change, file, Status.DELETED, reason, {})

@@ -156,7 +156,6 @@ def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed:
 
 
 def drop(change: Change) -> EraseReceipt:
-    """Erase every item of a cube, then the cube's own rows."""
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
     receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True)
@@ -192,7 +191,6 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def derived(connection: sa.Connection, item_ids: Collection[str]) -> set[str]:
-    """Return what is erased together with these items, as derived from them."""
     return _with_derived(connection, set(item_ids)).difference(item_ids)
 
 
@@ -248,7 +246,6 @@ def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.C
 
 
 def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
-    """Return the origins of derived items; those that stay may state the same by themselves."""
     found: set[str] = set()
     for batch in items.in_batches(derived):
         query = sa.select(t.links.c.to_id).where(t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM)
@@ -343,7 +340,6 @@ def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[
 
 
 def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str] | None = None) -> dict[str, list[str]]:
-    """Return, by cube, items (of all or these) deleted before a moment and not restored."""
     query = sa.select(t.versions.c.cube_id, t.versions.c.item_id).where(
         t.versions.c.recorded_to.is_(None), t.versions.c.status == Status.DELETED, t.versions.c.recorded_at < before
     )
@@ -368,7 +364,6 @@ def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
 
 
 def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
-    """Add the numbers removed outside the ledger to the receipts of their cubes."""
     with ledger.write() as connection:
         for receipt in receipts:
             if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
@@ -378,7 +373,6 @@ def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str
 
 
 def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
-    """Record the state of each store: files are `purged`, a server's rows and points `deleted`."""
     state = "purging" if "purging" in stores.values() else "purged"
     with ledger.write() as connection:
         for batch in items.in_batches(receipt.id for receipt in receipts):
@@ -416,7 +410,6 @@ class Purgeable:
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
-    """Finish all pending erasures together; return how many."""
     receipts = unfinished(ledger)
     if not receipts:
         return 0

@@ -88,7 +88,6 @@ def store(
 
 
 def add_sources(change: Change, item_id: str, fact: Fact) -> int:
-    """Add a fact's passages to an item's sources; return how many are new."""
     connection = change.connection
     here = t.sources.c.item_id == item_id
     columns = (t.sources.c.message_id, t.sources.c.start, t.sources.c.end, t.sources.c.ordinal)
@@ -119,7 +118,6 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
 
 
 def remove_sources(change: Change, item_id: str, origins: Collection[str]) -> None:
-    """Remove origins from an item's sources and links."""
     connection = change.connection
     said = sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(list(origins)))
     mine = sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said))
@@ -130,7 +128,6 @@ def remove_sources(change: Change, item_id: str, origins: Collection[str]) -> No
 
 
 def copy_sources(change: Change, item_id: str, from_id: str) -> None:
-    """Copy another item's sources and origins to an item."""
     connection, columns = change.connection, (t.sources.c.message_id, t.sources.c.start, t.sources.c.end)
     rows = connection.execute(sa.select(t.sources).where(t.sources.c.item_id.in_([item_id, from_id]))).all()
     have = {(row.message_id, row.start, row.end) for row in rows if row.item_id == item_id}
@@ -242,7 +239,6 @@ def _of_the_past(passage: str, said_at: datetime) -> bool:
 
 
 def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
-    """Supersede an item by another from a moment on, link them, and flag its messages as outdated."""
     items.mark_outdated(change.connection, items.origins_of(change.connection, [old.id]).get(old.id, ()))
     edits = {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new}
     changes.edit(change, old, edits, f"superseded by {new}", kind="supersede")
@@ -250,7 +246,6 @@ def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
 
 
 def link_superseded(change: Change, new: str, old: str) -> None:
-    """Link an item to one that it is now known to have superseded."""
     items.link(change.connection, [(new, LinkKind.SUPERSEDES, old)], change.cube, change.now)
     items.raise_revisions(change.connection, [new])
     outbox.enqueue(change.connection, change.cube, [new])
@@ -273,12 +268,10 @@ def with_keys(connection: sa.Connection, cube: str, keys: Iterable[str]) -> dict
 
 
 def event_time(state: Item) -> datetime:
-    """Return when an item's statement began to hold, as far as known."""
     return state.valid_from or state.said_at or state.created_at
 
 
 def keep_record(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
-    """Store an extraction record (reader, model, answer); return the id that sources refer to."""
     answer = new_id()
     values = {"id": answer, "cube_id": change.cube, "reader": reader, "model": model, "output": output}
     change.connection.execute(sa.insert(t.extractions), [{**values, "created_at": change.now}])

@@ -81,20 +81,17 @@ def _file(change: Change, item: str, picture: Picture) -> StoredFile:
 
 
 def find(connection: sa.Connection, cube: str, file_id: str) -> StoredFile | None:
-    """Return an image, or None."""
     query = sa.select(t.files).where(t.files.c.id == file_id, t.files.c.cube_id == cube)
     row = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE)).one_or_none()
     return None if row is None else files.to_file(row)
 
 
 def cube_of(connection: sa.Connection, file_id: str) -> str | None:
-    """Return the cube of an image, or None."""
     found: str | None = connection.scalar(sa.select(t.files.c.cube_id).where(t.files.c.id == file_id))
     return found
 
 
 def of_item(connection: sa.Connection, cube: str, item_id: str) -> list[StoredFile]:
-    """Return the images of a message, by id."""
     query = sa.select(t.files).where(t.files.c.item_id == item_id, t.files.c.cube_id == cube)
     rows = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE).order_by(t.files.c.id))
     return [files.to_file(row) for row in rows]
@@ -159,7 +156,6 @@ def sync_description(change: Change, state: Item, withdrawn: str) -> bool:
 
 
 def requeue_descriptions(change: Change, item_ids: Collection[str]) -> None:
-    """Queue the description of images that were skipped while their message was deleted."""
     waiting: list[str] = []
     for batch in items.in_batches(item_ids):
         query = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch), t.files.c.kind == FileKind.IMAGE)

@@ -26,8 +26,6 @@ COMPOSE, WARM = "compose", "warm"
 
 @dataclass(frozen=True, slots=True)
 class PrefixRow:
-    """An entry."""
-
     ordinal: int
     item: str
     version: int
@@ -39,7 +37,6 @@ def compose_task() -> NewTask:
 
 
 def warm_task() -> NewTask:
-    """Return the task that has a model compute a cube's prefix."""
     return NewTask(WARM, {}, key="")
 
 
@@ -69,14 +66,12 @@ def replace(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> 
 
 
 def cubes_to_compose(connection: sa.Connection) -> list[str]:
-    """Return the cubes that have entries, or memories that were looked up, by id."""
     used = sa.exists(sa.select(warmth.c.item_id).where(warmth.c.cube_id == cubes.c.id))
     held = sa.exists(sa.select(t.c.ordinal).where(t.c.cube_id == cubes.c.id))
     return list(connection.scalars(sa.select(cubes.c.id).where(used | held).order_by(cubes.c.id)))
 
 
 def items_changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Queue a check of a cube's prefix, and a prefill of its new text, if a changed item has an entry in it."""
     for batch in items.in_batches(item_ids):
         if connection.scalar(sa.select(t.c.ordinal).where(t.c.item_id.in_(batch)).limit(1)) is not None:
             tasks.enqueue(connection, cube, [compose_task(), warm_task()], now)
@@ -183,7 +178,6 @@ def _part(
 
 
 def entry_line(row: PrefixRow, state: Item) -> Line:
-    """Return an entry's own line: its memory as of the version that was composed."""
     return Line(row.added_at, row.ordinal, state.version, date_of(state), _told(state), row.item)
 
 

@@ -139,8 +139,6 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(slots=True)
 class Refreshed:
-    """Ids of items that a refresh stored, changed or withdrew."""
-
     stored: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
 
@@ -169,8 +167,6 @@ def refresh(change: Change, messages: Collection[str]) -> Refreshed:
 
 @dataclass(slots=True)
 class _Wanted:
-    """The calls under one key that were touched, and other messages that belong to it: what it is a lesson of."""
-
     runs: list[Run] = field(default_factory=list)
     beside: set[str] = field(default_factory=set)
 
@@ -206,7 +202,6 @@ class _Scene:
 
 
 def runs_of(connection: sa.Connection, cube: str, found: Sequence[Pair]) -> list[Run]:
-    """Return the calls that were answered, as their messages stand now."""
     ids = {turn.item for pair in found for turn in (pair.turn, *pair.answers)}
     states = items.with_sources(connection, [cube], ids)
     calling = {pair.turn.item for pair in found}
@@ -412,5 +407,4 @@ def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
 
 
 def call_worked(change: Change, ids: Collection[str]) -> bool:
-    """Return True if one of these items' last calls worked."""
     return any(state.info.get("ok") for state in items.current(change.connection, [change.cube], ids).values())

@@ -18,19 +18,12 @@ _SHOWN = 1000
 
 
 class ScannedIndex(Protocol):
-    """The part of an index that `verify` reads."""
+    def scan(self, cube: str) -> Iterator[Stamp]: ...
 
-    def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield what is held of one cube."""
-        ...
-
-    def cubes(self) -> list[str]:
-        """Return the cubes that hold anything."""
-        ...
+    def cubes(self) -> list[str]: ...
 
 
 def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Difference]:
-    """Return what is wrong inside the ledger: pages, event chains, items without a source, files, parked rows."""
     found = [Difference("ledger", "damaged", ledger.description, line) for line in ledger.check()]
     with ledger.read() as connection:
         for cube in cube_ids:
@@ -122,7 +115,6 @@ def _expected(
 
 
 def enqueue_all(ledger: Ledger, cube_id: str) -> int:
-    """Queue every item of a cube for every index; return how many."""
     with ledger.write() as connection:
         ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube_id)))
         for batch in items.in_batches(ids):
@@ -140,6 +132,5 @@ def cube_ids(connection: sa.Connection) -> list[str]:
 
 
 def count_items(connection: sa.Connection, cubes_: Iterable[str]) -> int:
-    """Return how many items these cubes have, in any status."""
     query = sa.select(sa.func.count()).select_from(t.items).where(t.items.c.cube_id.in_(list(cubes_)))
     return connection.scalar(query) or 0

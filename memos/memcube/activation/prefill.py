@@ -31,7 +31,6 @@ class PrefillEngine:
         held_in: Tier = Tier.HOST,
         choose: Callable[[Sequence[float], Sequence[float]], int] = policy.blocks_to_load,
     ) -> None:
-        """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
         self._shape = shape
         self._store = store
         self._held_in = held_in

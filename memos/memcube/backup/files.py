@@ -22,51 +22,41 @@ _TOLD_EVERY = 500
 
 
 class ProgressReporter:
-    """Counts rows and tells how far it is, now and then."""
-
     def __init__(self, on_progress: Progress | None, total: int, done: int = 0) -> None:
         self._on_progress = on_progress
         self._total = total
         self._done = done
 
     def tick(self, count: int = 1) -> None:
-        """Count rows."""
         before, self._done = self._done, self._done + count
         if self._on_progress is not None and before // _TOLD_EVERY != self._done // _TOLD_EVERY:
             self._on_progress(self._done, max(self._total, self._done))
 
     def finish(self) -> None:
-        """Tell that all of it is done."""
         if self._on_progress is not None:
             self._on_progress(self._done, self._done)
 
 
 class DigestedFile:
-    """An open file that remembers size and SHA-256 of what went through it."""
-
     def __init__(self, file: Any) -> None:
         self._file = file
         self._digest = hashlib.sha256()
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write all of it."""
         self._note(data)
         self._file.write(data)
         return len(data)
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to so many bytes."""
         data: bytes = self._file.read(size)
         self._note(data)
         return data
 
     def flush(self) -> None:
-        """Hand over to the operating system."""
         self._file.flush()
 
     def hexdigest(self) -> str:
-        """Return the digest so far."""
         return self._digest.hexdigest()
 
     def _note(self, data: bytes | memoryview) -> None:
@@ -76,7 +66,6 @@ class DigestedFile:
 
 @contextmanager
 def created(path: Path) -> Iterator[IO[bytes]]:
-    """Make a new file its owner alone may read; it is on disk when the block ends."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         yield file
@@ -85,7 +74,6 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that appeared in the folder, or went, durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -99,7 +87,6 @@ def signed(told: dict[str, Any]) -> bytes:
 
 
 def unsigned(raw: bytes) -> dict[str, Any] | None:
-    """Return the object of such a line, None when it is not whole."""
     try:
         told = json.loads(raw)
         digest = told.pop("sha256")

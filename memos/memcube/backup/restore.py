@@ -31,8 +31,6 @@ _KEPT = (t.tombstones, t.tombstone_items, t.backups, t.tombstone_backups)
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: of which backup, and how many items of it were erased since and left out."""
-
     backup: str
     created_at: datetime
     rows: int
@@ -81,7 +79,6 @@ def restore_archive(
 
 
 def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
-    """Raise Conflict when a ledger has content that may not be replaced."""
     if not replace and not rows.is_blank(connection):
         where = connection.engine.url.render_as_string(hide_password=True)
         raise Conflict(
@@ -91,14 +88,12 @@ def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
 
 
 def enqueue_everything(connection: sa.Connection) -> None:
-    """Queue every item for every index that follows the ledger."""
     for target in outbox.targets(connection):
         every = sa.select(sa.literal(target), t.items.c.cube_id, t.items.c.id)
         connection.execute(sa.insert(t.outbox).from_select(["target", "cube_id", "item_id"], every))
 
 
 def replay(connection: sa.Connection, now: datetime) -> int:
-    """Erase the items, and the cubes, that a tombstone names and that are there all the same; return how many items."""
     now = max(now, cubes.newest_event(connection) or now)
     before = rows.count(connection, t.items)
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -132,13 +127,11 @@ def _drop_again(connection: sa.Connection, grave: Erased, now: datetime) -> None
 
 
 def _without_consent(connection: sa.Connection) -> list[str]:
-    """Return the cubes of which nothing may be learned."""
     consents = sa.select(t.adapter_consents.c.cube_id)
     return list(connection.scalars(sa.select(t.cubes.c.id).where(t.cubes.c.id.not_in(consents))))
 
 
 def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Row]) -> None:
-    """Let what was excluded from learning be excluded again, where it is there in the same cube."""
     there: set[tuple[str, str]] = set()
     for batch in in_batches(row["item_id"] for row in entries):
         query = sa.select(t.items.c.id, t.items.c.cube_id).where(t.items.c.id.in_(batch))
@@ -182,7 +175,6 @@ def _add_missing(connection: sa.Connection, table: sa.Table, entries: Iterable[r
 
 
 def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
-    """Give the ledger the tombstones that the backup's own file tells of."""
     for grave in told:
         if connection.scalar(sa.select(t.tombstones.c.id).where(t.tombstones.c.id == grave.receipt)) is None:
             connection.execute(
@@ -209,8 +201,6 @@ def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopySummary:
-    """What a copy did: rows of the whole ledger, and how many of them were there from before: all or none."""
-
     rows: int
     known: int
 
@@ -265,5 +255,4 @@ def _begun(connection: sa.Connection) -> dict[str, str] | None:
 
 
 def _stamp(connection: sa.Connection) -> rows.Tally:
-    """Return what differs when anything was changed: every change is an event, and a cube has the end of its chain."""
     return rows.tally(connection, t.cubes)

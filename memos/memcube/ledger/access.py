@@ -42,7 +42,6 @@ def any_identity(connection: sa.Connection) -> bool:
 
 
 def find_identity(connection: sa.Connection, id_: str) -> Identity | None:
-    """Return an identity, None when there is none of this id."""
     row = connection.execute(sa.select(identities).where(identities.c.id == id_)).one_or_none()
     return None if row is None else _to_identity(row)
 
@@ -62,7 +61,6 @@ def list_identities(connection: sa.Connection, kind: IdentityKind | None, limit:
 
 
 def join(connection: sa.Connection, group: str, member: str, now: datetime) -> None:
-    """Add an identity to a group, unless it is a member already."""
     known = (memberships.c.group_id == group, memberships.c.member_id == member)
     if connection.scalar(sa.select(memberships.c.group_id).where(*known)) is None:
         connection.execute(sa.insert(memberships).values(group_id=group, member_id=member, created_at=now))
@@ -158,7 +156,6 @@ def change_key(connection: sa.Connection, id_: str, **values: Any) -> None:
 
 
 def key_with(connection: sa.Connection, digest: str) -> Key | None:
-    """Return the key of a digest, None when there is none."""
     row = connection.execute(sa.select(api_keys).where(api_keys.c.digest == digest)).one_or_none()
     return None if row is None else _to_key(row)
 
@@ -171,7 +168,6 @@ def require_key(connection: sa.Connection, id_: str) -> Key:
 
 
 def keys_of(connection: sa.Connection, identity: str | None) -> list[Key]:
-    """Return the keys of an identity, or all, the oldest first."""
     query = sa.select(api_keys).order_by(api_keys.c.id)
     if identity is not None:
         query = query.where(api_keys.c.identity_id == identity)

@@ -44,12 +44,10 @@ def include(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[
 
 
 def excluded(connection: sa.Connection, cube: str) -> frozenset[str]:
-    """Return the memories of a cube that are excluded from training."""
     return frozenset(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.cube_id == cube)))
 
 
 def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return which of these memories are excluded from training."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         found.update(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.item_id.in_(batch))))
@@ -65,8 +63,6 @@ OF_NIGHT = "night"
 
 
 class AdapterState(StrEnum):
-    """The state of an adapter."""
-
     TRAINING = "training"
     REFUSED = "refused"
     """It failed its examination."""
@@ -139,17 +135,14 @@ class AdapterRow:
 
     @property
     def failed_here(self) -> bool:
-        """True if it was trained here and refused; an imported one says nothing about a training here."""
         return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
 
 
 def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
-    """Return the task that trains an adapter of a cube."""
     return NewTask(LEARN, payload or {}, key="")
 
 
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
-    """Record the owner's consent to training on a cube's memories; an existing one stays."""
     if not cubes.exists(connection, cube):
         raise cubes.unknown(cube)
     queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
@@ -165,7 +158,6 @@ def is_allowed(connection: sa.Connection, cube: str) -> bool:
 
 
 def allowed(connection: sa.Connection) -> list[str]:
-    """Return the cubes with consent to training, by id."""
     return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
 
 
@@ -252,7 +244,6 @@ def of(connection: sa.Connection, cube: str) -> list[AdapterRow]:
 
 
 def get(connection: sa.Connection, id_: str) -> AdapterRow | None:
-    """Return one adapter, None when there is none of this id."""
     row = connection.execute(sa.select(t).where(t.c.id == id_)).one_or_none()
     return None if row is None else _to_row(row)
 
@@ -263,7 +254,6 @@ def seen(connection: sa.Connection, id_: str) -> list[Seen]:
 
 
 def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
-    """Return a cube's adapters, in any state, trained on one of these memories, by id."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
@@ -272,13 +262,11 @@ def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list
 
 
 def trained(connection: sa.Connection) -> list[AdapterRow]:
-    """Return the adapters of all cubes that passed their examination, by id."""
     query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
     return [_to_row(row) for row in connection.execute(query)]
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return which of these ids are adapters with files; refused ones have none."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
         found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
@@ -286,7 +274,6 @@ def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
 
 
 def active(connection: sa.Connection, cube: str) -> str | None:
-    """Return the adapter of a cube that is put to answer, whether it may or not."""
     query = sa.select(t.c.id).where(t.c.cube_id == cube, t.c.state == AdapterState.ACTIVE)
     return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
 
@@ -304,7 +291,6 @@ def serving(connection: sa.Connection, cube: str, base: str) -> AdapterRow | Non
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
-    """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
     return [row for row in outdated(connection, [cube]) if row.state in TRAINED]
 
 
@@ -317,13 +303,11 @@ def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None)
 
 
 def remove(connection: sa.Connection, id_: str) -> None:
-    """Remove an adapter from the registry; its files become orphans."""
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id == id_))
     connection.execute(sa.delete(t).where(t.c.id == id_))
 
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
-    """Remove a cube's adapters, its consent, and what it excludes."""
     of_cube = sa.select(t.c.id).where(t.c.cube_id == cube)
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id.in_(of_cube)))
     connection.execute(sa.delete(t).where(t.c.cube_id == cube))

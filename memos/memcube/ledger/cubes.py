@@ -99,7 +99,6 @@ def get(connection: sa.Connection, cube_id: str) -> Cube:
 
 
 def unknown(cube_id: str) -> NotFound:
-    """Return the error for a cube that is not there."""
     return NotFound("cube", cube_id, f"Create it with `memos cube create {cube_id}`.")
 
 
@@ -108,15 +107,12 @@ def list_all(connection: sa.Connection) -> list[Cube]:
 
 
 class CubeHead(NamedTuple):
-    """The row data of a cube that every call needs."""
-
     fingerprint: Fingerprint
     time_zone: str
     redact_pii: bool
 
 
 def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
-    """Return the heads of the named cubes, without counting items."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
     rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
     known = {
@@ -132,13 +128,11 @@ def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
 
 
 def zones(connection: sa.Connection, ids: Collection[str]) -> dict[str, ZoneInfo]:
-    """Return the time zones of those of the named cubes that exist."""
     rows = connection.execute(sa.select(cubes.c.id, cubes.c.time_zone).where(cubes.c.id.in_(ids)))
     return {row.id: ZoneInfo(row.time_zone) for row in rows}
 
 
 def set_redaction(connection: sa.Connection, cube_id: str, *, redact_pii: bool) -> None:
-    """Set whether personal data is masked in later additions."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(redact_pii=redact_pii))
 
 
@@ -147,7 +141,6 @@ def set_description(connection: sa.Connection, cube_id: str, description: str) -
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:
-    """Record the embedder of the cube's vectors."""
     connection.execute(
         sa.update(cubes)
         .where(cubes.c.id == cube_id)
@@ -186,8 +179,6 @@ def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
 
 @dataclass(frozen=True, slots=True)
 class NextMessage:
-    """The position of a conversation's next message; `said_at` is the time of its last one."""
-
     id: str
     position: int = 0
     page: int = 0
@@ -197,7 +188,6 @@ class NextMessage:
 
 
 def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> NextMessage:
-    """Return the state of a conversation, creating it if new."""
     row = connection.execute(
         sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
     ).one_or_none()
@@ -249,7 +239,6 @@ def record_event(
 
 
 def newest_event(connection: sa.Connection) -> datetime | None:
-    """Return when the newest change of any cube was recorded."""
     heads = cubes.join(events, sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq))
     newest: datetime | None = connection.scalar(sa.select(sa.func.max(events.c.at)).select_from(heads))
     return newest
@@ -293,14 +282,12 @@ def get_template(connection: sa.Connection, cube: str) -> str | None:
 
 
 def own_templates(connection: sa.Connection, cubes: Collection[str] | None) -> list[str]:
-    """Return the JSON of these cubes' own templates, or of all."""
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.startswith("template:")))
     keys = None if cubes is None else {_key(cube) for cube in cubes}
     return [row.value for row in rows.all() if keys is None or row.key in keys]
 
 
 def set_template(connection: sa.Connection, cube: str, text: str) -> None:
-    """Give a cube a template in place of the one it has."""
     remove(connection, cube)
     connection.execute(sa.insert(meta).values(key=_key(cube), value=text))
 
@@ -311,8 +298,6 @@ def remove(connection: sa.Connection, cube: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """An event query: events after number `after`, of the given kinds or of all."""
-
     after: int = 0
     kinds: tuple[str, ...] = ()
     limit: int = 100
@@ -326,7 +311,6 @@ def head(connection: sa.Connection, cube: str) -> int:
 
 
 def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> list[Event]:
-    """Return a cube's events in the order they were committed."""
     columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
     query = sa.select(*columns).where(events.c.cube_id == cube, events.c.seq > wanted.after)
     if wanted.kinds:
@@ -346,13 +330,11 @@ def number_at(connection: sa.Connection, cube: str, moment: datetime) -> int:
 
 
 def tally_all(connection: sa.Connection, cube: str, after: int) -> dict[str, int]:
-    """Return the number of events of each kind after a number."""
     query = sa.select(events.c.kind, sa.func.count()).where(events.c.cube_id == cube, events.c.seq > after)
     return {row[0]: row[1] for row in connection.execute(query.group_by(events.c.kind))}
 
 
 def tally(connection: sa.Connection, cube: str, after: int, kinds: Sequence[str]) -> dict[str, int]:
-    """Return the number of events of each of these kinds after a number, without zeros."""
     query = sa.select(events.c.kind, sa.func.count().label("number")).where(
         events.c.cube_id == cube, events.c.seq > after
     )

@@ -37,7 +37,6 @@ _MAPPED_BYTES = 1 << 30
 
 
 def sqlite_damaged(where: str, text: str) -> IntegrityError:
-    """Return the error for a ledger whose pages cannot be trusted."""
     return IntegrityError(
         f"The ledger {where} is damaged ({' '.join(text.split())}). Nothing was changed. Restore it from a copy, "
         f"or recover what is readable with `sqlite3 {where} .recover`; `memos data reindex` then rebuilds the indexes."
@@ -157,7 +156,6 @@ class Ledger:
 
     @property
     def is_sqlite(self) -> bool:
-        """True for the embedded ledger, whose files erase has to clean."""
         return self._writer is not None
 
     @property
@@ -198,7 +196,6 @@ class Ledger:
                 self._hold = postgres.Hold(self._engine, alone=alone, follows_graph=follows_graph)
 
     def renew_hold(self) -> None:
-        """Check that the claim still holds; it ends with its connection."""
         if self._hold is not None:
             with self._translated():
                 self._hold.renew()
@@ -212,7 +209,6 @@ class Ledger:
         return [] if rows == ["ok"] else [str(row) for row in rows]
 
     def quick_check(self) -> None:
-        """Check every page of an embedded ledger once."""
         if not self.is_sqlite:
             return
         with self.read() as connection:
@@ -245,7 +241,6 @@ class Ledger:
         return not busy
 
     def close(self) -> None:
-        """Close every connection; SQLite then folds its log into the database."""
         if self._hold is not None:
             self._hold.release()
         self._engine.dispose()
@@ -342,15 +337,12 @@ _CHECK_UP_TO_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LedgerInspection:
-    """A ledger's place, schema revision (None before the first), and time of the last change."""
-
     place: str
     revision: str | None
     changed_at: datetime | None
 
     @property
     def is_current(self) -> bool:
-        """Return True if this program can use it without a migration."""
         return self.revision == HEAD
 
 
@@ -372,7 +364,6 @@ def look_at_file(path: Path) -> LedgerInspection:
 
 
 def look_at_server(url: str) -> LedgerInspection:
-    """Inspect a ledger on PostgreSQL, with its version and clock."""
     parsed = _parsed(url)
     engine = postgres.make_engine(parsed, pool_size=1)
     ledger = Ledger(engine, postgres.place_of(parsed))

@@ -49,7 +49,6 @@ def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
 
 
 def replace_content(connection: sa.Connection, file_id: str, data: bytes) -> None:
-    """Store other bytes for a file; it keeps the digest of the original ones."""
     connection.execute(sa.delete(file_parts).where(file_parts.c.file_id == file_id))
     connection.execute(sa.update(files).where(files.c.id == file_id).values(bytes=len(data)))
     _add_parts(connection, file_id, data)
@@ -74,7 +73,6 @@ def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> 
 
 
 def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]:
-    """Return the documents of a cube with these column values, newest first."""
     query = sa.select(files).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT)
     query = query.where(*(files.c[name] == value for name, value in equal.items()))
     found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
@@ -97,7 +95,6 @@ def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[Stored
 
 
 def has_live_items(connection: sa.Connection, file_id: str) -> bool:
-    """Return True if any passage of a file can still be found."""
     query = (
         sa.select(file_items.c.item_id)
         .join(versions, versions.c.item_id == file_items.c.item_id)
@@ -120,7 +117,6 @@ def text(connection: sa.Connection, file_id: str) -> str:
 
 
 def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
-    """Return a document of any cube; the caller checks access to its cube."""
     query = sa.select(files).where(files.c.id == file_id, files.c.kind == FileKind.DOCUMENT)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -129,7 +125,6 @@ def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
 
 
 def unknown(file_id: str) -> NotFound:
-    """Return the error about a file that is none, or that nobody who asks may know of."""
     return NotFound("file", file_id, "List what there is with `memos docs files`.")
 
 
@@ -139,7 +134,6 @@ def content(connection: sa.Connection, file_id: str) -> bytes:
 
 
 def of_items(connection: sa.Connection, item_ids: Collection[str]) -> dict[str, str]:
-    """Return the file of each item that belongs to one, by item."""
     found: dict[str, str] = {}
     for batch in items.in_batches(item_ids):
         part_of = sa.select(file_items.c.item_id, file_items.c.file_id).where(file_items.c.item_id.in_(batch))
@@ -162,7 +156,6 @@ def known(connection: sa.Connection, ids: Collection[str]) -> list[str]:
 
 
 def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
-    """Return the number of a cube's documents by state, without zeros."""
     found: dict[FileState, int] = {}
     for file in find(connection, cube):
         found[file.state] = found.get(file.state, 0) + 1
@@ -170,7 +163,6 @@ def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
 
 
 def with_bytes(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
-    """Return which of these files still have their bytes."""
     return [
         file
         for batch in items.in_batches(file_ids)
@@ -187,7 +179,6 @@ def made_at(connection: sa.Connection, file_ids: Collection[str]) -> list[dateti
 
 
 def parts(connection: sa.Connection, file_id: str) -> list[sa.Row[Any]]:
-    """Return the passages of a document in order: item_id, ordinal, start, end, page."""
     query = sa.select(file_items).where(file_items.c.file_id == file_id).order_by(file_items.c.ordinal)
     return list(connection.execute(query))
 
@@ -209,7 +200,6 @@ def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[s
 
 
 def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]:
-    """Return, by cube, files without items that were deleted before a moment."""
     left = sa.exists().where(file_items.c.file_id == files.c.id)
     query = sa.select(files.c.cube_id, files.c.id).where(
         files.c.state == FileState.DELETED, files.c.finished_at < before, ~left
@@ -221,7 +211,6 @@ def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]
 
 
 def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
-    """Return damaged files of a cube with the reason; erased ones count as intact."""
     length = sa.func.coalesce(sa.func.sum(sa.func.length(file_parts.c.data)), 0)
     size = sa.select(length).where(file_parts.c.file_id == files.c.id).scalar_subquery()
     short = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.sha256 != "", files.c.bytes != size)
@@ -249,7 +238,6 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
 
 
 def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:
-    """Remove files with their bytes; return how many there were."""
     removed = 0
     for batch in items.in_batches(file_ids):
         connection.execute(sa.delete(file_items).where(file_items.c.file_id.in_(batch)))

@@ -57,28 +57,16 @@ class Elements:
 
 
 class JsonSql(Protocol):
-    """How a database reads JSON, compares numbers and folds case."""
+    def elements(self, column: Sql, key: str | None) -> Elements: ...
 
-    def elements(self, column: Sql, key: str | None) -> Elements:
-        """Return the elements of a JSON list or, with a key, of the value under it."""
-        ...
+    def compare(self, column: Sql, op: Op, value: Number) -> Bool: ...
 
-    def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare a numeric column exactly, as Python compares."""
-        ...
+    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool: ...
 
-    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
-        """Match a numeric column against values, as Python compares."""
-        ...
-
-    def has_folded(self, text: Sql, part: str) -> Bool:
-        """Match a text containing `part`, both folded as Python folds case."""
-        ...
+    def has_folded(self, text: Sql, part: str) -> Bool: ...
 
 
 class SqliteJson:
-    """SQLite: `json_each` gives every element with its type."""
-
     def elements(self, column: Sql, key: str | None) -> Elements:
         # A filter's field name has no quote and no backslash (`memos.core.filters`), so this is the key alone.
         path = () if key is None else (f'$."{key}"',)
@@ -135,7 +123,6 @@ class PostgresJson:
         )
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare a number; a float beside whole numbers is compared as the exact number it is."""
         plain = sa.type_coerce(column, sa.types.NULLTYPE)
         if isinstance(column.type, sa.Float):
             return _compare_float(plain, op, value)
@@ -149,7 +136,6 @@ class PostgresJson:
         return sa.cast(plain, sa.Numeric).in_([_exactly(value) for value in values])
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Match with an SQL function that folds as Python does."""
         return sa.func.strpos(sa.func.memos_casefold(text), sa.cast(part.casefold(), sa.Text)) > 0
 
 

@@ -12,13 +12,10 @@ from memos.memcube.ledger.schema import items, links, versions
 
 
 class LedgerGraph:
-    """A `Graph` over the ledger's rows: never behind, and nothing to rebuild."""
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
-        """Return live items of `cubes` next to `seed` in its session, then those linked to it, newest first."""
         if not cubes or limit < 1:
             return []
         with self._ledger.read() as connection:

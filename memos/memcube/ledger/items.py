@@ -81,14 +81,12 @@ _REVISIONS = PreparedSelect(sa.select(items.c.id, items.c.revision).where(items.
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of ids, small enough for one statement."""
     pending = list(values)
     for start in range(0, len(pending), _BATCH):
         yield pending[start : start + _BATCH]
 
 
 def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
-    """Build an item from a joined version row."""
     return Item(
         id=row.item_id,
         cube=row.cube_id,
@@ -123,7 +121,6 @@ def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
 
 
 def record_of(item: Item) -> dict[str, Json]:
-    """Return an item as the flat record that filters see (see `memos.core.filters.matches`)."""
     record: dict[str, Json] = {
         "id": item.id,
         "memory": item.memory,
@@ -153,7 +150,6 @@ def record_of(item: Item) -> dict[str, Json]:
 def current(
     connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
 ) -> dict[str, Item]:
-    """Return items of these cubes now, or at a moment, by id; including deleted ones."""
     found: dict[str, Item] = {}
     for batch in in_batches(ids):
         rows = _these(connection, _CURRENT, _THESE, batch, cubes, at)
@@ -162,7 +158,6 @@ def current(
 
 
 def standing(at: datetime | None) -> sa.ColumnElement[bool]:
-    """Return the condition for versions that are current, or were at a moment."""
     if at is None:
         return versions.c.recorded_to.is_(None)
     open_ended = sa.or_(versions.c.recorded_to.is_(None), versions.c.recorded_to > at)
@@ -225,7 +220,6 @@ _BRIEF_NOW = PreparedSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brie
 def briefs(
     connection: sa.Connection, cubes: Sequence[str], ids: Collection[str], at: datetime | None = None
 ) -> list[Brief]:
-    """Return briefs of items in these cubes now, or at a moment, unordered."""
     found: list[Brief] = []
     for batch in in_batches(ids):
         found += _these(connection, _BRIEF_NOW, _BRIEF, batch, cubes, at)
@@ -247,7 +241,6 @@ def _these(
 
 
 def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
-    """Return every version of the items, oldest first, by item id."""
     found: dict[str, list[Item]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in _VERSIONS.rows(connection, ids=batch):
@@ -276,7 +269,6 @@ def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
 
 
 def unknown(item_id: str) -> NotFound:
-    """Return the error for an item that does not exist or is not visible to the caller."""
     return NotFound("item", item_id, "List what there is with `memos list`.")
 
 
@@ -289,7 +281,6 @@ def matching(
     offset: int = 0,
     newest: bool = False,
 ) -> list[Item]:
-    """Return current items that pass a filter, oldest or `newest` first."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
@@ -297,7 +288,6 @@ def matching(
 
 
 def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
-    """Return the number of current items that pass a filter."""
     query = _SELECT.with_only_columns(sa.func.count())
     query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     return connection.execute(query).scalar_one()
@@ -311,7 +301,6 @@ def matching_ids(
     at: datetime | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """Return ids, unordered, of items that pass a filter now or at a moment."""
     query = _SELECT.with_only_columns(versions.c.item_id)
     query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, filter_sql.of(connection))).limit(
         limit
@@ -327,7 +316,6 @@ def passing(
     *,
     at: datetime | None = None,
 ) -> set[str]:
-    """Return which of the given ids pass a filter now or at a moment."""
     found: set[str] = set()
     query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
     condition = compile_sql(node, filter_sql.of(connection))
@@ -337,7 +325,6 @@ def passing(
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
-    """Return the newest items of these cubes now or at a moment."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(at))
     return [to_item(row) for row in connection.execute(query.order_by(items.c.created_at.desc()).limit(limit))]
 
@@ -354,7 +341,6 @@ def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]
 
 
 def with_keys(connection: sa.Connection, cube: str, keys: Sequence[str]) -> list[Item]:
-    """Return the cube's current items with one of these keys, of any status."""
     query = _SELECT.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.key.in_(keys))
     return [to_item(row) for row in connection.execute(query)]
 
@@ -364,7 +350,6 @@ def _escape(text: str) -> str:
 
 
 def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> list[Version]:
-    """Return every version with its predecessor, oldest first."""
     require(connection, cubes, item_id)
     rows = connection.execute(_SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
     entries: list[Version] = []
@@ -377,7 +362,6 @@ def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> li
 
 
 def sources_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[Source, ...]]:
-    """Return each item's sources with the exact passages, in order."""
     found: dict[str, list[Source]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in connection.execute(_SOURCES, {"ids": batch}):
@@ -414,7 +398,6 @@ def _source(row: Any) -> Source:
 
 
 def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:
-    """Insert states as versions recorded at their `updated_at`."""
     if states:
         connection.execute(sa.insert(versions), [_version_row(state, actor, reason) for state in states])
 
@@ -436,7 +419,6 @@ def append(connection: sa.Connection, before: Item, after: Item, actor: str, rea
 
 
 def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
-    """Return the projection revisions of existing items, by id."""
     found: dict[str, int] = {}
     for batch in in_batches(ids):
         found.update(_REVISIONS.rows(connection, ids=batch))
@@ -493,7 +475,6 @@ def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bo
 
 
 def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Return, by message, the current item that replaced what was extracted from it."""
     found: dict[str, str] = {}
     now = versions.alias("now")
     for batch in in_batches(ids):
@@ -513,7 +494,6 @@ def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
 
 
 def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
-    """Return the items derived from one of these."""
     found: set[str] = set()
     for batch in in_batches(ids):
         made = sa.select(links.c.from_id).where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)

@@ -21,8 +21,6 @@ _GRAPH = "mark:follows-graph"
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A pending change."""
-
     id: int
     cube: str
     item: str
@@ -66,7 +64,6 @@ _FOLLOWS_GRAPH = sa.select(meta.c.value).where(meta.c.key == _GRAPH)
 def enqueue(
     connection: sa.Connection, cube: str, item_ids: Iterable[str], only: Sequence[Target] | None = None
 ) -> None:
-    """Queue changed items for every index that follows the ledger, or for `only` some."""
     ids = list(item_ids)
     if not ids:
         return
@@ -78,7 +75,6 @@ def enqueue(
 def rows_after(
     connection: sa.Connection, target: Target, after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[OutboxRow]:
-    """Return unparked rows numbered above `after`, without those `seen`, oldest first."""
     asked = {"target": target, "after": after, "most": limit}
     query = _ROWS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ROWS_AFTER
     return [OutboxRow(*row) for row in connection.execute(query, asked)]
@@ -104,7 +100,6 @@ def newest(connection: sa.Connection, target: Target) -> int | None:
 
 
 def any_up_to(connection: sa.Connection, target: Target, last: int) -> bool:
-    """Return True if an unparked row numbered up to `last` is left."""
     return connection.scalar(_waiting(target).where(outbox.c.id <= last).limit(1)) is not None
 
 
@@ -140,7 +135,6 @@ _EACH_ITEM_AFTER = _ITEMS_AFTER.order_by(None).group_by(outbox.c.item_id).order_
 def items_after(
     connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[str]:
-    """Return items of these cubes with an unseen change numbered above `after`, newest change first."""
     asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
 
     def unseen(query: sa.Select[tuple[str]]) -> list[str]:
@@ -180,8 +174,6 @@ def retry_dead_letters(connection: sa.Connection, target: Target) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A change an index refused too often, with its last error."""
-
     target: str
     cube: str
     item: str
@@ -194,12 +186,10 @@ def dead_letters(connection: sa.Connection) -> list[DeadLetter]:
 
 
 def count(connection: sa.Connection, target: Target) -> int:
-    """Return how many changes the index has not flushed yet."""
     return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target)) or 0
 
 
 def mark(connection: sa.Connection, target: Target) -> int:
-    """Return the mark of the index's last flush known to the ledger."""
     value = connection.scalar(sa.select(meta.c.value).where(meta.c.key == f"mark:{target}"))
     return int(value) if value is not None else 0
 

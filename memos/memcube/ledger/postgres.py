@@ -42,7 +42,6 @@ _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is
 
 
 def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
-    """Return an engine with pre-ping, synchronous commits and bounded waits."""
     try:
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -144,7 +143,6 @@ class Hold:
         self.renew()
 
     def renew(self) -> None:
-        """Check the claim, and claim again if its connection was lost."""
         with self._lock:
             if self._connection is not None and time.monotonic() - self._renewed_at < _RENEW_S:
                 return
@@ -197,7 +195,6 @@ _ALONE = "mark:alone"
 
 
 def last_alone(connection: sa.Connection) -> str | None:
-    """Return the id of the folder whose embedded index last followed this ledger."""
     found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ALONE))
     return found
 

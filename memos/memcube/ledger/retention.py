@@ -32,8 +32,6 @@ REMEDY = "List what there is with `memos cube retention list`."
 
 
 class ScanPosition(NamedTuple):
-    """The position of an item in the order in which rules scan a cube."""
-
     created_at: datetime
     id: str
 
@@ -61,7 +59,6 @@ def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
 
 
 def find(connection: sa.Connection, rule_id: str) -> RetentionRule | None:
-    """Return a rule, None when there is none of this id."""
     row = connection.execute(sa.select(retention_rules).where(retention_rules.c.id == rule_id)).one_or_none()
     return None if row is None else _to_rule(row)
 
@@ -85,7 +82,6 @@ def cubes_with_rules(connection: sa.Connection) -> list[str]:
 def due(
     connection: sa.Connection, rule: RetentionRule, at: datetime, after: ScanPosition | None, limit: int
 ) -> list[ScanPosition]:
-    """Return the oldest items, after a position, on which a rule acts now."""
     query = _matching(connection, rule, at).order_by(items.c.created_at, items.c.id).limit(limit)
     if after is not None:
         last = (sa.literal(after.created_at, items.c.created_at.type), sa.literal(after.id))
@@ -94,7 +90,6 @@ def due(
 
 
 def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:
-    """Return which of these items a rule still acts on."""
     rows = connection.execute(_matching(connection, rule, at).where(items.c.id.in_(ids)))
     return [row.id for row in rows]
 

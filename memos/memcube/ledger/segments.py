@@ -92,12 +92,10 @@ class Overflow:
 
 
 def overflow_task(conversation: str | None, now: datetime) -> NewTask:
-    """Return the task that shortens a conversation's short tier to its capacity, a little later."""
     return NewTask(OVERFLOW, {"conversation": conversation}, key=conversation or "", not_before=now + _GATHERING)
 
 
 def idle_task(conversation: str, *, read: bool = False) -> NewTask:
-    """Return the task that moves on all pages of a conversation; `read` also extracts facts, hot or not."""
     payload = {"conversation": conversation, "all": True, **({"read": True} if read else {})}
     return NewTask(OVERFLOW, payload, key=f"all:{conversation}")
 
@@ -105,7 +103,6 @@ def idle_task(conversation: str, *, read: bool = False) -> NewTask:
 def idle(
     connection: sa.Connection, before: datetime | None, limit: int, after: str = "", cube: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations with short pages and no addition since a moment, by id."""
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(
         conversations.c.next_position > 0,
         conversations.c.next_page >= conversations.c.first_short,
@@ -123,7 +120,6 @@ def idle(
 
 
 def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: datetime) -> None:
-    """Enqueue the tasks that rebuild these segments from their pages, a little later."""
     due = now + _GATHERING
     new = [NewTask(REMAKE, {"segment": id_}, key=id_, not_before=due) for id_ in sorted(set(changed))]
     tasks.enqueue(connection, cube, new, now)
@@ -135,7 +131,6 @@ def is_crowded(first_short: int, last_page: int, capacity: int) -> bool:
 
 
 def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "") -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations that exceed their short pages, by id."""
     too_many = conversations.c.next_page - conversations.c.first_short + 1 > capacity
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(too_many, conversations.c.id > after)
     query = query.order_by(conversations.c.id).limit(limit)
@@ -198,7 +193,6 @@ def segment_of(connection: sa.Connection, conversation: str, number: int) -> str
 def place_pages(
     connection: sa.Connection, cube: str, conversation: str | None, placed: Sequence[tuple[Page, str]], now: datetime
 ) -> None:
-    """Assign pages to segments: their rows, and the tier of their messages."""
     if not placed:
         return
     rows = [
@@ -224,7 +218,6 @@ def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> 
 
 
 def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) -> None:
-    """Set where the short tier begins after pages left it."""
     if found.conversation is None:
         connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(lone_until=found.until))
     else:
@@ -238,7 +231,6 @@ def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) ->
 def comparable(
     connection: sa.Connection, cube: str, most: int
 ) -> list[tuple[str, NDArray[np.float32] | None, dict[str, int]]]:
-    """Return id, vector and keywords of the hottest segments that pages may join."""
     query = (
         sa.select(segments.c.id, segments.c.vector, segments.c.words)
         .where(segments.c.cube_id == cube, segments.c.state == OPEN)
@@ -252,7 +244,6 @@ def comparable(
 
 
 def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
-    """Return a cube's segments, open ones first, highest level first."""
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         both: list[SegmentRow] = []
@@ -273,7 +264,6 @@ def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Seg
 
 
 def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterable[str]) -> None:
-    """Insert or update segments; those not `known` are new."""
     before = set(known)
     for segment in changed:
         values = _row(segment)
@@ -305,7 +295,6 @@ def _count(connection: sa.Connection, cube: str, more: int) -> None:
 
 
 def members(connection: sa.Connection, segment: str) -> list[Item]:
-    """Return the current messages of a segment's pages, oldest first."""
     in_page = sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page)
     alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id)
     states: dict[str, Item] = {}
@@ -360,8 +349,6 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MidTierPage:
-    """A page in the mid tier, with its segment."""
-
     id: str
     conversation: str | None
     number: int
@@ -369,7 +356,6 @@ class MidTierPage:
 
 
 def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[MidTierPage]:
-    """Return the mid-tier pages of these messages."""
     found: dict[str, MidTierPage] = {}
     for batch in items.in_batches(item_ids):
         said_in = sa.select(item_rows.c.conversation_id, item_rows.c.page).where(
@@ -384,7 +370,6 @@ def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[MidTier
 
 
 def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, str]:
-    """Return the segments of these messages, by message."""
     found: dict[str, str] = {}
     for batch in items.in_batches(item_ids):
         for select in _SEGMENTS_OF:
@@ -434,7 +419,6 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
 
 
 def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
-    """Drop the vectors of all segments for another embedder; return the segments by cube."""
     connection.execute(sa.update(segments).values(vector=None))
     found: dict[str, list[str]] = {}
     for row in connection.execute(sa.select(segments.c.cube_id, segments.c.id)):
@@ -443,7 +427,6 @@ def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
 
 
 def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[str, str]]:
-    """Return (subject, problem) for pages that are in no place or in two, and for miscounted segments."""
     wrong: list[tuple[str, str]] = []
     here = conversations.c.cube_id == cube
     said_on = (

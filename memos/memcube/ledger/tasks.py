@@ -45,8 +45,6 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The worker that holds a task, and until when."""
-
     owner: str
     until: datetime
 
@@ -123,7 +121,6 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
 
 
 def renew(connection: sa.Connection, task_id: str, lease: Lease, progress: float) -> bool:
-    """Renew a lease and record progress; False if this owner no longer holds it."""
     held = _held(task_id, lease.owner)
     return bool(connection.execute(held.values(lease_until=lease.until, progress=progress)).rowcount)
 
@@ -140,7 +137,6 @@ def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime, n
 
 
 def fail(connection: sa.Connection, task: Task, owner: str, state: TaskState, error: str, now: datetime) -> bool:
-    """End a task as failed or dead; False if this owner no longer holds it."""
     ended = {"state": state, "finished_at": now, "error": error[:_ERROR_CHARS]}
     return bool(connection.execute(_held(task.id, owner).values(**ended, **_NO_LEASE)).rowcount)
 
@@ -213,7 +209,6 @@ def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 
 def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
-    """Queue a task that ended without success again, as if new."""
     queues.lock(connection, task.cube)
     if task.key is not None and _waits(connection, task):
         raise Conflict(f"Task {task.id} needs no retry: another {task.kind} task for the same waits already.")
@@ -225,7 +220,6 @@ def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 
 def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay: Delay) -> None:
-    """Delay every waiting task of these kinds, with a reason."""
     queues.lock(connection, cube)
     later = {"not_before": delay.until, "note": delay.note}
     early = (*_waiting(cube), tasks.c.kind.in_(kinds), tasks.c.not_before < delay.until)
@@ -233,7 +227,6 @@ def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay
 
 
 def unpark(connection: sa.Connection, kind: str, now: datetime) -> int:
-    """Release the parked tasks of a kind; return how many."""
     parked = (tasks.c.kind == kind, queues.WAITING, tasks.c.not_before == PARKED)
     found = 0
     cubes = sa.select(tasks.c.cube_id).where(*parked).distinct().order_by(tasks.c.cube_id)
@@ -252,7 +245,6 @@ def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) 
 
 
 def clean(connection: sa.Connection, before: datetime) -> int:
-    """Remove some tasks that ended well before a moment; return how many."""
     old = sa.select(tasks.c.id).where(
         tasks.c.finished_at < before, tasks.c.state.in_([TaskState.DONE, TaskState.CANCELLED])
     )
@@ -274,8 +266,6 @@ def get(connection: sa.Connection, task_id: str) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """A task query: states and kinds, all when empty; `after` continues behind a task's id."""
-
     states: tuple[TaskState, ...] = ()
     kinds: tuple[str, ...] = ()
     limit: int = 100
@@ -283,12 +273,10 @@ class TaskQuery:
 
 
 def unknown(task: str) -> NotFound:
-    """Return the error about a task that is none, or that nobody who asks may know of."""
     return NotFound("task", task, "See what there is with `memos task list`; tasks that ended are kept a week.")
 
 
 def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQuery) -> list[Task]:
-    """Return tasks of these cubes, or of all, newest first."""
     query = _of(cubes, sa.select(tasks)).order_by(tasks.c.id.desc()).limit(wanted.limit)
     if wanted.states:
         query = query.where(tasks.c.state.in_(wanted.states))
@@ -300,7 +288,6 @@ def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQue
 
 
 def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskState, int]:
-    """Return the number of tasks by state in these cubes, or in all, without zeros."""
     query = _of(cubes, sa.select(tasks.c.state, sa.func.count())).group_by(tasks.c.state)
     return {TaskState(state): number for state, number in connection.execute(query)}
 

@@ -49,7 +49,6 @@ _TURNS = (
 
 
 def turns(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[Turn]:
-    """Return which of these messages call tools or answer calls."""
     found: list[Turn] = []
     for batch in in_batches(ids):
         query = _TURNS.where(t.items.c.id.in_(batch), t.items.c.cube_id == cube)
@@ -58,7 +57,6 @@ def turns(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[Turn
 
 
 def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
-    """Return the tool messages near these, including them."""
     places: dict[str, list[int]] = defaultdict(list)
     for turn in near:
         places[turn.conversation].append(turn.position)
@@ -71,7 +69,6 @@ def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
 
 
 def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, int], str]:
-    """Return the user message at the beginning of each turn's page, by conversation and page."""
     found: dict[tuple[str, int], str] = {}
     for page in dict.fromkeys((turn.conversation, turn.page) for turn in asked):
         query = (
@@ -89,7 +86,6 @@ def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, i
 
 
 def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> list[Turn]:
-    """Return the tool messages of pages, each a conversation and a number."""
     found: list[Turn] = []
     for conversation, page in dict.fromkeys(places):
         here = (t.items.c.conversation_id == conversation, t.items.c.page == page)
@@ -98,7 +94,6 @@ def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> li
 
 
 def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tuple[str, int]]:
-    """Return the pages of messages in conversations, each a conversation and a number."""
     found: dict[tuple[str, int], None] = {}
     for batch in in_batches(ids):
         query = sa.select(t.items.c.conversation_id, t.items.c.page).where(
@@ -111,7 +106,6 @@ def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tup
 def derived_items(
     connection: sa.Connection, cube: str, ids: Iterable[str], kind: ItemType, *, deleted: bool = False
 ) -> list[str]:
-    """Return items of a type derived from these, also `deleted` ones if asked."""
     found: dict[str, None] = {}
     for batch in in_batches(ids):
         query = (
@@ -130,7 +124,6 @@ def derived_items(
 def with_prefix(
     connection: sa.Connection, cube: str, prefix: str, kind: ItemType, limit: int, *, live: bool = True
 ) -> list[str]:
-    """Return items of a type whose keys have a prefix, newest version first; `live` only current ones."""
     v = t.versions
     # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
     begins = sa.func.substr(v.c.key, 1, len(prefix)) == prefix

@@ -29,12 +29,10 @@ class Phrases:
 
 
 def is_chinese(text: str) -> bool:
-    """Say whether a text is written in Chinese characters."""
     return _HAN.search(text) is not None
 
 
 def persons(subject: str | None, *, chinese: bool) -> dict[str, str]:
-    """Return the words for whom a fact is about: None is the user who asks."""
     if chinese:
         return {"my": f"{subject}的", "I": subject, "You": subject, "Your": f"{subject}的"} if subject else _MYSELF_ZH
     if subject is None:
