@@ -16,7 +16,7 @@ from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, Status
 from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger.schema import cubes, warmth
+from memos.memcube.ledger.schema import cubes, row_of, warmth
 from memos.memcube.ledger.schema import prefix_entries as t
 from memos.memcube.ledger.tasks import NewTask
 
@@ -47,17 +47,7 @@ def of(connection: sa.Connection, cube: str) -> list[PrefixRow]:
 
 def append(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> None:
     if rows:
-        values = [
-            {
-                "cube_id": cube,
-                "ordinal": row.ordinal,
-                "item_id": row.item,
-                "version": row.version,
-                "added_at": row.added_at,
-            }
-            for row in rows
-        ]
-        connection.execute(sa.insert(t), values)
+        connection.execute(sa.insert(t), [row_of(t, row, cube_id=cube) for row in rows])
 
 
 def replace(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> None:

@@ -38,15 +38,11 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
             .where(t.versions.c.type != ItemType.WORKING)
             .limit(_SHOWN)
         )
-        found += [
-            Difference("ledger", "sourceless", item_id, "has no source message")
-            for item_id in connection.scalars(sourceless)
-        ]
+        ids = connection.scalars(sourceless)
+        found += [Difference("ledger", "sourceless", id_, "has no source message") for id_ in ids]
         for cube in cube_ids:
-            found += [
-                Difference("tiers", "misplaced", subject, what)
-                for subject, what in segments.misplaced(connection, cube, _SHOWN)
-            ]
+            misplaced = segments.misplaced(connection, cube, _SHOWN)
+            found += [Difference("tiers", "misplaced", subject, what) for subject, what in misplaced]
             broken_files = files.broken(connection, cube, _SHOWN)
             found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [

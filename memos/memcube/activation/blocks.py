@@ -33,10 +33,7 @@ _ADAPTED = "adapter-"
 
 
 def fingerprint_of(made_by: Mapping[str, Json]) -> str:
-    """Return a digest of everything that keys and values depend on besides the tokens: 64 hexadecimal digits.
-
-    That of a model with an adapter on it says so before them.
-    """
+    """Return a hex digest of all that KV depends on besides the tokens, after `_ADAPTED` for one with an adapter."""
     told = {"format": FORMAT, "block_tokens": BLOCK_TOKENS, **made_by}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     return digest if made_by.get("adapter", "base") == "base" else f"{_ADAPTED}{digest}"
@@ -57,6 +54,7 @@ def block_keys(fingerprint: str, salt: str, ids: Sequence[int]) -> list[str]:
 
 
 def usable_blocks(tokens: int) -> int:
+    """Return how many blocks of a prompt may come from memory: at least its last token has to be computed."""
     return max(0, tokens - 1) // BLOCK_TOKENS
 
 

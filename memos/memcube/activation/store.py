@@ -88,21 +88,10 @@ class DiskTier:
 
     def _note(self, block: Block, heat: Heat) -> None:
         with self._index:
-            self._index.execute(
-                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    block.key,
-                    block.parent,
-                    block.fingerprint,
-                    block.cube,
-                    block.dtype,
-                    json.dumps(block.shape),
-                    block.compute_s,
-                    json.dumps(sorted(block.items)),
-                    heat.uses,
-                    heat.at,
-                ),
-            )
+            shape, items = json.dumps(block.shape), json.dumps(sorted(block.items))
+            row = (block.key, block.parent, block.fingerprint, block.cube, block.dtype, shape, block.compute_s, items)
+            insert = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            self._index.execute(insert, (*row, heat.uses, heat.at))
 
     def _reconciled(self) -> dict[str, tuple[Block, Heat]]:
         known = {row[0]: _row(row) for row in self._index.execute("SELECT * FROM blocks")}
@@ -178,13 +167,9 @@ def _files(path: Path) -> Iterable[Path]:
 
 def _row(row: tuple[str, str | None, str, str, str, str, float, str, float, float]) -> tuple[Block, Heat]:
     key, parent, fingerprint, cube, dtype, shape, compute_s, items, uses, used_at = row
-    block = Block(
-        key, parent, fingerprint, cube, dtype, tuple(json.loads(shape)), compute_s, frozenset(json.loads(items))
-    )
-    return block, Heat(uses, used_at)
+    axes, held = tuple(json.loads(shape)), frozenset(json.loads(items))
+    return Block(key, parent, fingerprint, cube, dtype, axes, compute_s, held), Heat(uses, used_at)
 
-
-log = logging.getLogger("memos.activation")
 
 _QUEUED_WRITES = 32
 # About what 64 tokens take of a small model on two cores.
@@ -193,7 +178,7 @@ _DISK_PAUSE_S = 60.0
 
 
 class Device(Protocol):
-    """Memory of an accelerator; `Held` arrays are the device's."""
+    """Memory of an accelerator; what `upload` returns is the device's, `room` host memory that it reads quickly."""
 
     def upload(self, array: Array, block: Block) -> object: ...
 
@@ -367,10 +352,9 @@ class BlockStore:
                 return False
             self._shelves.count([block.key] * policy.ADMITTED_USES, self._now())
             # What it took there is told by a file: it is worth no more here than what was computed here.
-            here = (
-                each.block for each in self._shelves.entries.values() if each.block.fingerprint == block.fingerprint
-            )
-            most_s = max((each.compute_s for each in here), default=_STRANGE_S)
+            here = [each.block for each in self._shelves.entries.values()]
+            alike = (each.compute_s for each in here if each.fingerprint == block.fingerprint)
+            most_s = max(alike, default=_STRANGE_S)
         block = replace(block, compute_s=min(block.compute_s, most_s))
         entry = self.added(block, array, Tier.HOST)
         if entry is None:

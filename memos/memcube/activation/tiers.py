@@ -238,6 +238,8 @@ class BlockLender(Protocol):
 
 
 class BlockLease:
+    """Blocks lent to one prompt, from its beginning; none is evicted or changed until it is closed."""
+
     def __init__(self, store: BlockLender, entries: list[Entry]) -> None:
         self._store = store
         self._entries = entries

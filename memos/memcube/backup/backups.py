@@ -121,21 +121,15 @@ def tell(ledger: Ledger) -> None:
         try:
             _append(folder, backup_id, graves)
         except (OSError, MemosError) as error:
-            log.warning(
-                "the backup in %s still holds %d erasures and cannot be told (%s); it is tried again with the next one",
-                folder,
-                len(graves),
-                error,
+            what = (
+                "the backup in %s still holds %d erasures and cannot be told (%s); it is tried again with the next one"
             )
+            log.warning(what, folder, len(graves), error)
             continue
         with ledger.write() as connection:
             for grave in graves:
-                connection.execute(
-                    sa.update(t.tombstone_backups)
-                    .where(t.tombstone_backups.c.backup_id == backup_id)
-                    .where(t.tombstone_backups.c.tombstone_id == grave.receipt)
-                    .values(told=True)
-                )
+                its = sa.update(t.tombstone_backups).where(t.tombstone_backups.c.backup_id == backup_id)
+                connection.execute(its.where(t.tombstone_backups.c.tombstone_id == grave.receipt).values(told=True))
 
 
 def read_erased(folder: Path, manifest: Manifest) -> list[Erased]:
@@ -174,10 +168,8 @@ def known(ledger: Ledger) -> list[KnownBackup]:
     )
     query = sa.select(t.backups, untold.label("untold")).order_by(t.backups.c.created_at, t.backups.c.id)
     with ledger.read() as connection:
-        return [
-            KnownBackup(row.id, row.folder, row.created_at, row.finished_at, row.untold)
-            for row in connection.execute(query)
-        ]
+        rows = connection.execute(query).all()
+    return [KnownBackup(row.id, row.folder, row.created_at, row.finished_at, row.untold) for row in rows]
 
 
 def forget(ledger: Ledger, folder: Path) -> None:

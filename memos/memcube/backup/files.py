@@ -66,6 +66,7 @@ class DigestedFile:
 
 @contextmanager
 def created(path: Path) -> Iterator[IO[bytes]]:
+    """Make a new file its owner alone may read; it is on disk when the block ends."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         yield file
@@ -97,10 +98,7 @@ def unsigned(raw: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Say in one sentence what the operating system has against a folder.
-
-    Raises: InvalidInput, PermissionDenied, BackendUnavailable.
-    """
+    """Translate the operating system's errors. Raises: InvalidInput, PermissionDenied, BackendUnavailable."""
     try:
         yield
     except MemosError:
@@ -109,9 +107,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, FileExistsError | NotADirectoryError):
             raise InvalidInput(str(folder), "is no folder; choose another") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP):
-            raise PermissionDenied(
-                f"Cannot use {folder} ({error.strerror}): choose a folder that you can use."
-            ) from error
+            why = f"Cannot use {folder} ({error.strerror}): choose a folder that you can use."
+            raise PermissionDenied(why) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BackendUnavailable(f"The disk that holds {folder} is full: free some space and repeat.") from error
         raise BackendUnavailable(f"The folder {folder} cannot be used ({error.strerror}); choose another.") from error

@@ -24,7 +24,7 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, outbox
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.items import rows_in, scalars_in
 
 _KEPT = (t.tombstones, t.tombstone_items, t.backups, t.tombstone_backups)
 
@@ -66,11 +66,8 @@ def restore_archive(
         for table, entries in kept.items():
             _add_missing(connection, table, entries)
         _bury(connection, told)
-        connection.execute(
-            sa.update(t.backups)
-            .where(t.backups.c.id == manifest.id, t.backups.c.finished_at.is_(None))
-            .values(finished_at=manifest.created_at, newest=manifest.newest)
-        )
+        cut_off = sa.update(t.backups).where(t.backups.c.id == manifest.id, t.backups.c.finished_at.is_(None))
+        connection.execute(cut_off.values(finished_at=manifest.created_at, newest=manifest.newest))
         erased_again = replay(connection, now)
         _exclude_again(connection, excluded)
         enqueue_everything(connection)
@@ -132,13 +129,11 @@ def _without_consent(connection: sa.Connection) -> list[str]:
 
 
 def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Row]) -> None:
-    there: set[tuple[str, str]] = set()
-    for batch in in_batches(row["item_id"] for row in entries):
-        query = sa.select(t.items.c.id, t.items.c.cube_id).where(t.items.c.id.in_(batch))
-        there.update((row.id, row.cube_id) for row in connection.execute(query))
-    _add_missing(
-        connection, t.adapter_exclusions, (row for row in entries if (row["item_id"], row["cube_id"]) in there)
-    )
+    query = sa.select(t.items.c.id, t.items.c.cube_id)
+    rows_there = rows_in(connection, query, t.items.c.id, (row["item_id"] for row in entries))
+    there = {(row.id, row.cube_id) for row in rows_there}
+    left = (row for row in entries if (row["item_id"], row["cube_id"]) in there)
+    _add_missing(connection, t.adapter_exclusions, left)
 
 
 def _give_way(connection: sa.Connection) -> int:
@@ -177,22 +172,11 @@ def _add_missing(connection: sa.Connection, table: sa.Table, entries: Iterable[r
 def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
     for grave in told:
         if connection.scalar(sa.select(t.tombstones.c.id).where(t.tombstones.c.id == grave.receipt)) is None:
-            connection.execute(
-                sa.insert(t.tombstones).values(
-                    id=grave.receipt,
-                    cube_id=grave.cube,
-                    actor=grave.actor,
-                    at=grave.at,
-                    state="purging",
-                    removed={"cubes": 1} if grave.whole_cube else {},
-                    rebuilt=[],
-                    stores={"ledger": "purging"},
-                )
-            )
-        known: set[str] = set()
-        for batch in in_batches(grave.items):
-            query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
-            known.update(connection.scalars(query))
+            row = {"id": grave.receipt, "cube_id": grave.cube, "actor": grave.actor, "at": grave.at}
+            sums = {"removed": {"cubes": 1} if grave.whole_cube else {}, "rebuilt": [], "stores": {"ledger": "purging"}}
+            connection.execute(sa.insert(t.tombstones).values(**row, **sums, state="purging"))
+        buried = t.tombstone_items.c.item_id
+        known = set(scalars_in(connection, sa.select(buried), buried, grave.items))
         fresh = [item_id for item_id in dict.fromkeys(grave.items) if item_id not in known]
         if fresh:
             entries = [{"item_id": item_id, "tombstone_id": grave.receipt} for item_id in fresh]
@@ -223,7 +207,8 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
     """
     with source.read() as theirs, target.write() as ours:
         total = sum(rows.count(theirs, table) for table in rows.tables())
-        if (rows.ledger_id(ours), _stamp(ours)) == (rows.ledger_id(theirs), _stamp(theirs)):
+        # Every change is an event, and a cube has the end of its chain.
+        if (rows.ledger_id(ours), rows.tally(ours, t.cubes)) == (rows.ledger_id(theirs), rows.tally(theirs, t.cubes)):
             return CopySummary(total, total)
         begun = _begun(ours)
         if begun is None and not rows.is_blank(ours):
@@ -252,7 +237,3 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
 def _begun(connection: sa.Connection) -> dict[str, str] | None:
     told = connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == rows.COPYING))
     return None if told is None else json.loads(told)
-
-
-def _stamp(connection: sa.Connection) -> rows.Tally:
-    return rows.tally(connection, t.cubes)

@@ -114,10 +114,8 @@ def key_of(table: sa.Table, row: Row) -> list[Any]:
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
     binary = [column.name for column in table.columns if isinstance(column.type, sa.LargeBinary)]
-    decoded = [
-        {**row, **{name: base64.b64decode(row[name]) for name in binary if row[name] is not None}} for row in rows
-    ]
-    connection.execute(sa.insert(_plain(table)), decoded)
+    raw = [{name: base64.b64decode(row[name]) for name in binary if row[name] is not None} for row in rows]
+    connection.execute(sa.insert(_plain(table)), [row | of_it for row, of_it in zip(rows, raw, strict=True)])
 
 
 def insert_all(
@@ -274,13 +272,8 @@ def _default_of(column: sa.Column[Any]) -> Any:
 
 
 def _plain(table: sa.Table) -> sa.TableClause:
-    return sa.table(
-        table.name,
-        *(
-            sa.column(column.name, sa.BigInteger() if isinstance(column.type, UtcMicros) else column.type)
-            for column in table.columns
-        ),
-    )
+    types = {each.name: sa.BigInteger() if isinstance(each.type, UtcMicros) else each.type for each in table.columns}
+    return sa.table(table.name, *(sa.column(name, kind) for name, kind in types.items()))
 
 
 def _of_cube(plain: sa.TableClause, table: sa.Table, cube: str) -> sa.ColumnElement[bool]:

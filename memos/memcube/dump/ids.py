@@ -10,7 +10,6 @@ import hmac
 import sqlite3
 from collections.abc import Iterator
 from enum import IntEnum
-from types import TracebackType
 from typing import Self
 
 _BATCH = 500
@@ -69,7 +68,7 @@ class Ids:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def add(self, kind: Kind, old: str) -> bool:
@@ -83,10 +82,9 @@ class Ids:
         self._db.execute("INSERT OR IGNORE INTO spoken VALUES (?, ?)", (_raw(item), _raw(version)))
 
     def item_of(self, message: str) -> tuple[str, str] | None:
-        query = (
-            "SELECT parts.item, version FROM parts JOIN spoken ON spoken.item = parts.item WHERE kind = ? AND whole = ?"
-        )
-        row = self._db.execute(query + " ORDER BY 1 LIMIT 1", (Kind.MESSAGE, _raw(message))).fetchone()
+        query = "SELECT parts.item, version FROM parts JOIN spoken ON spoken.item = parts.item"
+        query += " WHERE kind = ? AND whole = ? ORDER BY 1 LIMIT 1"
+        row = self._db.execute(query, (Kind.MESSAGE, _raw(message))).fetchone()
         return None if row is None else (_text(row[0]), _text(row[1]))
 
     def batches(self, kind: Kind) -> Iterator[list[str]]:
@@ -151,9 +149,8 @@ class Ids:
             turned = before is None or page != before[0]
             broke = before is None or session != before[1]
             place, before = (position + 1, at_page + turned, at_session + broke), (page, session)
-            self._db.execute(
-                "UPDATE said SET new_position = ?, new_page = ?, new_session = ? WHERE rowid = ?", (*place, rowid)
-            )
+            update = "UPDATE said SET new_position = ?, new_page = ?, new_session = ? WHERE rowid = ?"
+            self._db.execute(update, (*place, rowid))
         return place
 
     def index_places(self) -> None:

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -163,19 +163,8 @@ def _make(connection: sa.Connection, work: Load) -> None:
     # Of a cube that was dropped here this is another one: a restored backup must not drop it again.
     dropped = sa.select(t.tombstones.c.id).where(t.tombstones.c.cube_id == target.cube).limit(1)
     made = from_micros(head.created_at) if connection.scalar(dropped) is None else work.clock.now()
-    cubes.create(
-        connection,
-        Cube(
-            target.cube,
-            target.actor,
-            head.description,
-            head.time_zone,
-            work.fingerprint,
-            made,
-            kind=CubeKind(head.kind),
-            redact_pii=head.redact_pii,
-        ),
-    )
+    new = Cube(target.cube, target.actor, head.description, head.time_zone, work.fingerprint, made)
+    cubes.create(connection, replace(new, kind=CubeKind(head.kind), redact_pii=head.redact_pii))
     until = None if head.lone_until is None else from_micros(head.lone_until)
     own = t.cubes.c.id == target.cube
     connection.execute(sa.update(t.cubes).where(own).values(heat_tau_s=head.heat_tau_s, lone_until=until))
@@ -396,7 +385,9 @@ def _leave_tasks(change: Change, work: Load) -> None:
     unread = sa.select(t.files.c.id, t.files.c.kind).where(
         t.files.c.cube_id == cube, t.files.c.state == FileState.PROCESSING
     )
-    new += [_reading_of(row.id, row.kind) for row in connection.execute(unread)]
+    for file, kind in connection.execute(unread):
+        reading_of = NewTask(files.READ, {"file": file}, key=file, priority=PRIORITY - 1)
+        new.append(pictures.describe_task(file) if kind == FileKind.IMAGE else reading_of)
     new.append(tiers.overflow_task(None, now))  # conversations that are too long are looked for anyway
     if not work.target.merge and not work.vectors_fit:
         segments = list(connection.scalars(sa.select(t.segments.c.id).where(t.segments.c.cube_id == cube)))
@@ -404,19 +395,11 @@ def _leave_tasks(change: Change, work: Load) -> None:
     tasks.enqueue(connection, cube, new, now)
 
 
-def _reading_of(file: str, kind: str) -> NewTask:
-    if kind == FileKind.IMAGE:
-        return pictures.describe_task(file)
-    return NewTask(files.READ, {"file": file}, key=file, priority=PRIORITY - 1)
-
-
 def _still_there(connection: sa.Connection, ids: Iterable[str]) -> list[str]:
     """Return those of these ids that are items or files; what is erased takes along what was made of it."""
-    found: list[str] = []
-    for batch in items.in_batches(ids):
-        for table in (t.items, t.files):
-            found += connection.scalars(sa.select(table.c.id).where(table.c.id.in_(batch)))
-    return found
+    wanted = list(ids)
+    columns = (t.items.c.id, t.files.c.id)
+    return [id_ for column in columns for id_ in items.scalars_in(connection, sa.select(column), column, wanted)]
 
 
 def _count(connection: sa.Connection, cube: str) -> int:
@@ -424,10 +407,9 @@ def _count(connection: sa.Connection, cube: str) -> int:
 
 
 def _written(connection: sa.Connection, ids: Ids) -> int:
-    found = 0
-    for batch in ids.new_ids(Kind.ITEM):
-        found += connection.scalar(sa.select(sa.func.count()).where(t.versions.c.item_id.in_(batch))) or 0
-    return found
+    query = sa.select(sa.func.count())
+    counts = (connection.scalar(query.where(t.versions.c.item_id.in_(batch))) for batch in ids.new_ids(Kind.ITEM))
+    return sum(count or 0 for count in counts)
 
 
 def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str, ...]]:
@@ -538,12 +520,11 @@ def _buried(work: _Settling, kind: Kind, ids: Iterable[str]) -> dict[str, str | 
     graves = t.tombstone_items.join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
     columns = (t.tombstone_items.c.item_id, t.tombstones.c.id, t.tombstones.c.cube_id, t.tombstones.c.actor)
     query = sa.select(*columns).select_from(graves).where(t.tombstone_items.c.item_id.in_(wanted))
-    return {
-        row.item_id: row.id
-        if target.sees is None or row.cube_id in target.sees or row.actor == target.actor or row.cube_id == target.cube
-        else None
-        for row in work.connection.execute(query)
-    }
+    found: dict[str, str | None] = {}
+    for row in work.connection.execute(query):
+        mine = row.cube_id == target.cube or row.actor == target.actor
+        found[row.item_id] = row.id if mine or target.sees is None or row.cube_id in target.sees else None
+    return found
 
 
 def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
@@ -559,10 +540,8 @@ def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
 def _settle_conversations(work: _Settling) -> None:
     for batch in rows.batches(work.reader.rows(t.conversations, work.bounds)):
         names = {row["name"]: row["id"] for row in batch}
-        here = sa.select(t.conversations.c.id, t.conversations.c.name).where(
-            t.conversations.c.cube_id == work.target.cube, t.conversations.c.name.in_(names)
-        )
-        for row in work.connection.execute(here):
+        here = (t.conversations.c.cube_id == work.target.cube, t.conversations.c.name.in_(names))
+        for row in work.connection.execute(sa.select(t.conversations.c.id, t.conversations.c.name).where(*here)):
             work.ids.settle(Kind.CONVERSATION, names[row.name], row.id, IdResolution.KEPT)
 
 
@@ -586,9 +565,8 @@ def _settle_messages(work: _Settling) -> None:
 
 def _known_messages(work: _Settling, named: Sequence[str]) -> dict[tuple[str | None, str], Any]:
     m, v = t.messages.c, t.versions.c
-    here = sa.select(
-        m.id, m.external_id, m.conversation_id, m.text, t.sources.c.item_id, v.id.label("version_id"), v.version
-    )
+    its = (t.sources.c.item_id, v.id.label("version_id"), v.version)
+    here = sa.select(m.id, m.external_id, m.conversation_id, m.text, *its)
     here = here.join(t.sources, t.sources.c.message_id == m.id).join(t.versions, v.item_id == t.sources.c.item_id)
     here = here.where(m.cube_id == work.target.cube, m.external_id.in_(named))
     here = here.where(v.recorded_to.is_(None), v.type == ItemType.MESSAGE)

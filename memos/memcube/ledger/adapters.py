@@ -22,7 +22,7 @@ from memos.memcube.ledger.schema import adapter_consents as consents
 from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
-from memos.memcube.ledger.schema import versions
+from memos.memcube.ledger.schema import fields_of, row_of, versions
 from memos.memcube.ledger.tasks import NewTask
 
 
@@ -48,10 +48,7 @@ def excluded(connection: sa.Connection, cube: str) -> frozenset[str]:
 
 
 def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        found.update(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.item_id.in_(batch))))
-    return found
+    return set(items.scalars_in(connection, sa.select(exclusions.c.item_id), exclusions.c.item_id, ids))
 
 
 LEARN = "learn"
@@ -176,26 +173,13 @@ def begin(
         raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
     check_current(connection, new.cube, seen)
     highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube)
-    values = {
-        "id": new_id(),
-        "cube_id": new.cube,
-        "shard": "",
-        "number": (connection.scalar(highest) or 0) + 1,
-        "state": AdapterState.TRAINING,
-        "model": new.model,
-        "base": new.base,
-        "recipe": dict(new.recipe),
-        "data_hash": new.data_hash,
-        "parent": new.parent,
-        "created_at": now,
-    }
-    connection.execute(sa.insert(t).values(values))
-    rows = [
-        {"adapter_id": values["id"], "item_id": each.item, "version": each.version, "digest": each.digest}
-        for each in {each.item: each for each in seen}.values()
-    ]
+    id_, number = new_id(), (connection.scalar(highest) or 0) + 1
+    made_of = {"model": new.model, "base": new.base, "recipe": dict(new.recipe), "data_hash": new.data_hash}
+    values = {"id": id_, "cube_id": new.cube, "shard": "", "number": number, "state": AdapterState.TRAINING, **made_of}
+    connection.execute(sa.insert(t).values(**values, parent=new.parent, created_at=now))
+    rows = [row_of(seen_items, each, adapter_id=id_) for each in {each.item: each for each in seen}.values()]
     connection.execute(sa.insert(seen_items), rows)
-    return _require(connection, str(values["id"]))
+    return _require(connection, id_)
 
 
 def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime) -> AdapterRow:
@@ -203,16 +187,10 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
         raise InvalidInput("state", f"a training ends ready or refused, not {outcome.state}")
     if outcome.state is AdapterState.READY and outcome.digest is None:
         raise InvalidInput("digest", "an adapter that is ready has one")
-    values = {
-        "state": outcome.state,
-        "measures": dict(outcome.measures),
-        "reason": outcome.reason,
-        "digest": outcome.digest,
-        "size_bytes": outcome.size_bytes,
-        "finished_at": now,
-    }
+    told = {"state": outcome.state, "measures": dict(outcome.measures), "reason": outcome.reason, "finished_at": now}
     training = sa.update(t).where(t.c.id == id_, t.c.state == AdapterState.TRAINING)
-    changed = connection.execute(training.values(values)).rowcount
+    ended = training.values(**told, digest=outcome.digest, size_bytes=outcome.size_bytes)
+    changed = connection.execute(ended).rowcount
     row = _require(connection, id_)
     if not changed:
         raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
@@ -254,11 +232,8 @@ def seen(connection: sa.Connection, id_: str) -> list[Seen]:
 
 
 def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
-        found.update(connection.scalars(query.where(t.c.cube_id == cube, seen_items.c.item_id.in_(batch))))
-    return sorted(found)
+    query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id).where(t.c.cube_id == cube)
+    return sorted(set(items.scalars_in(connection, query, seen_items.c.item_id, ids)))
 
 
 def trained(connection: sa.Connection) -> list[AdapterRow]:
@@ -267,10 +242,8 @@ def trained(connection: sa.Connection) -> list[AdapterRow]:
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
-    return found
+    query = sa.select(t.c.id).where(t.c.state != AdapterState.REFUSED)
+    return set(items.scalars_in(connection, query, t.c.id, ids))
 
 
 def active(connection: sa.Connection, cube: str) -> str | None:
@@ -335,13 +308,11 @@ def _as_seen() -> sa.Select[Any]:
 
 def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
     """Check that memories are unchanged and may be learned."""
-    now: dict[str, int] = {}
-    for batch in items.in_batches(each.item for each in seen):
-        query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))
-        query = query.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None))
-        rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
-        now.update((row.item_id, row.version) for row in rows)
-    for item in among(connection, [each.item for each in seen]):
+    ids = [each.item for each in seen]
+    query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.cube_id == cube)
+    query = query.where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)
+    now = {row.item_id: row.version for row in items.rows_in(connection, query, versions.c.item_id, ids)}
+    for item in among(connection, ids):
         now.pop(item, None)
     if changed := sum(now.get(each.item) != each.version for each in seen):
         raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")
@@ -355,21 +326,4 @@ def _require(connection: sa.Connection, id_: str) -> AdapterRow:
 
 
 def _to_row(row: sa.Row[Any]) -> AdapterRow:
-    return AdapterRow(
-        row.id,
-        row.cube_id,
-        row.shard,
-        row.number,
-        AdapterState(row.state),
-        row.model,
-        row.base,
-        row.recipe,
-        row.data_hash,
-        row.measures,
-        row.reason,
-        row.digest,
-        row.size_bytes,
-        row.parent,
-        row.created_at,
-        row.finished_at,
-    )
+    return AdapterRow(**fields_of(row) | {"state": AdapterState(row.state)})

@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
@@ -27,24 +27,10 @@ _DATABASE = "mark:database"
 def create(connection: sa.Connection, cube: Cube) -> None:
     if exists(connection, cube.id):
         raise Conflict(f"Cube {cube.id!r} exists already; choose another id or use it as it is.")
-    connection.execute(
-        sa.insert(cubes).values(
-            id=cube.id,
-            owner=cube.owner,
-            description=cube.description,
-            time_zone=cube.time_zone,
-            embedder=cube.fingerprint.name,
-            dimension=cube.fingerprint.dimension,
-            prefix_rule=cube.fingerprint.prefix_rule,
-            normalised=cube.fingerprint.normalised,
-            entity_salt=os.urandom(16),
-            event_seq=0,
-            event_chain=_GENESIS,
-            created_at=cube.created_at,
-            kind=cube.kind,
-            redact_pii=cube.redact_pii,
-        )
-    )
+    names = ("id", "owner", "description", "time_zone", "created_at", "kind", "redact_pii")
+    values = {name: getattr(cube, name) for name in names} | _embedder_row(cube.fingerprint)
+    start = {"entity_salt": os.urandom(16), "event_seq": 0, "event_chain": _GENESIS}
+    connection.execute(sa.insert(cubes).values(values | start))
 
 
 def exists(connection: sa.Connection, cube_id: str) -> bool:
@@ -115,12 +101,10 @@ class CubeHead(NamedTuple):
 def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
     rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
-    known = {
-        row.id: CubeHead(
-            Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised), row.time_zone, row.redact_pii
-        )
-        for row in rows
-    }
+    known: dict[str, CubeHead] = {}
+    for row in rows:
+        fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
+        known[row.id] = CubeHead(fingerprint, row.time_zone, row.redact_pii)
     for cube_id in ids:
         if cube_id not in known:
             raise unknown(cube_id)
@@ -141,16 +125,12 @@ def set_description(connection: sa.Connection, cube_id: str, description: str) -
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:
-    connection.execute(
-        sa.update(cubes)
-        .where(cubes.c.id == cube_id)
-        .values(
-            embedder=fingerprint.name,
-            dimension=fingerprint.dimension,
-            prefix_rule=fingerprint.prefix_rule,
-            normalised=fingerprint.normalised,
-        )
-    )
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(_embedder_row(fingerprint)))
+
+
+def _embedder_row(fingerprint: Fingerprint) -> dict[str, Any]:
+    told = asdict(fingerprint)
+    return {"embedder": told.pop("name"), **told}
 
 
 def entity_salt(connection: sa.Connection, cube_id: str) -> bytes:
@@ -164,17 +144,9 @@ def _select() -> sa.Select[tuple[object, ...]]:
 
 def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
     fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
-    return Cube(
-        row.id,
-        row.owner,
-        row.description,
-        row.time_zone,
-        fingerprint,
-        row.created_at,
-        row.items,
-        CubeKind(row.kind),
-        bool(row.redact_pii),
-    )
+    kind, redact_pii = CubeKind(row.kind), bool(row.redact_pii)
+    names = (row.id, row.owner, row.description, row.time_zone)
+    return Cube(*names, fingerprint, row.created_at, row.items, kind, redact_pii)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +160,14 @@ class NextMessage:
 
 
 def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> NextMessage:
-    row = connection.execute(
-        sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
-    ).one_or_none()
+    query = sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
+    row = connection.execute(query).one_or_none()
     if row is not None:
         return NextMessage(row.id, row.next_position, row.next_page, row.session, row.said_at, row.first_short)
-    conversation_id = new_id()
-    connection.execute(
-        sa.insert(conversations).values(
-            id=conversation_id, cube_id=cube_id, name=name, next_position=0, next_page=0, session=0, created_at=now
-        )
-    )
-    return NextMessage(conversation_id)
+    place = NextMessage(new_id())
+    start = {"next_position": 0, "next_page": 0, "session": 0, "created_at": now}
+    connection.execute(sa.insert(conversations).values(id=place.id, cube_id=cube_id, name=name, **start))
+    return place
 
 
 def advance(connection: sa.Connection, place: NextMessage) -> None:
@@ -214,27 +182,14 @@ def record_event(
     connection: sa.Connection, cube_id: str, at: datetime, actor: str, kind: str, item_id: str | None, body: Json
 ) -> None:
     """Append one event to the cube's chain: chain = SHA-256(previous chain, number, SHA-256(salt, body))."""
-    row = connection.execute(
-        sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id).with_for_update()
-    ).one()
+    query = sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
+    row = connection.execute(query.with_for_update()).one()
     seq = row.event_seq + 1
     text, salt = json.dumps(body, ensure_ascii=False, sort_keys=True), os.urandom(16)
     digest = hashlib.sha256(salt + text.encode()).digest()
     chain = _link(bytes(row.event_chain), seq, digest)
-    connection.execute(
-        sa.insert(events).values(
-            cube_id=cube_id,
-            seq=seq,
-            at=at,
-            actor=actor,
-            kind=kind,
-            item_id=item_id,
-            body=text,
-            salt=salt,
-            digest=digest,
-            chain=chain,
-        )
-    )
+    event = {"cube_id": cube_id, "seq": seq, "at": at, "actor": actor, "kind": kind, "item_id": item_id}
+    connection.execute(sa.insert(events).values(**event, body=text, salt=salt, digest=digest, chain=chain))
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(event_seq=seq, event_chain=chain))
 
 
@@ -246,14 +201,12 @@ def newest_event(connection: sa.Connection) -> datetime | None:
 
 def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
     """Return what is wrong with the cube's event chain, None if intact; erased bodies do not break it."""
-    head = connection.execute(
-        sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
-    ).one_or_none()
+    query = sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
+    head = connection.execute(query).one_or_none()
     if head is None:  # dropped meanwhile
         return None
     chain, seq = _GENESIS, 0
-    rows = connection.execute(sa.select(events).where(events.c.cube_id == cube_id).order_by(events.c.seq))
-    for row in rows:
+    for row in connection.execute(sa.select(events).where(events.c.cube_id == cube_id).order_by(events.c.seq)):
         seq += 1
         if row.seq != seq:
             return f"event {seq} is missing"
@@ -316,9 +269,7 @@ def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> li
     if wanted.kinds:
         query = query.where(events.c.kind.in_(wanted.kinds))
     return [
-        Event(
-            cube, row.seq, row.at, row.actor, row.kind, row.item_id, None if row.body is None else json.loads(row.body)
-        )
+        Event(cube, *row[:-1], None if row.body is None else json.loads(row.body))
         for row in connection.execute(query.order_by(events.c.seq).limit(wanted.limit))
     ]
 
@@ -335,8 +286,6 @@ def tally_all(connection: sa.Connection, cube: str, after: int) -> dict[str, int
 
 
 def tally(connection: sa.Connection, cube: str, after: int, kinds: Sequence[str]) -> dict[str, int]:
-    query = sa.select(events.c.kind, sa.func.count().label("number")).where(
-        events.c.cube_id == cube, events.c.seq > after
-    )
+    query = sa.select(events.c.kind, sa.func.count()).where(events.c.cube_id == cube, events.c.seq > after)
     rows = connection.execute(query.where(events.c.kind.in_(kinds)).group_by(events.c.kind))
-    return {row.kind: row.number for row in rows}
+    return {row[0]: row[1] for row in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,7 +13,17 @@ import sqlalchemy as sa
 from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
-from memos.memcube.ledger.schema import file_items, file_parts, files, messages, sources, tasks, versions
+from memos.memcube.ledger.schema import (
+    fields_of,
+    file_items,
+    file_parts,
+    files,
+    messages,
+    row_of,
+    sources,
+    tasks,
+    versions,
+)
 
 READ = "file"
 """The kind of the task that reads a document, and whose key is the file's id."""
@@ -26,25 +37,7 @@ PART_BYTES = 1_048_576
 
 
 def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
-    connection.execute(
-        sa.insert(files).values(
-            id=file.id,
-            cube_id=file.cube,
-            kind=file.kind,
-            name=file.name,
-            media_type=file.media_type,
-            bytes=file.bytes,
-            sha256=file.sha256,
-            state=file.state,
-            error=file.error,
-            info=dict(file.info),
-            item_id=file.item,
-            replaced_by=file.replaced_by,
-            actor=file.actor,
-            created_at=file.created_at,
-            finished_at=file.finished_at,
-        )
-    )
+    connection.execute(sa.insert(files).values(row_of(files, file, info=dict(file.info))))
     _add_parts(connection, file.id, data)
 
 
@@ -82,15 +75,9 @@ def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]
 def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[StoredFile]:
     """Return files with their effective state: without a task, none is being read, whatever its row says."""
     waiting = [file.id for file in found if file.state is FileState.PROCESSING]
-    alive: set[str | None] = set()
-    for batch in items.in_batches(waiting):
-        query = sa.select(tasks.c.idempotency_key).where(
-            tasks.c.kind == READ,
-            tasks.c.idempotency_key.in_(batch),
-            tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]),
-        )
-        alive.update(connection.scalars(query))
-    lost = set(waiting) - alive
+    alive = (tasks.c.kind == READ, tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]))
+    query = sa.select(tasks.c.idempotency_key).where(*alive)
+    lost = set(waiting).difference(items.scalars_in(connection, query, tasks.c.idempotency_key, waiting))
     return [replace(file, state=FileState.FAILED, error=ABANDONED) if file.id in lost else file for file in found]
 
 
@@ -135,11 +122,8 @@ def content(connection: sa.Connection, file_id: str) -> bytes:
 
 def of_items(connection: sa.Connection, item_ids: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for batch in items.in_batches(item_ids):
-        part_of = sa.select(file_items.c.item_id, file_items.c.file_id).where(file_items.c.item_id.in_(batch))
-        has = sa.select(files.c.item_id, files.c.id).where(files.c.item_id.in_(batch))
-        for query in (part_of, has):
-            found.update((item, file) for item, file in connection.execute(query))
+    for item, file in ((file_items.c.item_id, file_items.c.file_id), (files.c.item_id, files.c.id)):
+        found.update((row[0], row[1]) for row in items.rows_in(connection, sa.select(item, file), item, item_ids))
     return found
 
 
@@ -148,34 +132,19 @@ def of_cube(connection: sa.Connection, cube: str) -> list[str]:
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> list[str]:
-    return [
-        file
-        for batch in items.in_batches(ids)
-        for file in connection.scalars(sa.select(files.c.id).where(files.c.id.in_(batch)))
-    ]
+    return list(items.scalars_in(connection, sa.select(files.c.id), files.c.id, ids))
 
 
 def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
-    found: dict[FileState, int] = {}
-    for file in find(connection, cube):
-        found[file.state] = found.get(file.state, 0) + 1
-    return found
+    return dict(Counter(file.state for file in find(connection, cube)))
 
 
 def with_bytes(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
-    return [
-        file
-        for batch in items.in_batches(file_ids)
-        for file in connection.scalars(sa.select(files.c.id).where(files.c.id.in_(batch), files.c.sha256 != ""))
-    ]
+    return list(items.scalars_in(connection, sa.select(files.c.id).where(files.c.sha256 != ""), files.c.id, file_ids))
 
 
 def made_at(connection: sa.Connection, file_ids: Collection[str]) -> list[datetime]:
-    return [
-        at
-        for batch in items.in_batches(file_ids)
-        for at in connection.scalars(sa.select(files.c.created_at).where(files.c.id.in_(batch)))
-    ]
+    return list(items.scalars_in(connection, sa.select(files.c.created_at), files.c.id, file_ids))
 
 
 def parts(connection: sa.Connection, file_id: str) -> list[sa.Row[Any]]:
@@ -190,9 +159,8 @@ def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[s
         gone = connection.execute(sa.delete(file_parts).where(file_parts.c.file_id.in_(batch)))
         removed["file_parts"] += gone.rowcount
         connection.execute(sa.update(files).where(files.c.id.in_(batch)).values(sha256=""))
-        left = set(
-            connection.scalars(sa.select(file_items.c.file_id).where(file_items.c.file_id.in_(batch)).distinct())
-        )
+        query = sa.select(file_items.c.file_id).where(file_items.c.file_id.in_(batch)).distinct()
+        left = set(connection.scalars(query))
         empty = [file for file in batch if file not in left]
         connection.execute(sa.update(files).where(files.c.replaced_by.in_(empty)).values(replaced_by=None))
         removed["files"] += remove(connection, empty)
@@ -247,21 +215,4 @@ def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:
 
 
 def to_file(row: sa.Row[Any]) -> StoredFile:
-    created: datetime = row.created_at
-    return StoredFile(
-        row.id,
-        row.cube_id,
-        FileKind(row.kind),
-        row.name,
-        row.media_type,
-        row.bytes,
-        row.sha256,
-        FileState(row.state),
-        row.actor,
-        created,
-        row.error,
-        row.info,
-        row.item_id,
-        row.replaced_by,
-        row.finished_at,
-    )
+    return StoredFile(**fields_of(row) | {"kind": FileKind(row.kind), "state": FileState(row.state)})

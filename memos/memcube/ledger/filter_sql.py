@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol, TypeGuard
 
 import sqlalchemy as sa
@@ -72,15 +73,8 @@ class SqliteJson:
         path = () if key is None else (f'$."{key}"',)
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
         kind, value = rows.c.type, rows.c.value
-        return Elements(
-            rows,
-            kind == "text",
-            kind.in_(["integer", "real"]),
-            value,
-            kind,
-            lambda op, number: self.compare(value, op, number),
-            lambda numbers: self.one_of(value, numbers),
-        )
+        numbers = (partial(self.compare, value), partial(self.one_of, value))
+        return Elements(rows, kind == "text", kind.in_(["integer", "real"]), value, kind, *numbers)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         """Compare; SQLite compares whole numbers and floats exactly."""
@@ -112,15 +106,8 @@ class PostgresJson:
         text = sa.case((kind == "string", plain), else_=None)
         number = sa.case((kind == "number", plain), else_=None)
         flag = sa.case((kind == "boolean", plain), else_=None)
-        return Elements(
-            rows,
-            kind == "string",
-            kind == "number",
-            text,
-            flag,
-            lambda op, value: _compare_written(number, op, value),
-            lambda values: _one_of_written(number, values),
-        )
+        numbers = (partial(_compare_written, number), partial(_one_of_written, number))
+        return Elements(rows, kind == "string", kind == "number", text, flag, *numbers)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         plain = sa.type_coerce(column, sa.types.NULLTYPE)
@@ -144,10 +131,7 @@ def of(connection: sa.Connection) -> JsonSql:
 
 
 def _split(number: Sql) -> tuple[Sql, Sql]:
-    """Return a JSON number as a float or as a whole number, the other null.
-
-    With a point or an exponent it is a float.
-    """
+    """Return a JSON number as a float, when it has a point or an exponent, or as a whole number; the other is null."""
     is_float = number.regexp_match("[.eE]")
     as_float = sa.cast(sa.case((is_float, number), else_=None), sa.Double)
     return as_float, sa.cast(sa.case((is_float, None), else_=number), sa.Numeric)
@@ -219,9 +203,7 @@ def compile_sql(node: Node | None, ways: JsonSql) -> Bool:
 
 
 def _condition(condition: Condition, ways: JsonSql) -> Bool:
-    field = condition.field
-    op = condition.op
-    value = condition.value
+    field, op, value = condition.field, condition.op, condition.value
     if op in _NEGATED:
         return sa.not_(_condition(Condition(field, _NEGATED[op], value), ways))
     if op is Op.EXISTS and value is False:
@@ -232,15 +214,7 @@ def _condition(condition: Condition, ways: JsonSql) -> Bool:
         return _not_null(_COLUMNS[field], _text(_COLUMNS[field], op, value, ways))
     if field in NUMBER_FIELDS | DATE_FIELDS:
         column = _COLUMNS[field]
-        return _not_null(
-            column,
-            _number(
-                lambda op, number: ways.compare(column, op, number),
-                lambda numbers: ways.one_of(column, numbers),
-                op,
-                value,
-            ),
-        )
+        return _not_null(column, _number(partial(ways.compare, column), partial(ways.one_of, column), op, value))
     return _any(ways.elements(versions.c.info, field.removeprefix("info.")), op, value, ways)
 
 

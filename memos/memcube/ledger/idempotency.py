@@ -68,10 +68,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission; `answer` is None until it was carried out, or when that broke off.
-
-    `fresh` says that it was taken for the first time.
-    """
+    """`answer` is None until it was carried out, or when that broke off; a `fresh` one was taken for the first time."""
 
     id: str
     caller: str
@@ -196,9 +193,8 @@ def _add_of(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | Non
 
 
 def _replayed(row: sa.Row[Any]) -> AddReceipt:
-    return AddReceipt(
-        row.cube_id, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True
-    )
+    ids, duplicates = tuple(row.item_ids), tuple(row.duplicates)
+    return AddReceipt(row.cube_id, row.conversation, ids, duplicates, indexed=False, replayed=True)
 
 
 def _of(call: Call) -> tuple[sa.ColumnElement[bool], ...]:

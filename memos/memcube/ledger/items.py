@@ -11,14 +11,23 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from memos.core.clock import to_micros
+from memos.core.clock import new_id, to_micros
 from memos.core.filters import Node
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import MOST, PreparedSelect
-from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
+from memos.memcube.ledger.schema import (
+    conversations,
+    items,
+    links,
+    messages,
+    row_of,
+    sources,
+    tombstone_items,
+    versions,
+)
 
 # SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
 _BATCH = 500
@@ -84,6 +93,20 @@ def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
     pending = list(values)
     for start in range(0, len(pending), _BATCH):
         yield pending[start : start + _BATCH]
+
+
+def rows_in(
+    connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[str]
+) -> Iterator[Any]:
+    """Yield the rows of a query in which the column has one of the values, batch by batch."""
+    for batch in in_batches(values):
+        yield from connection.execute(query.where(column.in_(batch))).all()
+
+
+def scalars_in(
+    connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[str]
+) -> Iterator[Any]:
+    return (row[0] for row in rows_in(connection, query, column, values))
 
 
 def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
@@ -258,9 +281,9 @@ def cube_of(connection: sa.Connection, item_id: str) -> str:
 
 def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
     item = current(connection, cubes, [item_id]).get(item_id)
-    if item is not None:
-        return item
-    raise _unknown(connection, item_id)
+    if item is None:
+        raise _unknown(connection, item_id)
+    return item
 
 
 def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
@@ -316,12 +339,9 @@ def passing(
     *,
     at: datetime | None = None,
 ) -> set[str]:
-    found: set[str] = set()
     query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
-    condition = compile_sql(node, filter_sql.of(connection))
-    for batch in in_batches(ids):
-        found.update(connection.scalars(query.where(versions.c.item_id.in_(batch), condition)))
-    return found
+    query = query.where(compile_sql(node, filter_sql.of(connection)))
+    return set(scalars_in(connection, query, versions.c.item_id, ids))
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
@@ -475,30 +495,24 @@ def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bo
 
 
 def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
     now = versions.alias("now")
-    for batch in in_batches(ids):
-        query = (
-            sa.select(links.c.to_id, now.c.item_id)
-            .join(versions, sa.and_(versions.c.item_id == links.c.from_id, versions.c.recorded_to.is_(None)))
-            .join(now, sa.and_(now.c.cube_id == versions.c.cube_id, now.c.key == versions.c.key))
-            .where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
-            .where(versions.c.status == Status.SUPERSEDED, versions.c.key.is_not(None))
-            .where(now.c.recorded_to.is_(None), now.c.status == Status.ACTIVE)
-            # A trait says again what a fact says.
-            .where(now.c.type == versions.c.type, now.c.type != ItemType.PROFILE)
-            .order_by(now.c.item_id)
-        )
-        found.update((row.to_id, row.item_id) for row in connection.execute(query))
-    return found
+    query = (
+        sa.select(links.c.to_id, now.c.item_id)
+        .join(versions, sa.and_(versions.c.item_id == links.c.from_id, versions.c.recorded_to.is_(None)))
+        .join(now, sa.and_(now.c.cube_id == versions.c.cube_id, now.c.key == versions.c.key))
+        .where(links.c.kind == LinkKind.DERIVED_FROM)
+        .where(versions.c.status == Status.SUPERSEDED, versions.c.key.is_not(None))
+        .where(now.c.recorded_to.is_(None), now.c.status == Status.ACTIVE)
+        # A trait says again what a fact says.
+        .where(now.c.type == versions.c.type, now.c.type != ItemType.PROFILE)
+        .order_by(now.c.item_id)
+    )
+    return {row.to_id: row.item_id for row in rows_in(connection, query, links.c.to_id, ids)}
 
 
 def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for batch in in_batches(ids):
-        made = sa.select(links.c.from_id).where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
-        found.update(connection.scalars(made))
-    return found
+    made = sa.select(links.c.from_id).where(links.c.kind == LinkKind.DERIVED_FROM)
+    return set(scalars_in(connection, made, links.c.to_id, ids))
 
 
 def raise_revisions(connection: sa.Connection, ids: Iterable[str]) -> None:
@@ -532,32 +546,33 @@ def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], 
 
 
 def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
-    return {
-        "id": state.version_id,
-        "item_id": state.id,
-        "cube_id": state.cube,
-        "version": state.version,
-        "recorded_at": state.updated_at,
-        "recorded_to": None,
-        "actor": actor,
-        "reason": reason,
-        "memory": state.memory,
-        "type": state.type,
-        "tier": state.tier,
-        "status": state.status,
-        "speaker": state.speaker,
-        "role": state.role,
-        "key": state.key,
-        "value": state.value,
-        "tags": list(state.tags),
-        "info": dict(state.info),
-        "entities": list(state.entities),
-        "keywords": list(state.keywords),
-        "confidence": state.confidence,
-        "valid_from": state.valid_from,
-        "valid_to": state.valid_to,
-        "superseded_by": state.superseded_by,
-    }
+    ids = {"id": state.version_id, "item_id": state.id}
+    recorded = {"recorded_at": state.updated_at, "recorded_to": None, "actor": actor, "reason": reason}
+    lists = {name: list(getattr(state, name)) for name in ("tags", "entities", "keywords")}
+    return row_of(versions, state, **ids, **recorded, **lists, info=dict(state.info))
+
+
+def blank(cube: str, now: datetime, **fields: Any) -> Item:
+    """Return the first version of a new item, sure and active; of what is not among the fields it has nothing."""
+    ids = {"id": new_id(), "cube": cube, "version": 1, "version_id": new_id()}
+    nothing = dict.fromkeys(("key", "value", "conversation", "position", "page", "session"))
+    times = dict.fromkeys(("said_at", "valid_from", "valid_to")) | {"created_at": now, "updated_at": now}
+    usual: dict[str, Any] = {"tier": Tier.LONG, "status": Status.ACTIVE, "tags": (), "confidence": 1.0}
+    return Item(**{**usual, **ids, **nothing, **times, **fields})
+
+
+def first_row(state: Item, conversation_id: str | None = None) -> dict[str, Any]:
+    """Return the row of a new item."""
+    names = ("position", "page", "session", "said_at", "version", "version_id", "created_at")
+    same = {name: getattr(state, name) for name in names}
+    return {"id": state.id, "cube_id": state.cube, "conversation_id": conversation_id, "revision": 1, **same}
+
+
+def source_row(
+    item: str, ordinal: int, message: str, span: tuple[int, int], reader: str, extraction: str | None = None
+) -> dict[str, Any]:
+    about = {"item_id": item, "ordinal": ordinal, "message_id": message, "start": span[0], "end": span[1]}
+    return {**about, "reader": reader, "extraction_id": extraction}
 
 
 def next_version(before: Item, version_id: str, now: datetime, **changes: Any) -> Item:

@@ -28,10 +28,7 @@ class OutboxRow:
 
 
 def targets(connection: sa.Connection) -> tuple[Target, ...]:
-    """Return the indexes that follow this ledger.
-
-    On PostgreSQL the answer holds until the transaction ends: `follow_graph` and `leave_graph` wait for it.
-    """
+    """Return the indexes that follow this ledger; on PostgreSQL none follows or leaves before the transaction ends."""
     query = _FOLLOWS_GRAPH if connection.dialect.name == "sqlite" else _FOLLOWS_GRAPH.with_for_update(read=True)
     return ("vector", "graph") if connection.scalar(query) == "yes" else ("vector",)
 
@@ -104,27 +101,16 @@ def any_up_to(connection: sa.Connection, target: Target, last: int) -> bool:
 
 
 def _waiting(target: Target) -> sa.Select[Any]:
-    return sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts).where(
-        outbox.c.target == target, outbox.c.parked == sa.false()
-    )
+    return _ROWS.where(outbox.c.target == target, outbox.c.parked == sa.false())
 
 
+_ROWS = sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
+_AFTER = (outbox.c.target == sa.bindparam("target"), outbox.c.id > sa.bindparam("after"))
 # Built once: every add runs this, and every search the other.
-_ROWS_AFTER = (
-    sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
-    .where(
-        outbox.c.target == sa.bindparam("target"), outbox.c.parked == sa.false(), outbox.c.id > sa.bindparam("after")
-    )
-    .order_by(outbox.c.id)
-    .limit(sa.bindparam("most"))
-)
+_ROWS_AFTER = _ROWS.where(*_AFTER, outbox.c.parked == sa.false()).order_by(outbox.c.id).limit(sa.bindparam("most"))
 _ITEMS_AFTER = (
     sa.select(outbox.c.item_id)
-    .where(
-        outbox.c.target == sa.bindparam("target"),
-        outbox.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
-        outbox.c.id > sa.bindparam("after"),
-    )
+    .where(*_AFTER, outbox.c.cube_id.in_(sa.bindparam("cubes", expanding=True)))
     .order_by(outbox.c.id.desc())
     .limit(sa.bindparam("most"))
 )
@@ -160,11 +146,8 @@ def remove_items(connection: sa.Connection, item_ids: Iterable[str]) -> None:
 def count_failure(connection: sa.Connection, row: OutboxRow, error: str, park_after: int) -> None:
     """Count a failure; a row that keeps failing is parked, so that the others go on."""
     attempts = row.attempts + 1
-    connection.execute(
-        sa.update(outbox)
-        .where(outbox.c.id == row.id)
-        .values(attempts=attempts, error=error[:500], parked=attempts >= park_after)
-    )
+    failed = {"attempts": attempts, "error": error[:500], "parked": attempts >= park_after}
+    connection.execute(sa.update(outbox).where(outbox.c.id == row.id).values(failed))
 
 
 def retry_dead_letters(connection: sa.Connection, target: Target) -> None:

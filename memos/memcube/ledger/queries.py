@@ -26,6 +26,7 @@ from memos.memcube.ledger.schema import (
     versions,
 )
 from memos.memcube.ledger.schema import items as items_table
+from memos.memcube.ledger.segments import ON_PAGES
 from memos.memcube.ledger.tasks import RUNNING, to_task
 
 WHY = "pending"
@@ -38,7 +39,9 @@ def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[Pend
     waiting = Condition("status", Op.EQ, str(Status.PENDING))
     found = items.matching(connection, [cube], waiting, limit=limit)
     sources = items.sources_of(connection, [state.id for state in found])
-    reasons = _reasons(connection, found)
+    versions_of = sa.select(versions.c.id, versions.c.reason)
+    ids = [state.version_id for state in found]
+    reasons = {row.id: row.reason for row in items.rows_in(connection, versions_of, versions.c.id, ids)}
     return [
         PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.version_id]))
         for state in found
@@ -50,18 +53,8 @@ def _why(state: Item, reason: str) -> str:
     return (told if isinstance(told, str) and told.strip() else reason)[:_WHY_CHARS]
 
 
-def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
-    reasons: dict[str, str] = {}
-    for batch in items.in_batches(state.version_id for state in states):
-        query = sa.select(versions.c.id, versions.c.reason).where(versions.c.id.in_(batch))
-        reasons.update((row.id, row.reason) for row in connection.execute(query))
-    return reasons
-
-
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:
-    in_page = sa.and_(pages.c.conversation_id == items_table.c.conversation_id, pages.c.number == items_table.c.page)
-    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == items_table.c.id)
-    for joined in (in_page, alone):
+    for joined in ON_PAGES:
         query = (
             sa.select(items_table.c.id)
             .join(pages, joined)

@@ -59,25 +59,23 @@ def queue_all(connection: sa.Connection, cube: str, conversation: str | None, no
     query = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading != Reading.READ)
     unread = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading.is_(None))
     if conversation is not None:
-        named = sa.select(conversations.c.id).where(
-            conversations.c.cube_id == cube, conversations.c.name == conversation
-        )
-        here = item_rows.c.conversation_id.in_(named)
+        here = item_rows.c.conversation_id.in_(_named(cube, conversation))
         query, unread = query.where(here), unread.where(here)
     ids = [*connection.scalars(query), *connection.scalars(unread)]
     return queue(connection, cube, ids, now)
 
 
+def _named(cube: str, name: str) -> sa.Select[tuple[str]]:
+    return sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == name)
+
+
 def is_conversation(connection: sa.Connection, cube: str, name: str) -> bool:
-    query = sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == name)
-    return connection.scalar(query) is not None
+    return connection.scalar(_named(cube, name)) is not None
 
 
 def _enqueue(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[str]:
-    found: dict[str | None, None] = {}
-    for batch in items.in_batches(ids):
-        query = sa.select(item_rows.c.conversation_id).where(item_rows.c.id.in_(batch), _WANTED).distinct()
-        found |= dict.fromkeys(connection.scalars(query))
+    query = sa.select(item_rows.c.conversation_id).where(_WANTED).distinct()
+    found = dict.fromkeys(items.scalars_in(connection, query, item_rows.c.id, ids))
     due = now + _GATHERING
     return tasks.enqueue(connection, cube, [read_task(conversation, due) for conversation in found], now)
 
@@ -137,26 +135,16 @@ def mark(connection: sa.Connection, item_ids: Iterable[str]) -> None:
 
 
 def states(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, Reading]:
-    found: dict[str, Reading] = {}
-    for batch in items.in_batches(item_ids):
-        query = sa.select(item_rows.c.id, item_rows.c.reading)
-        rows = connection.execute(query.where(item_rows.c.id.in_(batch), item_rows.c.reading.is_not(None)))
-        found.update((row.id, Reading(row.reading)) for row in rows)
-    return found
+    query = sa.select(item_rows.c.id, item_rows.c.reading).where(item_rows.c.reading.is_not(None))
+    return {row.id: Reading(row.reading) for row in items.rows_in(connection, query, item_rows.c.id, item_ids)}
 
 
 def is_coming(connection: sa.Connection, item_ids: Iterable[str]) -> bool:
     live = task_rows.c.state.in_((TaskState.WAITING, TaskState.RUNNING))
-    for batch in items.in_batches(item_ids):
-        theirs = (
-            task_rows.c.cube_id == item_rows.c.cube_id,
-            task_rows.c.idempotency_key == sa.func.coalesce(item_rows.c.conversation_id, ""),
-        )
-        query = sa.select(task_rows.c.id).join(item_rows, sa.and_(*theirs))
-        found = query.where(item_rows.c.id.in_(batch), task_rows.c.kind == READ, live).limit(1)
-        if connection.scalar(found) is not None:
-            return True
-    return False
+    same = task_rows.c.idempotency_key == sa.func.coalesce(item_rows.c.conversation_id, "")
+    query = sa.select(task_rows.c.id).join(item_rows, sa.and_(task_rows.c.cube_id == item_rows.c.cube_id, same))
+    query = query.where(task_rows.c.kind == READ, live).limit(1)
+    return any(items.scalars_in(connection, query, item_rows.c.id, item_ids))
 
 
 def records(connection: sa.Connection, item_id: str) -> list[ExtractionRecord]:

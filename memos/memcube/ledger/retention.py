@@ -13,7 +13,7 @@ from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule,
 from memos.errors import NotFound
 from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
-from memos.memcube.ledger.schema import items, links, retention_rules, versions
+from memos.memcube.ledger.schema import fields_of, items, links, retention_rules, row_of, versions
 
 MAX_AGE_DAYS = 36_500
 """A hundred years; what a damaged row says beyond that is taken as that."""
@@ -37,19 +37,8 @@ class ScanPosition(NamedTuple):
 
 
 def add(connection: sa.Connection, rule: RetentionRule) -> None:
-    connection.execute(
-        sa.insert(retention_rules).values(
-            id=rule.id,
-            cube_id=rule.cube,
-            action=rule.action,
-            types=list(rule.types),
-            tags=list(rule.tags),
-            statuses=list(rule.statuses),
-            age_days=rule.age_days,
-            actor=rule.actor,
-            created_at=rule.created_at,
-        )
-    )
+    lists = {name: list(getattr(rule, name)) for name in ("types", "tags", "statuses")}
+    connection.execute(sa.insert(retention_rules).values(row_of(retention_rules, rule, **lists)))
 
 
 def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
@@ -90,8 +79,7 @@ def due(
 
 
 def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:
-    rows = connection.execute(_matching(connection, rule, at).where(items.c.id.in_(ids)))
-    return [row.id for row in rows]
+    return list(connection.scalars(_matching(connection, rule, at).where(items.c.id.in_(ids))))
 
 
 def any_pinned(connection: sa.Connection, ids: Collection[str]) -> bool:
@@ -128,14 +116,5 @@ def _holds_no_pinned_one() -> sa.ColumnElement[bool]:
 
 
 def _to_rule(row: Any) -> RetentionRule:
-    return RetentionRule(
-        row.id,
-        row.cube_id,
-        RetentionAction(row.action),
-        tuple(map(ItemType, row.types)),
-        tuple(row.tags),
-        tuple(map(Status, row.statuses)),
-        row.age_days,
-        row.actor,
-        row.created_at,
-    )
+    lists = {"types": tuple(map(ItemType, row.types)), "statuses": tuple(map(Status, row.statuses))}
+    return RetentionRule(**fields_of(row) | lists | {"action": RetentionAction(row.action), "tags": tuple(row.tags)})

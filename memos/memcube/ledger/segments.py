@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memos.core.types import UNUSED, Item, ItemType, Tier
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.prepared import PreparedSelect
-from memos.memcube.ledger.schema import conversations, cubes, pages, segments, versions
+from memos.memcube.ledger.schema import conversations, cubes, fields_of, pages, row_of, segments, versions
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
 
@@ -30,14 +30,17 @@ _GATHERING = timedelta(seconds=2)
 KEPT_KEYWORDS = 32
 """Keywords a segment keeps, those of the most pages."""
 
+ON_PAGES = (
+    sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
+    sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
+)
+"""Which items are on a page: those of its number in its conversation, and one alone, which is a page."""
+
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _SEGMENTS = PreparedSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))
 _SEGMENTS_OF = [
     PreparedSelect(sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined).where(item_rows.c.id.in_(_IDS)))
-    for joined in (
-        sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
-        sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
-    )
+    for joined in ON_PAGES
 ]
 
 
@@ -146,11 +149,9 @@ def overflow(
     """
     if conversation is None:
         return _lone(connection, cube, most)
-    place = connection.execute(
-        sa.select(conversations.c.first_short, conversations.c.next_page).where(
-            conversations.c.id == conversation, conversations.c.cube_id == cube
-        )
-    ).one_or_none()
+    query = sa.select(conversations.c.first_short, conversations.c.next_page)
+    here = (conversations.c.id == conversation, conversations.c.cube_id == cube)
+    place = connection.execute(query.where(*here)).one_or_none()
     if place is None or not is_crowded(place.first_short, place.next_page, capacity):
         return None
     first, end = place.first_short, min(place.next_page + 1 - capacity, place.first_short + most)
@@ -159,24 +160,21 @@ def overflow(
 
 def _lone(connection: sa.Connection, cube: str, most: int) -> Overflow | None:
     since = connection.scalar(sa.select(cubes.c.lone_until).where(cubes.c.id == cube))
-    query = sa.select(item_rows.c.id, item_rows.c.created_at).where(
-        item_rows.c.cube_id == cube, item_rows.c.conversation_id.is_(None)
-    )
+    alone = (item_rows.c.cube_id == cube, item_rows.c.conversation_id.is_(None))
+    query = sa.select(item_rows.c.id, item_rows.c.created_at).where(*alone)
     if since is not None:
         query = query.where(item_rows.c.created_at > since)
     rows = connection.execute(query.order_by(item_rows.c.created_at, item_rows.c.id).limit(most)).all()
     if not rows:
         return None
     states = items.current(connection, [cube], [row.id for row in rows])
-    alone = tuple(Page(0, (states[row.id],)) for row in rows if states[row.id].type is ItemType.MESSAGE)
-    return Overflow(None, alone, since=since, until=rows[-1].created_at)
+    found = tuple(Page(0, (states[row.id],)) for row in rows if states[row.id].type is ItemType.MESSAGE)
+    return Overflow(None, found, since=since, until=rows[-1].created_at)
 
 
 def _pages(connection: sa.Connection, cube: str, conversation: str, first: int, end: int) -> tuple[Page, ...]:
-    query = sa.select(item_rows.c.id).where(
-        item_rows.c.conversation_id == conversation, item_rows.c.page >= first, item_rows.c.page < end
-    )
-    states = items.current(connection, [cube], connection.scalars(query).all())
+    inside = (item_rows.c.conversation_id == conversation, item_rows.c.page >= first, item_rows.c.page < end)
+    states = items.current(connection, [cube], connection.scalars(sa.select(item_rows.c.id).where(*inside)).all())
     by_number: dict[int, list[Item]] = {}
     for state in sorted(states.values(), key=lambda state: state.position or 0):
         by_number.setdefault(state.page or 0, []).append(state)
@@ -195,17 +193,8 @@ def place_pages(
 ) -> None:
     if not placed:
         return
-    rows = [
-        {
-            "id": page.id,
-            "cube_id": cube,
-            "conversation_id": conversation,
-            "number": page.number,
-            "segment_id": segment,
-            "moved_at": now,
-        }
-        for page, segment in placed
-    ]
+    same = {"cube_id": cube, "conversation_id": conversation, "moved_at": now}
+    rows = [{"id": page.id, "number": page.number, "segment_id": segment, **same} for page, segment in placed]
     connection.execute(sa.insert(pages), rows)
     set_tier(connection, (message.id for page, _ in placed for message in page.messages), Tier.MID)
 
@@ -268,9 +257,10 @@ def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterab
     for segment in changed:
         values = _row(segment)
         if segment.id in before:
+            del values["id"], values["cube_id"]
             connection.execute(sa.update(segments).where(segments.c.id == segment.id).values(values))
         else:
-            connection.execute(sa.insert(segments).values(id=segment.id, cube_id=segment.cube, **values))
+            connection.execute(sa.insert(segments).values(values))
             _count(connection, segment.cube, 1)
 
 
@@ -295,10 +285,8 @@ def _count(connection: sa.Connection, cube: str, more: int) -> None:
 
 
 def members(connection: sa.Connection, segment: str) -> list[Item]:
-    in_page = sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page)
-    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id)
     states: dict[str, Item] = {}
-    for joined in (in_page, alone):
+    for joined in ON_PAGES:
         query = sa.select(item_rows.c.id, item_rows.c.cube_id).join(pages, joined)
         rows = connection.execute(query.where(pages.c.segment_id == segment)).all()
         states |= items.current(connection, list({row.cube_id for row in rows}), [row.id for row in rows])
@@ -306,45 +294,16 @@ def members(connection: sa.Connection, segment: str) -> list[Item]:
 
 
 def to_segment(row: Any) -> SegmentRow:
-    return SegmentRow(
-        id=row.id,
-        cube=row.cube_id,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        state=row.state,
-        spans=[(item, start, end) for item, start, end in row.spans],
-        told=row.told,
-        told_pages=row.told_pages,
-        keywords=dict(row.words),
-        vector=None if row.vector is None else np.frombuffer(row.vector, dtype=np.float32),
-        pages=row.pages,
-        unread=row.unread,
-        pinned=row.pinned,
-        level=row.level,
-        visits=row.visits,
-        interactions=row.interactions,
-        last=row.last,
-    )
+    told = fields_of(row)
+    words, vector = dict(told.pop("words")), told.pop("vector")
+    told["spans"] = [(item, start, end) for item, start, end in row.spans]
+    return SegmentRow(keywords=words, vector=None if vector is None else np.frombuffer(vector, np.float32), **told)
 
 
 def _row(segment: SegmentRow) -> dict[str, Any]:
-    return {
-        "created_at": segment.created_at,
-        "updated_at": segment.updated_at,
-        "state": segment.state,
-        "spans": [list(span) for span in segment.spans],
-        "told": segment.told,
-        "told_pages": segment.told_pages,
-        "words": [list(pair) for pair in segment.keywords.items()],
-        "vector": None if segment.vector is None else segment.vector.astype(np.float32).tobytes(),
-        "pages": segment.pages,
-        "unread": segment.unread,
-        "pinned": segment.pinned,
-        "level": segment.level,
-        "visits": segment.visits,
-        "interactions": segment.interactions,
-        "last": segment.last,
-    }
+    lists = {"spans": [list(span) for span in segment.spans], "words": [list(one) for one in segment.keywords.items()]}
+    vector = None if segment.vector is None else segment.vector.astype(np.float32).tobytes()
+    return row_of(segments, segment, vector=vector, **lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,9 +370,7 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
     present = {message.id for message in messages}
     segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
     segment.spans = [span for span in segment.spans if span[0] in present]
-    segment.told = None
-    segment.told_pages = 0
-    segment.vector = None
+    segment.told, segment.told_pages, segment.vector = None, 0, None
     save(connection, [segment], [segment.id])
     return True
 

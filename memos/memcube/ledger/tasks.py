@@ -16,7 +16,7 @@ from memos.core.clock import new_id
 from memos.core.types import ENDED, Json, Task, TaskState
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import queues
-from memos.memcube.ledger.schema import tasks
+from memos.memcube.ledger.schema import fields_of, tasks
 
 PRIORITY = 5
 """Priority of a task for which nobody waits; a lower one comes first within its cube."""
@@ -56,8 +56,10 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
     if new:
         queues.lock(connection, cube)  # before any task: a waiting one must not be taken or cancelled meanwhile
     for task in new:
-        row = _row(cube, task, now)
-        ids.append(row["id"])
+        what = {"kind": task.kind, "priority": task.priority, "scope": dict(task.scope), "payload": dict(task.payload)}
+        when = {"state": TaskState.WAITING, "not_before": task.not_before or now, "created_at": now}
+        ids.append(new_id())
+        row = {"id": ids[-1], "cube_id": cube, "idempotency_key": task.key, **what, **when}
         if task.key is None:
             plain.append(row)
         elif not queues.insert_new(connection, tasks, row):
@@ -68,21 +70,6 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
     if ids:
         queues.wake_up(connection, cube, min(task.not_before or now for task in new), now)
     return ids
-
-
-def _row(cube: str, task: NewTask, now: datetime) -> dict[str, Any]:
-    return {
-        "id": new_id(),
-        "kind": task.kind,
-        "cube_id": cube,
-        "scope": dict(task.scope),
-        "payload": dict(task.payload),
-        "priority": task.priority,
-        "state": TaskState.WAITING,
-        "idempotency_key": task.key,
-        "not_before": task.not_before or now,
-        "created_at": now,
-    }
 
 
 def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
@@ -102,21 +89,11 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
         if row is None:
             queues.update_queue(connection, queue.cube_id, None, now)
             continue
-        taken = replace(
-            to_task(row),
-            state=TaskState.RUNNING,
-            attempts=row.attempts + 1,
-            lease_owner=lease.owner,
-            lease_until=lease.until,
-            started_at=row.started_at or now,
-            note=None,
-            progress=0.0,
-        )
-        names = ("state", "attempts", "lease_owner", "lease_until", "started_at", "note", "progress")
-        values = {name: getattr(taken, name) for name in names}
-        connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(values))
+        held: dict[str, Any] = {"state": TaskState.RUNNING, "lease_owner": lease.owner, "lease_until": lease.until}
+        held |= {"attempts": row.attempts + 1, "started_at": row.started_at or now, "note": None, "progress": 0.0}
+        connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(held))
         queues.update_queue(connection, queue.cube_id, queue.turn + costs[row.kind] / queue.weight, now)
-        return taken
+        return replace(to_task(row), **held)
     return None
 
 
@@ -245,10 +222,9 @@ def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) 
 
 
 def clean(connection: sa.Connection, before: datetime) -> int:
-    old = sa.select(tasks.c.id).where(
-        tasks.c.finished_at < before, tasks.c.state.in_([TaskState.DONE, TaskState.CANCELLED])
-    )
-    ids = connection.scalars(old.limit(_CLEANED_AT_ONCE)).all()
+    ended = tasks.c.state.in_([TaskState.DONE, TaskState.CANCELLED])
+    old = sa.select(tasks.c.id).where(tasks.c.finished_at < before, ended).limit(_CLEANED_AT_ONCE)
+    ids = connection.scalars(old).all()
     if ids:
         connection.execute(sa.delete(tasks).where(tasks.c.id.in_(ids)))
     return len(ids)
@@ -305,9 +281,8 @@ _NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 
 
 def _held(task_id: str, owner: str) -> sa.Update:
-    return sa.update(tasks).where(
-        tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner
-    )
+    mine = (tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner)
+    return sa.update(tasks).where(*mine)
 
 
 def _waiting(cube: str) -> tuple[Any, ...]:
@@ -328,28 +303,9 @@ def _waits(connection: sa.Connection, task: Task) -> bool:
 
 
 def to_task(row: Any) -> Task:
-    return Task(
-        id=row.id,
-        kind=row.kind,
-        cube=row.cube_id,
-        scope=row.scope,
-        payload=row.payload,
-        priority=row.priority,
-        state=TaskState(row.state),
-        attempts=row.attempts,
-        key=row.idempotency_key,
-        not_before=row.not_before,
-        created_at=row.created_at,
-        lease_owner=row.lease_owner,
-        lease_until=row.lease_until,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        progress=row.progress,
-        note=row.note,
-        error=row.error,
-        tokens=row.tokens,
-        seconds=row.seconds,
-    )
+    told = fields_of(row) | {"state": TaskState(row.state)}
+    key = told.pop("idempotency_key")
+    return Task(key=key, **told)
 
 
 def backoff(attempts: int, first_s: float, longest_s: float, share: float) -> timedelta:

@@ -25,7 +25,7 @@ def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: C
     query = query.where(conversations.c.cube_id == cube, conversations.c.name == conversation)
     ids = connection.scalars(query.where(item_rows.c.page.in_(sorted(numbers)))).all()
     found: dict[int, list[Item]] = {}
-    for state in sorted(items.current(connection, [cube], ids).values(), key=lambda state: state.position or 0):
+    for state in sorted(items.current(connection, [cube], ids).values(), key=_in_order):
         if state.status in FOUND:
             found.setdefault(state.page or 0, []).append(state)
     return {number: Page(number, tuple(messages)) for number, messages in found.items()}
@@ -33,9 +33,8 @@ def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: C
 
 def newest(connection: sa.Connection, cube: str, conversation: str, most: int) -> tuple[Page, ...]:
     here = (conversations.c.cube_id == cube, conversations.c.name == conversation)
-    place = connection.execute(
-        sa.select(conversations.c.first_short, conversations.c.next_page).where(*here)
-    ).one_or_none()
+    query = sa.select(conversations.c.first_short, conversations.c.next_page).where(*here)
+    place = connection.execute(query).one_or_none()
     if place is None:
         return ()
     first = max(place.first_short, place.next_page + 1 - most)

@@ -37,20 +37,8 @@ def persons(subject: str | None, *, chinese: bool) -> dict[str, str]:
         return {"my": f"{subject}的", "I": subject, "You": subject, "Your": f"{subject}的"} if subject else _MYSELF_ZH
     if subject is None:
         return _MYSELF
-    return {
-        "do": "does",
-        "am": "is",
-        "I": subject,
-        "me": subject,
-        "my": f"{subject}'s",
-        "You": subject,
-        "you": subject,
-        "Your": f"{subject}'s",
-        "are": "is",
-        "dont": "does not",
-        "s": "s",
-        "have": "has",
-    }
+    own, verbs = f"{subject}'s", {"do": "does", "am": "is", "are": "is", "dont": "does not", "s": "s", "have": "has"}
+    return {**verbs, "I": subject, "me": subject, "my": own, "You": subject, "you": subject, "Your": own}
 
 
 _MYSELF = {

@@ -100,17 +100,9 @@ class Examination:
         # What the model did not know cannot be lost.
         after = self._asked(before.known, adapter=True)
         lost = tuple(question for question, words in before.known if (question, words) not in after.known)
-        return EvaluationResult(
-            after.recall,
-            after.abstention,
-            self._perplexity(adapter=True),
-            lost,
-            before.recall,
-            before.abstention,
-            perplexity,
-            len(before.known),
-            after.abstention_of,
-        )
+        now = (after.recall, after.abstention, self._perplexity(adapter=True), lost)
+        base = (before.recall, before.abstention, perplexity, len(before.known))
+        return EvaluationResult(*now, *base, after.abstention_of)
 
     def _perplexity(self, *, adapter: bool) -> float:
         return self.model.perplexity(general.TEXT, adapter=adapter)
@@ -278,11 +270,9 @@ def kept_lessons(
         exercises = tuple(_EXERCISE.validate_json(line) for line in lines)
     except (OSError, ValueError):
         return None
-    return (
-        TrainingPlan(course_of(facts, seed), exercises, data_hash, system)
-        if digest_of(exercises) == data_hash
-        else None
-    )
+    if digest_of(exercises) != data_hash:
+        return None
+    return TrainingPlan(course_of(facts, seed), exercises, data_hash, system)
 
 
 def train(trainer: Trainer, lessons: TrainingPlan, folder: Path, tell: Callable[[int, int], None]) -> EvaluationResult:

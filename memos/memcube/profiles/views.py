@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
@@ -129,18 +129,18 @@ def profile_of(cube: str, subject: str, template: Template, traits: Iterable[Tra
     by_group: dict[str, list[Trait]] = defaultdict(list)
     for trait in traits:
         by_group[trait.dimension.rpartition(".")[0]].append(trait)
-    order = {name: place for place, name in enumerate(template.by_id)}
+    order = {name: number for number, name in enumerate(template.by_id)}
     names = {group.id: group.name for group in template.groups}
+
+    def place(trait: Trait) -> tuple[int, str]:
+        return order.get(trait.dimension, len(order)), trait.dimension
+
     groups = tuple(
-        TraitGroup(name, names.get(name, name), tuple(_in_order(by_group[name], order)))
+        TraitGroup(name, names.get(name, name), tuple(sorted(by_group[name], key=place)))
         for name in [*names, *sorted(set(by_group) - set(names))]
         if name in by_group
     )
     return Profile(cube, subject, template.name, groups)
-
-
-def _in_order(traits: Iterable[Trait], order: Mapping[str, int]) -> list[Trait]:
-    return sorted(traits, key=lambda trait: (order.get(trait.dimension, len(order)), trait.dimension))
 
 
 def entries_of(versions: Iterable[Version]) -> tuple[TraitEntry, ...]:
@@ -303,16 +303,13 @@ def current_of(states: Iterable[Item], at: datetime) -> Item | None:
 
 
 def find(connection: sa.Connection, cube: str, *, subject: str | None = None, at: datetime | None = None) -> list[Item]:
-    query = sa.select(t.versions.c.item_id).where(
-        t.versions.c.cube_id == cube,
-        t.versions.c.type == ItemType.PROFILE,
-        t.versions.c.key.is_not(None),
-        items.standing(at),
-    )
+    v = t.versions.c
+    query = sa.select(v.item_id).where(v.cube_id == cube, v.type == ItemType.PROFILE, v.key.is_not(None))
+    query = query.where(items.standing(at))
     if subject is not None:
         # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
         first = trait_key(subject, "")
-        query = query.where(sa.func.substr(t.versions.c.key, 1, len(first)) == first)
+        query = query.where(sa.func.substr(v.key, 1, len(first)) == first)
     found = items.current(connection, [cube], connection.scalars(query), at)
     return [state for state in found.values() if _is_trait_of(subject, state)]
 
