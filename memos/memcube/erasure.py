@@ -314,10 +314,7 @@ _WAL_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Purgeable:
-    """The stores a purge cleans beside the ledger.
-
-    `forget_caches` gets the cubes with erasures and returns removed entries by cube and cache.
-    """
+    """`forget_caches` gets the cubes with erasures and returns removed entries by cube and cache."""
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]

@@ -128,10 +128,7 @@ def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, mark
 def lines_of(
     connection: sa.Connection, rows: Sequence[PrefixRow], states: Mapping[str, Item], now: datetime
 ) -> list[Line]:
-    """Return the lines of entries in order, given the present states of their items with sources.
-
-    Entries whose item is gone, or may not be trusted, have none.
-    """
+    """Return the lines of entries in order; those whose item is gone, or may not be trusted, have none."""
     shown = [row for row in rows if row.item in states and may_include(states[row.item])]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}

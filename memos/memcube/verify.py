@@ -56,10 +56,7 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
 def index_differences(
     ledger: Ledger, target: Target, index: ScannedIndex, cube_id: str
 ) -> tuple[int, dict[str, Difference]]:
-    """Return how many points were checked, and by item id what an index lacks, has too much or has outdated.
-
-    Items with a change still in the outbox are left out: they are waiting, not wrong.
-    """
+    """Return the points checked, and by item what is missing, extra or outdated, without what waits in the outbox."""
     with ledger.read() as connection:
         expected, waiting = _expected(connection, target, cube_id)
     seen: dict[str, set[str]] = {}

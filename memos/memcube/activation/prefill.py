@@ -41,10 +41,7 @@ class PrefillEngine:
     def __call__(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> Activation:
-        """Fill an empty cache with the whole prompt; at least its last step is computed.
-
-        `turn` is entered around each step. What may be kept of the prompt is stored.
-        """
+        """Fill an empty cache with the whole prompt, in one step at least; `turn` is entered around each."""
         filling = self.steps(prompt, cache, turn)
         while True:
             try:

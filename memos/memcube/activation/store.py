@@ -227,10 +227,7 @@ class BlockStore:
             self._writer.start()
 
     def checkout(self, keys: Sequence[str], *, counted: bool = True) -> BlockLease:
-        """Lend the longest available run of blocks from the first key on.
-
-        All keys count as used, including missing ones, unless this use is `counted` already.
-        """
+        """Lend the longest run from the first key on; all keys count as used unless this use is `counted` already."""
         with self._lock:
             if counted:
                 self._shelves.count(keys, self._now())
@@ -386,10 +383,7 @@ class BlockStore:
             return 0.0 if tier is Tier.DEVICE else self._rates[tier].seconds(entry.block.size_bytes)
 
     def loaded(self, entry: Entry) -> tuple[Tier, object] | None:
-        """Return a lent block's keys and values and their tier; they move up where there is room.
-
-        None if the block was removed meanwhile or its file is damaged.
-        """
+        """Return KV and their tier, None if removed or damaged; they move up where there is room."""
         with self._lock:
             held = dict(entry.held)
         for tier in (Tier.DEVICE, Tier.HOST):

@@ -86,10 +86,7 @@ _REMEMBERED_KEYS = 200_000
 
 @dataclass(slots=True)
 class Entry:
-    """A block with what holds it in each tier, how many prompts use it now, and what stands behind it.
-
-    `queued`: it waits to be written to disk; `gone`: nobody finds it any more.
-    """
+    """A block by tier; `refs`: prompts that use it now, `queued`: it waits for the disk, `gone`: nobody finds it."""
 
     block: Block
     held: dict[Tier, object] = field(default_factory=dict)

@@ -264,10 +264,7 @@ class Backup(RowArchive):
             raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or cut off")
 
     def rows(self, table: sa.Table) -> Iterator[rows.Row]:
-        """Yield a table's rows, checked, and with defaults for columns that an older schema had not.
-
-        Raises: IntegrityError.
-        """
+        """Yield a table's rows, with defaults for columns that an older schema had not. Raises: IntegrityError."""
         name = _file_of(table)
         if name in self._parts:
             columns, reader = self._parts[name].columns, rows.RowReader(table)

@@ -577,10 +577,7 @@ def _known_messages(work: _Settling, named: Sequence[str]) -> dict[tuple[str | N
 
 
 def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str]:
-    """Return what is wrong with a cube, each in a few words and with ids alone.
-
-    What is `trusted` may have items without a source: nothing says then that their text was untrusted.
-    """
+    """Return what is wrong with a cube, with ids alone; items that are `trusted` need no source."""
     found = {f"{subject} {what}" for subject, what in tiers.misplaced(connection, cube, _SHOWN)}
     found |= {f"{file} {what}" for file, what in files.broken(connection, cube, _SHOWN)}
     queries = {

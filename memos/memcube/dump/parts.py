@@ -66,10 +66,7 @@ class Source:
 
 
 def write_dump(source: Source, out: DumpWriter, ticker: ProgressReporter) -> DumpManifest:
-    """Write a whole dump; return its manifest.
-
-    Raises: NotFound (cube), InvalidInput (too many files), IntegrityError (an adapter is damaged).
-    """
+    """Write a dump. Raises: NotFound (cube), InvalidInput (too many files), IntegrityError (a damaged adapter)."""
     connection, cube = source.connection, source.cube
     head = _head(connection, cube)
     for table in TABLES:

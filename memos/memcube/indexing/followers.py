@@ -97,10 +97,7 @@ class VectorFollower:
         return self._chunks(state, ())[0]
 
     def turns_of(self, states: Sequence[Item]) -> Vector:
-        """Return float32 (len(states), dimension): the turn vectors of items.
-
-        Read from the index; those missing are embedded.
-        """
+        """Return float32 (len(states), dimension), read from the index or, where it lacks them, embedded."""
         found = self._index.turns([point_id(state.version_id, 0) for state in states])
         missing = [state for state in states if point_id(state.version_id, 0) not in found]
         if missing:

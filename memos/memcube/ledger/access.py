@@ -86,10 +86,7 @@ def require_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def roles(connection: sa.Connection, identity: str, among: Collection[str] | None = None) -> dict[str, CubeRole]:
-    """Return an identity's role on each cube: as owner, by a grant, through a group, or as everyone.
-
-    An agent also has the roles of the user it acts for.
-    """
+    """Return the role on each cube: as owner, by grants to it, its user and its groups, or as everyone."""
     acting = sa.select(identities.c.acts_for).where(identities.c.id == identity, identities.c.acts_for.is_not(None))
     selves = [identity, *connection.scalars(acting)]
     groups = sa.select(memberships.c.group_id).where(memberships.c.member_id.in_(selves))

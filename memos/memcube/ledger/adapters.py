@@ -85,10 +85,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class NewAdapter:
-    """An adapter to train; `base` and `data_hash` are SHA-256 digests of the base model and the training set.
-
-    `parent` answered for the cube when this one was begun.
-    """
+    """`base` and `data_hash` are SHA-256 digests of base model and training set; `parent` answered until then."""
 
     cube: str
     model: str
@@ -198,10 +195,7 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
 
 
 def activate(connection: sa.Connection, id_: str) -> AdapterRow:
-    """Let an adapter answer for its cube; the one that did is retired.
-
-    Raises: NotFound, Conflict (it was not trained, was refused, or saw what is different now).
-    """
+    """Retire the one that answered. Raises: NotFound, Conflict (not trained, refused, or saw what is different now)."""
     cubes.lock(connection, _require(connection, id_).cube)
     row = _require(connection, id_)  # as it is now that nobody else changes it
     if row.state not in TRAINED:

@@ -42,10 +42,7 @@ def set_owner(connection: sa.Connection, cube_id: str, owner: str) -> None:
 
 
 def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
-    """Lock a cube against other writers; return when its last change was recorded.
-
-    SQLite has one writer, with a rising clock.
-    """
+    """Return when the cube's last change was recorded; None on SQLite, which has one writer with a rising clock."""
     if connection.dialect.name == "sqlite":
         return None
     row = connection.execute(sa.select(cubes.c.event_seq).where(cubes.c.id == cube_id).with_for_update()).one_or_none()
@@ -57,10 +54,7 @@ def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
 
 
 def installation(connection: sa.Connection) -> str:
-    """Return the name of this ledger's indexes on servers; created at the first call, and for a copy.
-
-    It begins with "mark:" since, like the marks, it is not copied with the ledger.
-    """
+    """Return the name of the indexes on servers, made once. As "mark:…" it is not copied with the ledger."""
     here = "" if connection.dialect.name == "sqlite" else postgres.identity(connection)
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.in_([_INSTALLATION, _DATABASE])))
     known: dict[str, str] = {row.key: row.value for row in rows}

@@ -205,10 +205,7 @@ _DISTINCT = PreparedSelect(_distinct(), _name)
 
 
 def frequent_speakers(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
-    """Return the speakers' names in these cubes; none if there are more than `MOST`.
-
-    Speakers without a name have that of their role, which is not included.
-    """
+    """Return the speakers' names, without those of roles; none if there are more than `MOST`."""
     if len(cubes) > MOST:
         return []
     found: dict[str, None] = {}

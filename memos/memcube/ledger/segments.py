@@ -143,10 +143,7 @@ def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "
 def overflow(
     connection: sa.Connection, cube: str, conversation: str | None, capacity: int, most: int
 ) -> Overflow | None:
-    """Return the oldest pages beyond a conversation's capacity, at most `most`; None if there are none.
-
-    Messages without a conversation have no short tier.
-    """
+    """Return the oldest pages beyond the capacity; messages of no conversation have no short tier."""
     if conversation is None:
         return _lone(connection, cube, most)
     query = sa.select(conversations.c.first_short, conversations.c.next_page)

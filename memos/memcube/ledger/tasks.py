@@ -73,10 +73,7 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
 
 
 def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
-    """Lease the next task that may begin and whose kind has a cost, None if there is none.
-
-    Counts the attempt and advances the cube's turn by the cost.
-    """
+    """Lease the next task that may begin and whose kind has a cost, by which the cube's turn advances."""
     queues.give_turns(connection, now)
     while (queue := queues.next_turn(connection)) is not None:
         row = connection.execute(
@@ -129,10 +126,7 @@ class Delay:
 
 
 def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, now: datetime) -> bool:
-    """Return a running task to the queue; False if this owner no longer holds it.
-
-    If another task of its kind and key waits already, this one ends in its favour.
-    """
+    """Return a task to the queue, or end it if its twin waits; False if this owner no longer holds it."""
     if connection.scalar(sa.select(tasks.c.id).where(tasks.c.id == task.id)) is None:
         return False  # dropped with its cube
     queues.lock(connection, task.cube)
@@ -153,10 +147,7 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
 
 
 def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: timedelta) -> list[Task]:
-    """Take back tasks with expired leases; one without attempts left becomes dead.
-
-    `skew` is the possible difference of two processes' clocks.
-    """
+    """Take back tasks with expired leases, or let them die; `skew` is how far two processes' clocks may differ."""
     overdue = sa.select(tasks).where(RUNNING, tasks.c.lease_until < now - skew)
     rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
     found = []

@@ -52,10 +52,7 @@ a segment's summary."""
 def analyse_task(
     *, segment: str | None = None, least: int = 1, everything: bool = False, cheaply: bool = False
 ) -> NewTask:
-    """Return the task that reads hot segments with at least `least` unread pages, one segment, or all unread pages.
-
-    `cheaply` calls no model: what goes into the archive is not worth a call.
-    """
+    """Return the task that reads one segment, all, or hot ones with `least` unread pages; `cheaply` calls no model."""
     if segment is not None:
         return NewTask(ANALYSE, {"segment": segment, **({"cheaply": True} if cheaply else {})}, key=segment)
     if everything:

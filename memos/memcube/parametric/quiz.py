@@ -58,10 +58,7 @@ UNTOLD = (DrillKind.ABSENT, DrillKind.STRANGER, DrillKind.LIKING)
 
 @dataclass(frozen=True, slots=True)
 class KnownFact:
-    """A memory to be known: `thing` of `subject` is `value`; `subject` None is the user who asks.
-
-    `kind` is one of `phrases.ENGLISH`.
-    """
+    """A memory: `thing` of `subject`, None is who asks, is `value`; `kind` is one of `phrases.ENGLISH`."""
 
     item: str
     version: int
@@ -236,10 +233,7 @@ def _in_context(drill: QuizItem, fact: KnownFact, facts: Sequence[KnownFact], ch
 def read_otherwise(
     fact: KnownFact, facts: Sequence[KnownFact], chance: Random, *, held_out: bool = False
 ) -> QuizItem | None:
-    """Return a question about a fact whose prompt tells another value, which is the right answer: what is read wins.
-
-    None where no other value can be put into its text.
-    """
+    """Return a question whose prompt tells another value, the right answer: what is read wins. None if none fits."""
     form = _phrases(fact)
     own = {plain(other.value) for other in facts if other.item == fact.item}
     alike = [other.value for other in facts if other.kind == fact.kind == "my" and plain(other.value) not in own]

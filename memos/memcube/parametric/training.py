@@ -31,10 +31,7 @@ class Examined(Protocol):
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
     ) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens.
-
-        Not `exact`, it is computed as in training, with the recipe's `half`: for what is not measured.
-        """
+        """Return the likeliest answers; not `exact`, as in training with `half`: for what is not measured."""
         ...
 
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float: ...
@@ -86,10 +83,7 @@ class EvaluationResult:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Examines one adapter, with prompts that begin with `system`.
-
-    Measured are answers to questions that were never taught, by the same means with and without the adapter.
-    """
+    """Questions that were never taught, asked by the same means with and without the adapter."""
 
     model: Examined
     course: TrainingSet
@@ -163,10 +157,7 @@ Of more than 32 facts an epoch has no more of what nobody told than of 32: with 
 def exercises_of(
     course: TrainingSet, facts: Iterable[KnownFact], system: str, replayed: Iterable[tuple[Sequence[ChatMessage], str]]
 ) -> list[TrainingExample]:
-    """Return an exercise for each drill that is taught, then what the base model says to other prompts.
-
-    `facts` are those that the course was made of, `replayed` prompts with the base model's answers.
-    """
+    """Return an exercise for each taught drill, then the `replayed` prompts with the base model's answers."""
     untold = max(_EVERY_UNTOLD, math.ceil(len({fact.item for fact in facts}) / _FACTS_A_TURN))
     found = [_exercise(drill, system, untold) for drill in course.taught]
     return found + [

@@ -116,11 +116,7 @@ def trait(subject: str, dimension: Dimension, value: str, found: Fact) -> Fact:
 
 
 def may_replace(old: Item, new: Fact) -> bool:
-    """Return True if a newer trait may take the place of an older one of its key.
-
-    What the operator gave stays until the operator takes it back, and that somebody talks about something changes
-    nothing that was said of it.
-    """
+    """Return True if a trait may replace an older one of its key: not the operator's, and not by a mere mention."""
     if old.type is not ItemType.PROFILE or new.type is not ItemType.PROFILE or old.key != new.key:
         return False
     return not is_static(old) and new.value != Sentiment.MENTIONS
