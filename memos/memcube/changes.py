@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -40,8 +40,6 @@ def free(connection: sa.Connection, items: int, size_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one cube by an actor at a moment, inside one transaction."""
-
     connection: sa.Connection
     cube: str
     actor: str
@@ -54,26 +52,16 @@ Changing = Callable[[Scope], AbstractContextManager[Change]]
 
 
 def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge: ChargeQuota = free) -> Change:
-    """Begin a change of a cube, locking it against other writers.
-
-    The time is taken after the lock, so that record times rise in commit order.
-    """
+    """Lock a cube against other writers. The time is taken after that, so that record times rise in commit order."""
     last = cubes.lock(connection, cube)
     now = clock.now()
     return Change(connection, cube, actor, now if last is None else max(now, last + timedelta(microseconds=1)), charge)
 
 
 def add(
-    change: Change,
-    drafts: Sequence[Draft],
-    conversation: str | None,
-    request: Request | None,
-    short_capacity: int,
+    change: Change, drafts: Sequence[Draft], conversation: str | None, request: Request | None, short_capacity: int
 ) -> AddReceipt:
-    """Store drafts in order; a message id the conversation has already is not stored again.
-
-    Beyond `short_capacity` pages, the task that moves the oldest on is queued.
-    """
+    """Store drafts in order; a message id the conversation has already is not stored again."""
     if request is not None and (earlier := idempotency.find_add(change.connection, change.cube, request)) is not None:
         return earlier
     if conversation is None and len(drafts) > 1:
@@ -120,10 +108,7 @@ def add(
 
 
 def _next(place: NextMessage, draft: Draft) -> NextMessage:
-    """Return the place of the next message: a user message begins a page, a long silence a session."""
-    page = place.page
-    session = place.session
-    said_at = draft.message.chat_time
+    page, session, said_at = place.page, place.session, draft.message.chat_time
     if (draft.message.role is Role.USER and place.position > 0) or page < place.first_short:
         page += 1  # a page that has moved on gets nothing more
     if place.said_at is not None and abs(said_at - place.said_at) > SESSION_GAP:
@@ -132,105 +117,49 @@ def _next(place: NextMessage, draft: Draft) -> NextMessage:
 
 
 def _first_state(change: Change, draft: Draft, conversation: str | None, place: NextMessage | None) -> Item:
-    return Item(
-        id=new_id(),
-        cube=change.cube,
-        version=1,
-        version_id=new_id(),
-        memory=draft.memory,
-        type=draft.type,
-        tier=draft.tier,
-        status=draft.status,
-        speaker=draft.message.name or draft.message.role,
-        role=draft.message.role,
-        key=draft.key,
-        value=draft.value,
-        tags=draft.tags,
-        info=draft.info,
-        confidence=draft.confidence,
-        entities=draft.entities,
-        keywords=draft.keywords,
-        conversation=conversation,
-        position=None if place is None else place.position,
-        page=None if place is None else place.page,
-        session=None if place is None else place.session,
-        said_at=draft.message.chat_time,
-        valid_from=draft.valid_from,
-        valid_to=draft.valid_to,
-        created_at=change.now,
-        updated_at=change.now,
-    )
+    names = ("memory", "type", "tier", "status", "key", "value", "tags", "info", "confidence", "entities", "keywords")
+    told = {name: getattr(draft, name) for name in (*names, "valid_from", "valid_to")}
+    if place is not None:
+        told |= {"position": place.position, "page": place.page, "session": place.session}
+    message = draft.message
+    said = {"speaker": message.name or message.role, "role": message.role, "said_at": message.chat_time}
+    return items.blank(change.cube, change.now, **told, **said, conversation=conversation)
 
 
 def _collect(
-    rows: Mapping[sa.Table, list[dict[str, Any]]],
-    change: Change,
-    draft: Draft,
-    state: Item,
-    conversation_id: str | None,
+    rows: Mapping[sa.Table, list[dict[str, Any]]], change: Change, draft: Draft, state: Item, conversation: str | None
 ) -> None:
     message, message_row = draft.message, new_id()
+    given = {"role": message.role, "text": message.text, "chat_time": message.chat_time, "trust": message.trust}
     rows[t.messages].append(
         {
             "id": message_row,
             "cube_id": change.cube,
-            "conversation_id": conversation_id,
+            "conversation_id": conversation,
             "external_id": message.message_id,
-            "role": message.role,
             "name": state.speaker,
-            "text": message.text,
             "content": None if isinstance(message.content, str) else message.content,
-            "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls] or None,
+            "tool_calls": [asdict(call) for call in message.tool_calls] or None,
             "tool_call_id": message.tool_call_id,
-            "chat_time": message.chat_time,
             "created_at": change.now,
-            "trust": message.trust,
+            **given,
         }
     )
-    rows[t.items].append(
-        {
-            "id": state.id,
-            "cube_id": change.cube,
-            "conversation_id": conversation_id,
-            "position": state.position,
-            "page": state.page,
-            "session": state.session,
-            "said_at": state.said_at,
-            "version": 1,
-            "version_id": state.version_id,
-            "revision": 1,
-            "created_at": change.now,
-        }
-    )
-    rows[t.sources].append(
-        {
-            "item_id": state.id,
-            "ordinal": 0,
-            "message_id": message_row,
-            "start": draft.start,
-            "end": draft.end,
-            "reader": draft.reader,
-        }
-    )
+    rows[t.items].append(items.first_row(state, conversation))
+    span = (draft.start, draft.end)
+    rows[t.sources].append(items.source_row(state.id, 0, message_row, span, draft.reader))
 
 
 def _known_messages(change: Change, conversation_id: str | None, drafts: Sequence[Draft]) -> dict[str, tuple[str, str]]:
     wanted = [draft.message.message_id for draft in drafts if draft.message.message_id is not None]
-    found: dict[str, tuple[str, str]] = {}
-    same_place = (
-        t.messages.c.conversation_id.is_(None)
-        if conversation_id is None
-        else t.messages.c.conversation_id == conversation_id
+    # Compared with None, a column is NULL.
+    query = (
+        sa.select(t.messages.c.external_id, t.messages.c.text, t.messages.c.content, t.sources.c.item_id)
+        .join(t.sources, t.sources.c.message_id == t.messages.c.id)
+        .where(t.messages.c.cube_id == change.cube, t.messages.c.conversation_id == conversation_id)
     )
-    for batch in items.in_batches(wanted):
-        query = (
-            sa.select(t.messages.c.external_id, t.messages.c.text, t.messages.c.content, t.sources.c.item_id)
-            .join(t.sources, t.sources.c.message_id == t.messages.c.id)
-            .where(t.messages.c.cube_id == change.cube, same_place, t.messages.c.external_id.in_(batch))
-        )
-        for row in change.connection.execute(query):
-            found[row.external_id] = row.item_id, _said(row.text, row.content)
-    return found
+    rows = items.rows_in(change.connection, query, t.messages.c.external_id, wanted)
+    return {row.external_id: (row.item_id, _said(row.text, row.content)) for row in rows}
 
 
 def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
@@ -274,14 +203,12 @@ def size_of(text: str) -> int:
 
 
 def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark items deleted; deleted ones stay as they are."""
     states = [items.require(change.connection, [change.cube], item_id) for item_id in dict.fromkeys(item_ids)]
     live = [(state, {"status": Status.DELETED}) for state in states if state.status is not Status.DELETED]
     return _append(change, live, "delete", reason)
 
 
 def archive(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark active items archived; others stay as they are."""
     states = items.current(change.connection, [change.cube], item_ids)
     live = [(state, {"status": Status.ARCHIVED}) for state in states.values() if state.status is Status.ACTIVE]
     return _append(change, live, "archive", reason)
@@ -309,9 +236,8 @@ _STATE = (
 def correct(change: Change, new_item: str, related: Iterable[str], replaced: Sequence[Item], at: datetime) -> None:
     """Link a correction to what it is about, and supersede what it replaces from `at` on."""
     items.link(change.connection, [(new_item, LinkKind.RELATES, other) for other in related], change.cube, change.now)
-    items.link(
-        change.connection, [(new_item, LinkKind.SUPERSEDES, old.id) for old in replaced], change.cube, change.now
-    )
+    superseded = [(new_item, LinkKind.SUPERSEDES, old.id) for old in replaced]
+    items.link(change.connection, superseded, change.cube, change.now)
     changes = [(old, {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new_item}) for old in replaced]
     _append(change, changes, "supersede", f"superseded by {new_item}")
     items.raise_revisions(change.connection, [new_item])
@@ -349,7 +275,6 @@ def record(change: Change, kind: str, body: Json) -> None:
 
 
 def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
-    """Append an event about one item to the cube's chain; the body holds ids and numbers only."""
     _event(change, kind, item_id, body)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
-from memos.core.types import FileState, Item, ItemType, Json, Role, Status, StoredFile, Tier, Trust
+from memos.core.types import FileState, Item, ItemType, Json, Role, Status, StoredFile, Trust
 from memos.errors import Conflict
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -29,8 +29,6 @@ _ROWS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A passage of a document; `start` to `end` are its characters in the Markdown."""
-
     text: str
     start: int
     end: int
@@ -41,7 +39,6 @@ class Part:
 
 
 def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
-    """Store a file and queue its reading; a current or queued file with the same bytes is returned instead."""
     for same in files.find(change.connection, change.cube, sha256=file.sha256):
         if same.state is FileState.PROCESSING:
             return same
@@ -58,10 +55,7 @@ def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
 def store_passages(
     change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[str, Json], media_type: str
 ) -> None:
-    """Store the passages of a file, replacing the current file of its name.
-
-    Nothing is stored if the file was deleted or replaced meanwhile.
-    """
+    """Store a file's passages in place of its namesake's, unless it was deleted or replaced meanwhile."""
     connection = change.connection
     if not _still_read(change, file):
         return
@@ -100,7 +94,6 @@ def mark_failed(change: Change, file: StoredFile, why: str) -> None:
 
 
 def delete(change: Change, file: StoredFile, reason: str) -> int:
-    """Delete a file's passages and what was derived from them; return the number of passages."""
     if file.state is FileState.DELETED:
         return 0
     gone = _retire(change, file, Status.DELETED, reason, {})
@@ -122,50 +115,15 @@ def _record_event(change: Change, file_id: str, state: FileState, count: int | N
 def _store(change: Change, file: StoredFile, parts: Sequence[Part]) -> list[Item]:
     connection, states = change.connection, [_state(change, file, part) for part in parts]
     rows: dict[sa.Table, list[dict[str, Any]]] = {t.messages: [], t.items: [], t.sources: [], t.file_items: []}
+    same = {"cube_id": change.cube, "chat_time": file.created_at, "created_at": change.now, "trust": Trust.UNTRUSTED}
     for ordinal, (state, part) in enumerate(zip(states, parts, strict=True)):
         message = new_id()
-        rows[t.messages].append(
-            {
-                "id": message,
-                "cube_id": change.cube,
-                "role": state.role,
-                "name": state.speaker,
-                "text": part.text,
-                "chat_time": file.created_at,
-                "created_at": change.now,
-                "trust": Trust.UNTRUSTED,
-            }
-        )
-        rows[t.items].append(
-            {
-                "id": state.id,
-                "cube_id": change.cube,
-                "version": 1,
-                "version_id": state.version_id,
-                "revision": 1,
-                "created_at": change.now,
-            }
-        )
-        rows[t.sources].append(
-            {
-                "item_id": state.id,
-                "ordinal": 0,
-                "message_id": message,
-                "start": 0,
-                "end": len(part.text),
-                "reader": READER,
-            }
-        )
-        rows[t.file_items].append(
-            {
-                "item_id": state.id,
-                "file_id": file.id,
-                "ordinal": ordinal,
-                "start": part.start,
-                "end": part.end,
-                "page": part.page,
-            }
-        )
+        said = {"id": message, "role": state.role, "name": state.speaker, "text": part.text}
+        rows[t.messages].append(same | said)
+        rows[t.items].append(items.first_row(state))
+        rows[t.sources].append(items.source_row(state.id, 0, message, (0, len(part.text)), READER))
+        place = {"ordinal": ordinal, "start": part.start, "end": part.end, "page": part.page}
+        rows[t.file_items].append({"item_id": state.id, "file_id": file.id, **place})
     for table, entries in rows.items():
         for start in range(0, len(entries), _ROWS_AT_ONCE):
             connection.execute(sa.insert(table), entries[start : start + _ROWS_AT_ONCE])
@@ -176,33 +134,16 @@ def _store(change: Change, file: StoredFile, parts: Sequence[Part]) -> list[Item
 
 def _state(change: Change, file: StoredFile, part: Part) -> Item:
     place = {"start": part.start, "end": part.end, **({} if part.page is None else {"page": part.page})}
-    return Item(
-        id=new_id(),
-        cube=change.cube,
-        version=1,
-        version_id=new_id(),
+    return items.blank(
+        change.cube,
+        change.now,
         memory=part.text,
         type=ItemType.DOCUMENT,
-        tier=Tier.LONG,
-        status=Status.ACTIVE,
         speaker=file.name,
         role=Role.TOOL,
-        key=None,
-        value=None,
-        tags=(),
         info={"file": file.id, "name": file.name, **place, **part.info},
-        confidence=1.0,
         entities=part.entities,
         keywords=part.keywords,
-        conversation=None,
-        position=None,
-        page=None,
-        session=None,
-        said_at=None,
-        valid_from=None,
-        valid_to=None,
-        created_at=change.now,
-        updated_at=change.now,
     )
 
 
@@ -222,15 +163,10 @@ def _retire(change: Change, file: StoredFile, status: Status, reason: str, follo
         raise Conflict(f"File {file.id} changed meanwhile; try again.")
     items.insert_versions(connection, after, change.actor, reason)
     if after:
-        new = (
-            sa.update(t.items)
-            .where(t.items.c.id == sa.bindparam("item"))
-            .values(
-                version=sa.bindparam("its_version"), version_id=sa.bindparam("its_id"), revision=t.items.c.revision + 1
-            )
-        )
+        its: dict[str, Any] = {"version": sa.bindparam("its_version"), "version_id": sa.bindparam("its_id")}
+        new = sa.update(t.items).where(t.items.c.id == sa.bindparam("item"))
         rows = [{"item": state.id, "its_version": state.version, "its_id": state.version_id} for state in after]
-        connection.execute(new, rows)
+        connection.execute(new.values(**its, revision=t.items.c.revision + 1), rows)
     changed = [state.id for state in after]
     outbox.enqueue(connection, change.cube, changed)
     for batch in items.in_batches(changed):

@@ -41,10 +41,7 @@ def _purging(connection: sa.Connection) -> dict[str, str]:
 def erase(
     change: Change, item_ids: Sequence[str], *, file_ids: Collection[str] = (), whole_cube: bool = False
 ) -> EraseReceipt:
-    """Erase items, what was derived from them, their raw messages, and the bytes of their files.
-
-    Files named explicitly lose their bytes too, and are removed if no item of them is left.
-    """
+    """Erase items, what was derived from them, their raw messages, and the bytes of their and the named files."""
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
     doomed = _with_derived(connection, named)
@@ -53,9 +50,7 @@ def erase(
     made += files.made_at(connection, touched)
     whole = files.with_bytes(connection, touched)
     held = backups.holding(
-        connection,
-        min(made, default=None),
-        cubes.get(connection, change.cube).created_at if whole_cube else None,
+        connection, min(made, default=None), cubes.get(connection, change.cube).created_at if whole_cube else None
     )
     saw = adapter_rows.that_saw(connection, change.cube, doomed)
     removed, covered = _remove(change, doomed, named, touched)
@@ -63,16 +58,8 @@ def erase(
         removed["adapters"] = len(saw)
     if whole_cube:
         removed["cubes"] = 1
-    receipt_id = new_id()
-    receipt = EraseReceipt(
-        receipt_id,
-        change.cube,
-        "purging",
-        tuple(sorted({*doomed, *whole})),
-        tuple(covered),
-        dict(removed),
-        _purging(connection),
-    )
+    receipt_id, gone, stores = new_id(), tuple(sorted({*doomed, *whole})), _purging(connection)
+    receipt = EraseReceipt(receipt_id, change.cube, "purging", gone, tuple(covered), dict(removed), stores)
     _write_tombstones(change, receipt, saw)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
@@ -80,20 +67,14 @@ def erase(
 
 
 def erase_again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
-    """Erase again what a restore brought back; the tombstone says `purging` once more.
-
-    The ids may include files.
-    """
+    """Erase again items and files that a restore brought back; the tombstone says `purging` once more."""
     named = set(files.known(change.connection, item_ids))
     doomed = _with_derived(change.connection, set(item_ids) - named)
     touched = {*files.of_items(change.connection, doomed).values(), *named}
     _remove(change, doomed, set(item_ids), touched)
-    known: set[str] = set()
     doomed |= touched
-    for batch in items.in_batches(doomed):
-        query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
-        known.update(change.connection.scalars(query))
-    if fresh := sorted(doomed - known):
+    buried = t.tombstone_items.c.item_id
+    if fresh := sorted(doomed.difference(items.scalars_in(change.connection, sa.select(buried), buried, doomed))):
         rows = [{"item_id": item_id, "tombstone_id": receipt_id} for item_id in fresh]
         change.connection.execute(sa.insert(t.tombstone_items), rows)
     purging = {"state": "purging", "stores": _purging(change.connection)}
@@ -120,24 +101,21 @@ def _remove(
     removed = idempotency.forget(connection, change.cube, doomed, touched)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
-    _forget_files(connection, doomed, removed)
+    images.forget(connection, doomed, removed)
     prompt_prefix.items_changed(connection, change.cube, doomed, change.now)
-    for table, column in (
-        (t.links, t.links.c.from_id),
-        (t.links, t.links.c.to_id),
-        (t.sources, t.sources.c.item_id),
-        (t.sources, t.sources.c.message_id),
-        (t.versions, t.versions.c.item_id),
-        (t.warmth, t.warmth.c.item_id),
-        (t.prefix_entries, t.prefix_entries.c.item_id),
-        (t.adapter_exclusions, t.adapter_exclusions.c.item_id),
-        (t.file_items, t.file_items.c.item_id),
-        (t.items, t.items.c.id),
-        (t.messages, t.messages.c.id),
+    of_items = (t.versions, t.warmth, t.prefix_entries, t.adapter_exclusions, t.file_items)
+    for column, ids in (
+        (t.links.c.from_id, doomed),
+        (t.links.c.to_id, doomed),
+        (t.sources.c.item_id, doomed),
+        (t.sources.c.message_id, message_ids),
+        *((table.c.item_id, doomed) for table in of_items),
+        (t.items.c.id, doomed),
+        (t.messages.c.id, message_ids),
     ):
-        ids = message_ids if column in (t.messages.c.id, t.sources.c.message_id) else doomed
         for batch in items.in_batches(ids):
-            removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
+            gone = sa.delete(column.table).where(column.in_(batch))
+            removed[column.table.name] += connection.execute(gone).rowcount
     removed.update(files.forget_bytes(connection, touched))
     segments.remake(connection, change.cube, segments.remove_pages(connection, held), change.now)
     tier_moves.read_again(connection, change.cube, origins, change.now)
@@ -153,12 +131,7 @@ def _remove(
     return removed, covered
 
 
-def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
-    images.forget(connection, item_ids, removed)
-
-
 def drop(change: Change) -> EraseReceipt:
-    """Erase every item of a cube, then the cube's own rows."""
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
     receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True)
@@ -169,24 +142,9 @@ def drop(change: Change) -> EraseReceipt:
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     queues.lock(connection, cube)
     files.remove(connection, files.of_cube(connection, cube))
-    of_cube = (
-        t.pages,
-        t.segments,
-        t.events,
-        t.requests,
-        t.request_items,
-        t.conversations,
-        t.tasks,
-        t.queues,
-        t.usage,
-        t.extraction_items,
-        t.extractions,
-        t.retention_rules,
-        t.grants,
-        t.repeats,
-        t.prefix_entries,
-    )
-    for table in of_cube:
+    said = (t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations)
+    done = (t.tasks, t.queues, t.usage, t.extraction_items, t.extractions)
+    for table in (*said, *done, t.retention_rules, t.grants, t.repeats, t.prefix_entries):
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     cubes.remove(connection, cube)
     adapter_rows.remove_cube(connection, cube)
@@ -194,7 +152,6 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def derived(connection: sa.Connection, item_ids: Collection[str]) -> set[str]:
-    """Return what is erased together with these items, as derived from them."""
     return _with_derived(connection, set(item_ids)).difference(item_ids)
 
 
@@ -208,29 +165,21 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
 
 
 def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
+    s, m, v = t.sources.c, t.messages.c, t.versions.c
     answers = _answers_about(connection, shown, t.extractions.c.output != "")
-    found: set[str] = set()
-    for batch in items.in_batches(answers):
-        query = sa.select(t.sources.c.item_id).where(t.sources.c.extraction_id.in_(batch))
-        found.update(connection.scalars(query))
-    if not found:
-        return found
+    found = set(items.scalars_in(connection, sa.select(s.item_id), s.extraction_id, answers))
     said: dict[str, set[str]] = {}
-    for batch in items.in_batches(found):
-        query = sa.select(t.sources.c.item_id, t.messages.c.text, t.messages.c.name)
-        query = query.join(t.messages, t.messages.c.id == t.sources.c.message_id)
-        for row in connection.execute(query.where(t.sources.c.item_id.in_(batch))):
-            said.setdefault(row.item_id, set()).update(words(f"{row.text} {row.name}"))
+    talk = sa.select(s.item_id, m.text, m.name).join(t.messages, m.id == s.message_id)
+    for row in items.rows_in(connection, talk, s.item_id, found):
+        said.setdefault(row.item_id, set()).update(words(f"{row.text} {row.name}"))
     quoting = set()
-    for batch in items.in_batches(found):
-        v = t.versions
-        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value, v.c.info).where(v.c.item_id.in_(batch))
-        for row in connection.execute(query):
-            # A trait's text is its subject, its dimension and its value.
-            whole = f"{row.memory} {row.value or ''} {_by_model(row.info)}"
-            written = row.value if row.type == ItemType.PROFILE else whole
-            if not words(written or "") <= said.get(row.item_id, set()):
-                quoting.add(row.item_id)
+    said_now = sa.select(v.item_id, v.type, v.memory, v.value, v.info)
+    for row in items.rows_in(connection, said_now, v.item_id, found):
+        # A trait's text is its subject, its dimension and its value.
+        whole = f"{row.memory} {row.value or ''} {_by_model(row.info)}"
+        written = row.value if row.type == ItemType.PROFILE else whole
+        if not words(written or "") <= said.get(row.item_id, set()):
+            quoting.add(row.item_id)
     return quoting
 
 
@@ -241,32 +190,21 @@ def _by_model(info: Mapping[str, Json]) -> str:
 
 def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.ColumnElement[bool]) -> set[str]:
     """Return extraction records of a kind that cover these items, with or without a model's answer."""
-    answers: set[str] = set()
-    held = t.extraction_items
-    for batch in items.in_batches(shown):
-        query = sa.select(held.c.extraction_id).join(t.extractions, t.extractions.c.id == held.c.extraction_id)
-        answers.update(connection.scalars(query.where(held.c.item_id.in_(batch), kind)))
-    return answers
+    held = t.extraction_items.c
+    query = sa.select(held.extraction_id).join(t.extractions, t.extractions.c.id == held.extraction_id).where(kind)
+    return set(items.scalars_in(connection, query, held.item_id, shown))
 
 
 def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
-    """Return the origins of derived items; those that stay may state the same by themselves."""
-    found: set[str] = set()
-    for batch in items.in_batches(derived):
-        query = sa.select(t.links.c.to_id).where(t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM)
-        found.update(connection.scalars(query))
-    return found
+    query = sa.select(t.links.c.to_id).where(t.links.c.kind == LinkKind.DERIVED_FROM)
+    return set(items.scalars_in(connection, query, t.links.c.from_id, derived))
 
 
 def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
-    found: set[str] = set()
-    for batch in items.in_batches(doomed):
-        found.update(connection.scalars(sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(batch))))
-    kept: set[str] = set()
-    for batch in items.in_batches(found):
-        query = sa.select(t.sources.c.message_id, t.sources.c.item_id).where(t.sources.c.message_id.in_(batch))
-        kept.update(row.message_id for row in connection.execute(query) if row.item_id not in doomed)
-    return found - kept
+    s = t.sources.c
+    found = set(items.scalars_in(connection, sa.select(s.message_id), s.item_id, doomed))
+    used = items.rows_in(connection, sa.select(s.message_id, s.item_id), s.message_id, found)
+    return found - {row.message_id for row in used if row.item_id not in doomed}
 
 
 def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
@@ -278,7 +216,8 @@ def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counte
     plain = _answers_about(connection, doomed, t.extractions.c.output == "")
     for batch in items.in_batches(doomed if plain else ()):
         connection.execute(sa.delete(shown).where(shown.c.item_id.in_(batch), shown.c.extraction_id.in_(plain)))
-    empty = plain - _with_items(connection, plain)
+    left = sa.select(shown.c.extraction_id).distinct()
+    empty = plain.difference(items.scalars_in(connection, left, shown.c.extraction_id, plain))
     for batch in items.in_batches(_answers_about(connection, doomed, t.extractions.c.output != "") | empty):
         named = t.sources.c.extraction_id.in_(batch)
         connection.execute(sa.update(t.sources).where(named).values(extraction_id=None))
@@ -287,27 +226,13 @@ def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counte
         removed["extractions"] += gone.rowcount
 
 
-def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for batch in items.in_batches(records):
-        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.extraction_id.in_(batch))
-        found.update(connection.scalars(query.distinct()))
-    return found
-
-
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
+    v = t.versions
     for batch in items.in_batches(doomed):
-        connection.execute(
-            sa.update(t.versions).where(t.versions.c.superseded_by.in_(batch)).values(superseded_by=None)
-        )
-        stale = (
-            sa.select(t.versions.c.id)
-            .where(t.versions.c.reason.in_([f"superseded by {item_id}" for item_id in batch]))
-            .where(t.versions.c.status == Status.SUPERSEDED)
-        )
-        connection.execute(
-            sa.update(t.versions).where(t.versions.c.id.in_(stale)).values(reason="superseded by an erased item")
-        )
+        connection.execute(sa.update(v).where(v.c.superseded_by.in_(batch)).values(superseded_by=None))
+        named = v.c.reason.in_([f"superseded by {item_id}" for item_id in batch])
+        stale = sa.select(v.c.id).where(named, v.c.status == Status.SUPERSEDED)
+        connection.execute(sa.update(v).where(v.c.id.in_(stale)).values(reason="superseded by an erased item"))
 
 
 def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
@@ -323,18 +248,9 @@ def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
 
 
 def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
-    change.connection.execute(
-        sa.insert(t.tombstones).values(
-            id=receipt.id,
-            cube_id=change.cube,
-            actor=change.actor,
-            at=change.now,
-            state=receipt.state,
-            removed=dict(receipt.removed),
-            rebuilt=list(receipt.rebuilt),
-            stores=dict(receipt.stores),
-        )
-    )
+    row = {"id": receipt.id, "cube_id": change.cube, "actor": change.actor, "at": change.now, "state": receipt.state}
+    told = {"removed": dict(receipt.removed), "rebuilt": list(receipt.rebuilt), "stores": dict(receipt.stores)}
+    change.connection.execute(sa.insert(t.tombstones).values(**row, **told))
     if receipt.item_ids:
         rows = [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids]
         change.connection.execute(sa.insert(t.tombstone_items), rows)
@@ -345,12 +261,11 @@ def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[
 
 
 def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str] | None = None) -> dict[str, list[str]]:
-    """Return, by cube, items (of all or these) deleted before a moment and not restored."""
-    query = sa.select(t.versions.c.cube_id, t.versions.c.item_id).where(
-        t.versions.c.recorded_to.is_(None), t.versions.c.status == Status.DELETED, t.versions.c.recorded_at < before
-    )
+    v = t.versions.c
+    gone = (v.recorded_to.is_(None), v.status == Status.DELETED, v.recorded_at < before)
+    query = sa.select(v.cube_id, v.item_id).where(*gone)
     if item_ids is not None:
-        query = query.where(t.versions.c.item_id.in_(item_ids))
+        query = query.where(v.item_id.in_(item_ids))
     found: dict[str, list[str]] = {}
     for row in connection.execute(query):
         found.setdefault(row.cube_id, []).append(row.item_id)
@@ -370,7 +285,6 @@ def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
 
 
 def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
-    """Add the numbers removed outside the ledger to the receipts of their cubes."""
     with ledger.write() as connection:
         for receipt in receipts:
             if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
@@ -380,25 +294,18 @@ def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str
 
 
 def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
-    """Record the state of each store: files are `purged`, a server's rows and points `deleted`."""
     state = "purging" if "purging" in stores.values() else "purged"
     with ledger.write() as connection:
         for batch in items.in_batches(receipt.id for receipt in receipts):
-            connection.execute(
-                sa.update(t.tombstones).where(t.tombstones.c.id.in_(batch)).values(state=state, stores=stores)
-            )
+            ended = sa.update(t.tombstones).where(t.tombstones.c.id.in_(batch))
+            connection.execute(ended.values(state=state, stores=stores))
 
 
 def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> EraseReceipt:
-    erased = connection.scalars(
-        sa.select(t.tombstone_items.c.item_id)
-        .where(t.tombstone_items.c.tombstone_id == row.id)
-        .order_by(t.tombstone_items.c.item_id)
-    ).all()
-    held, untold = backups.affected(connection, row.id)
-    return EraseReceipt(
-        row.id, row.cube_id, row.state, tuple(erased), tuple(row.rebuilt), row.removed, row.stores, held, untold
-    )
+    query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.tombstone_id == row.id)
+    erased = tuple(connection.scalars(query.order_by(t.tombstone_items.c.item_id)))
+    told = (erased, tuple(row.rebuilt), row.removed, row.stores)
+    return EraseReceipt(row.id, row.cube_id, row.state, *told, *backups.affected(connection, row.id))
 
 
 _WAL_TRIES = 50
@@ -407,10 +314,7 @@ _WAL_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Purgeable:
-    """The stores a purge cleans beside the ledger.
-
-    `forget_caches` gets the cubes with erasures and returns removed entries by cube and cache.
-    """
+    """`forget_caches` gets the cubes with erasures and returns removed entries by cube and cache."""
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]
@@ -418,7 +322,6 @@ class Purgeable:
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
-    """Finish all pending erasures together; return how many."""
     receipts = unfinished(ledger)
     if not receipts:
         return 0

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.text.matching import entities, keywords
 from memos.core.text.times import time_expressions
-from memos.core.types import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role, Span, Status, Tier, Trust
+from memos.core.types import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role, Span, Status, Trust
 from memos.errors import IntegrityError
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -39,45 +39,21 @@ def store(
     info: Mapping[str, Json] | None = None,
 ) -> Item:
     """Store a fact as a new item with its sources and links; `valid_to` overrides the fact's own end."""
-    state = Item(
-        id=new_id(),
-        cube=change.cube,
-        version=1,
-        version_id=new_id(),
-        memory=fact.memory,
-        type=fact.type,
-        tier=Tier.LONG,
+    names = ("memory", "type", "key", "value", "tags", "confidence", "said_at", "valid_from")
+    state = items.blank(
+        change.cube,
+        change.now,
+        **{name: getattr(fact, name) for name in names},
         status=status,
         speaker=fact.subject,
         role=Role.TOOL if fact.type is ItemType.TOOL_TRAJECTORY else _SUBJECTS_ROLE.get(fact.subject, Role.USER),
-        key=fact.key,
-        value=fact.value,
-        tags=fact.tags,
         info={**fact.info, **(info or {})},
-        confidence=fact.confidence,
         entities=tuple(dict.fromkeys([*entities(fact.memory), *fact.entities])),
         keywords=keywords(fact.memory),
-        conversation=None,
-        position=None,
-        page=None,
-        session=None,
-        said_at=fact.said_at,
-        valid_from=fact.valid_from,
         valid_to=fact.valid_to if valid_to is None else valid_to,
-        created_at=change.now,
-        updated_at=change.now,
         superseded_by=superseded_by,
     )
-    row = {
-        "id": state.id,
-        "cube_id": change.cube,
-        "said_at": state.said_at,
-        "version": 1,
-        "version_id": state.version_id,
-        "revision": 1,
-        "created_at": change.now,
-    }
-    change.connection.execute(sa.insert(t.items), [row])
+    change.connection.execute(sa.insert(t.items), [items.first_row(state)])
     items.insert_versions(change.connection, [state], change.actor, f"read by {fact.reader}")
     add_sources(change, state.id, fact)
     if status is Status.SUPERSEDED:
@@ -88,7 +64,6 @@ def store(
 
 
 def add_sources(change: Change, item_id: str, fact: Fact) -> int:
-    """Add a fact's passages to an item's sources; return how many are new."""
     connection = change.connection
     here = t.sources.c.item_id == item_id
     columns = (t.sources.c.message_id, t.sources.c.start, t.sources.c.end, t.sources.c.ordinal)
@@ -100,17 +75,7 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
         if (message_id, start, end) not in have:
             have.add((message_id, start, end))
             ordinal += 1
-            rows.append(
-                {
-                    "item_id": item_id,
-                    "ordinal": ordinal,
-                    "message_id": message_id,
-                    "start": start,
-                    "end": end,
-                    "reader": fact.reader,
-                    "extraction_id": fact.extraction,
-                }
-            )
+            rows.append(items.source_row(item_id, ordinal, message_id, (start, end), fact.reader, fact.extraction))
     if rows:
         connection.execute(sa.insert(t.sources), rows)
     origins = [(item_id, LinkKind.DERIVED_FROM, origin) for origin in dict.fromkeys(span.item for span in fact.spans)]
@@ -119,18 +84,15 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
 
 
 def remove_sources(change: Change, item_id: str, origins: Collection[str]) -> None:
-    """Remove origins from an item's sources and links."""
     connection = change.connection
     said = sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(list(origins)))
-    mine = sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said))
-    connection.execute(mine)
+    connection.execute(sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said)))
     of_them = (t.links.c.from_id == item_id, t.links.c.kind == LinkKind.DERIVED_FROM)
     connection.execute(sa.delete(t.links).where(*of_them, t.links.c.to_id.in_(list(origins))))
     changes.requeue_indexing(change, item_id)
 
 
 def copy_sources(change: Change, item_id: str, from_id: str) -> None:
-    """Copy another item's sources and origins to an item."""
     connection, columns = change.connection, (t.sources.c.message_id, t.sources.c.start, t.sources.c.end)
     rows = connection.execute(sa.select(t.sources).where(t.sources.c.item_id.in_([item_id, from_id]))).all()
     have = {(row.message_id, row.start, row.end) for row in rows if row.item_id == item_id}
@@ -164,10 +126,7 @@ def _passages(connection: sa.Connection, cube: str, spans: Sequence[Span]) -> li
 
 
 def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) -> bool:
-    """Add a fact's sources to an item that says the same, and its words if it `says_more`.
-
-    False if the item already had those sources.
-    """
+    """Add a fact's sources to an item that says the same, and its words if it `says_more`; False if it had them all."""
     if not add_sources(change, item.id, fact):
         return False
     if item.status is Status.SUPERSEDED:
@@ -181,24 +140,18 @@ def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) ->
     if fact.confidence > item.confidence:
         edits["confidence"] = fact.confidence
     if says_more:
-        said = {"memory": fact.memory, "entities": entities(fact.memory), "keywords": keywords(fact.memory)}
-        edits |= said
+        edits |= {"memory": fact.memory, "entities": entities(fact.memory), "keywords": keywords(fact.memory)}
     if edits:
         changes.edit(change, item, edits, "said again")
     return True
 
 
 def restored_fact(change: Change, item: Item, after: datetime) -> Fact | None:
-    """Return what an item's sources said again after a moment and before its end, or None.
-
-    For an item that turns out to have been replaced in between: what was said before does not cover the time after.
-    """
+    """Return what an item's sources said again after a moment, at which it was replaced, and before its end."""
     rows = _sources_between(change.connection, item, after)
     origins = items.origins_of(change.connection, [item.id]).get(item.id, set())
-    held = {
-        sources[0].message_id: (origin, sources[0])
-        for origin, sources in items.sources_of(change.connection, origins).items()
-    }
+    sources = items.sources_of(change.connection, origins)
+    held = {of_one[0].message_id: (origin, of_one[0]) for origin, of_one in sources.items()}
     told = [(row, *held[row.message_id]) for row in rows if row.message_id in held]
     if not told:
         return None
@@ -242,7 +195,6 @@ def _of_the_past(passage: str, said_at: datetime) -> bool:
 
 
 def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
-    """Supersede an item by another from a moment on, link them, and flag its messages as outdated."""
     items.mark_outdated(change.connection, items.origins_of(change.connection, [old.id]).get(old.id, ()))
     edits = {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new}
     changes.edit(change, old, edits, f"superseded by {new}", kind="supersede")
@@ -250,7 +202,6 @@ def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
 
 
 def link_superseded(change: Change, new: str, old: str) -> None:
-    """Link an item to one that it is now known to have superseded."""
     items.link(change.connection, [(new, LinkKind.SUPERSEDES, old)], change.cube, change.now)
     items.raise_revisions(change.connection, [new])
     outbox.enqueue(change.connection, change.cube, [new])
@@ -273,12 +224,10 @@ def with_keys(connection: sa.Connection, cube: str, keys: Iterable[str]) -> dict
 
 
 def event_time(state: Item) -> datetime:
-    """Return when an item's statement began to hold, as far as known."""
     return state.valid_from or state.said_at or state.created_at
 
 
 def keep_record(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
-    """Store an extraction record (reader, model, answer); return the id that sources refer to."""
     answer = new_id()
     values = {"id": answer, "cube_id": change.cube, "reader": reader, "model": model, "output": output}
     change.connection.execute(sa.insert(t.extractions), [{**values, "created_at": change.now}])

@@ -40,10 +40,7 @@ IMAGE_TAG = "image"
 
 
 def store(change: Change, drafts: Sequence[Draft], receipt: AddReceipt) -> list[str]:
-    """Store the images of an add and queue their description; return the files' ids.
-
-    Images of messages the conversation already had exist already.
-    """
+    """Store the images of an add, but of messages that were there already, and queue their description."""
     given = {item: draft for draft, item in reversed(list(zip(drafts, receipt.item_ids, strict=False)))}
     given = {item: draft for item, draft in given.items() if draft.message.pictures}
     if receipt.replayed or not given:
@@ -64,37 +61,23 @@ def describe_task(file_id: str) -> NewTask:
 
 
 def _file(change: Change, item: str, picture: Picture) -> StoredFile:
-    return StoredFile(
-        picture.file,
-        change.cube,
-        FileKind.IMAGE,
-        picture.name,
-        picture.media_type,
-        len(picture.data),
-        picture.sha256,
-        FileState.PROCESSING,
-        change.actor,
-        change.now,
-        info=picture.info,
-        item=item,
-    )
+    told = (picture.name, picture.media_type, len(picture.data), picture.sha256)
+    made = (FileState.PROCESSING, change.actor, change.now)
+    return StoredFile(picture.file, change.cube, FileKind.IMAGE, *told, *made, info=picture.info, item=item)
 
 
 def find(connection: sa.Connection, cube: str, file_id: str) -> StoredFile | None:
-    """Return an image, or None."""
     query = sa.select(t.files).where(t.files.c.id == file_id, t.files.c.cube_id == cube)
     row = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE)).one_or_none()
     return None if row is None else files.to_file(row)
 
 
 def cube_of(connection: sa.Connection, file_id: str) -> str | None:
-    """Return the cube of an image, or None."""
     found: str | None = connection.scalar(sa.select(t.files.c.cube_id).where(t.files.c.id == file_id))
     return found
 
 
 def of_item(connection: sa.Connection, cube: str, item_id: str) -> list[StoredFile]:
-    """Return the images of a message, by id."""
     query = sa.select(t.files).where(t.files.c.item_id == item_id, t.files.c.cube_id == cube)
     rows = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE).order_by(t.files.c.id))
     return [files.to_file(row) for row in rows]
@@ -105,29 +88,13 @@ def described(change: Change, file: StoredFile, fact: Fact) -> Item:
 
     The text is a source of its own, placed before the message and untrusted, as is all that an image may say.
     """
-    state = facts.store(change, fact)
-    message = {
-        "id": new_id(),
-        "cube_id": change.cube,
-        "role": Role.TOOL,
-        "name": IMAGE_TAG,
-        "text": fact.memory,
-        "chat_time": fact.said_at,
-        "created_at": change.now,
-        "trust": Trust.UNTRUSTED,
-    }
-    change.connection.execute(sa.insert(t.messages), [message])
+    state, message = facts.store(change, fact), new_id()
+    said = {"role": Role.TOOL, "name": IMAGE_TAG, "text": fact.memory, "trust": Trust.UNTRUSTED}
+    made = {"id": message, "cube_id": change.cube, "chat_time": fact.said_at, "created_at": change.now}
+    change.connection.execute(sa.insert(t.messages), [said | made])
     mine = t.sources.c.item_id == state.id
     change.connection.execute(sa.update(t.sources).where(mine).values(ordinal=t.sources.c.ordinal + 1))
-    source = {
-        "item_id": state.id,
-        "ordinal": 0,
-        "message_id": message["id"],
-        "start": 0,
-        "end": len(fact.memory),
-        "reader": fact.reader,
-        "extraction_id": fact.extraction,
-    }
+    source = items.source_row(state.id, 0, message, (0, len(fact.memory)), fact.reader, fact.extraction)
     change.connection.execute(sa.insert(t.sources), [source])
     if fact.extraction is not None:
         # An erasure of the description alone takes the model's own words with it.
@@ -142,10 +109,7 @@ def finish(connection: sa.Connection, file: StoredFile, state: FileState, now: d
 
 
 def sync_description(change: Change, state: Item, withdrawn: str) -> bool:
-    """Keep a description in step with its image's message; return True if it is a description.
-
-    It is deleted with the message, marked as `withdrawn` by the caller, and restored with it.
-    """
+    """Restore a description `withdrawn` with its message; True if it is one and its message is there."""
     if IMAGE_TAG not in state.tags or "file" not in state.info:
         return False
     connection = change.connection
@@ -159,11 +123,8 @@ def sync_description(change: Change, state: Item, withdrawn: str) -> bool:
 
 
 def requeue_descriptions(change: Change, item_ids: Collection[str]) -> None:
-    """Queue the description of images that were skipped while their message was deleted."""
-    waiting: list[str] = []
-    for batch in items.in_batches(item_ids):
-        query = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch), t.files.c.kind == FileKind.IMAGE)
-        waiting += change.connection.scalars(query.where(t.files.c.state == FileState.PROCESSING)).all()
+    skipped = (t.files.c.kind == FileKind.IMAGE, t.files.c.state == FileState.PROCESSING)
+    waiting = items.scalars_in(change.connection, sa.select(t.files.c.id).where(*skipped), t.files.c.item_id, item_ids)
     tasks.enqueue(change.connection, change.cube, [describe_task(file) for file in waiting], change.now)
 
 

@@ -21,8 +21,6 @@ from memos.errors import BackendUnavailable, PermissionDenied
 
 
 class DataKind(StrEnum):
-    """The kind of data in a location."""
-
     TEXT = "memory text"
     DERIVED = "vectors, terms or digests made from memory text"
     IDS = "ids, times, counts and settings only"
@@ -30,8 +28,6 @@ class DataKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DataLocation:
-    """A table or path; `erased_by` names the function that removes an item's share of it."""
-
     name: str
     holds: DataKind
     erased_by: str

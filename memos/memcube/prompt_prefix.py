@@ -16,7 +16,7 @@ from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, Status
 from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger.schema import cubes, warmth
+from memos.memcube.ledger.schema import cubes, row_of, warmth
 from memos.memcube.ledger.schema import prefix_entries as t
 from memos.memcube.ledger.tasks import NewTask
 
@@ -26,8 +26,6 @@ COMPOSE, WARM = "compose", "warm"
 
 @dataclass(frozen=True, slots=True)
 class PrefixRow:
-    """An entry."""
-
     ordinal: int
     item: str
     version: int
@@ -39,7 +37,6 @@ def compose_task() -> NewTask:
 
 
 def warm_task() -> NewTask:
-    """Return the task that has a model compute a cube's prefix."""
     return NewTask(WARM, {}, key="")
 
 
@@ -50,17 +47,7 @@ def of(connection: sa.Connection, cube: str) -> list[PrefixRow]:
 
 def append(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> None:
     if rows:
-        values = [
-            {
-                "cube_id": cube,
-                "ordinal": row.ordinal,
-                "item_id": row.item,
-                "version": row.version,
-                "added_at": row.added_at,
-            }
-            for row in rows
-        ]
-        connection.execute(sa.insert(t), values)
+        connection.execute(sa.insert(t), [row_of(t, row, cube_id=cube) for row in rows])
 
 
 def replace(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> None:
@@ -69,14 +56,12 @@ def replace(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> 
 
 
 def cubes_to_compose(connection: sa.Connection) -> list[str]:
-    """Return the cubes that have entries, or memories that were looked up, by id."""
     used = sa.exists(sa.select(warmth.c.item_id).where(warmth.c.cube_id == cubes.c.id))
     held = sa.exists(sa.select(t.c.ordinal).where(t.c.cube_id == cubes.c.id))
     return list(connection.scalars(sa.select(cubes.c.id).where(used | held).order_by(cubes.c.id)))
 
 
 def items_changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Queue a check of a cube's prefix, and a prefill of its new text, if a changed item has an entry in it."""
     for batch in items.in_batches(item_ids):
         if connection.scalar(sa.select(t.c.ordinal).where(t.c.item_id.in_(batch)).limit(1)) is not None:
             tasks.enqueue(connection, cube, [compose_task(), warm_task()], now)
@@ -143,10 +128,7 @@ def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, mark
 def lines_of(
     connection: sa.Connection, rows: Sequence[PrefixRow], states: Mapping[str, Item], now: datetime
 ) -> list[Line]:
-    """Return the lines of entries in order, given the present states of their items with sources.
-
-    Entries whose item is gone, or may not be trusted, have none.
-    """
+    """Return the lines of entries in order; those whose item is gone, or may not be trusted, have none."""
     shown = [row for row in rows if row.item in states and may_include(states[row.item])]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}
@@ -183,7 +165,6 @@ def _part(
 
 
 def entry_line(row: PrefixRow, state: Item) -> Line:
-    """Return an entry's own line: its memory as of the version that was composed."""
     return Line(row.added_at, row.ordinal, state.version, date_of(state), _told(state), row.item)
 
 

@@ -18,7 +18,7 @@ from memos.core.clock import new_id
 from memos.core.text import tool_calls
 from memos.core.text.matching import entities, keywords
 from memos.core.text.tool_calls import Pair, Run, Turn
-from memos.core.types import UNUSED, Fact, Item, ItemType, Json, LinkKind, Message, Role, Span, Status, Tier, Trust
+from memos.core.types import UNUSED, Fact, Item, ItemType, Json, LinkKind, Message, Role, Span, Status, Trust
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
@@ -54,44 +54,21 @@ def define(change: Change, name: str, memory: str, message: Message, info: Mappi
 
 
 def _store(change: Change, key: str, memory: str, message: Message, info: Mapping[str, Json]) -> str:
-    state = Item(
-        id=new_id(),
-        cube=change.cube,
-        version=1,
-        version_id=new_id(),
+    state = items.blank(
+        change.cube,
+        change.now,
         memory=memory,
         type=ItemType.TOOL_SCHEMA,
-        tier=Tier.LONG,
-        status=Status.ACTIVE,
         speaker=_SPEAKER,
         role=Role.TOOL,
         key=key,
-        value=None,
-        tags=(),
         info=info,
-        confidence=1.0,
         entities=entities(memory),
         keywords=keywords(memory),
-        conversation=None,
-        position=None,
-        page=None,
-        session=None,
         said_at=message.chat_time,
         valid_from=message.chat_time,
-        valid_to=None,
-        created_at=change.now,
-        updated_at=change.now,
     )
-    row = {
-        "id": state.id,
-        "cube_id": change.cube,
-        "said_at": state.said_at,
-        "version": 1,
-        "version_id": state.version_id,
-        "revision": 1,
-        "created_at": change.now,
-    }
-    change.connection.execute(sa.insert(t.items), [row])
+    change.connection.execute(sa.insert(t.items), [items.first_row(state)])
     items.insert_versions(change.connection, [state], change.actor, "defined")
     _add_source(change, state.id, message, 0)
     outbox.enqueue(change.connection, change.cube, [state.id])
@@ -100,30 +77,11 @@ def _store(change: Change, key: str, memory: str, message: Message, info: Mappin
 
 
 def _add_source(change: Change, item_id: str, message: Message, ordinal: int) -> None:
-    row = {
-        "id": new_id(),
-        "cube_id": change.cube,
-        "conversation_id": None,
-        "external_id": None,
-        "role": message.role,
-        "name": _SPEAKER,
-        "text": message.text,
-        "content": None,
-        "tool_calls": None,
-        "tool_call_id": None,
-        "chat_time": message.chat_time,
-        "created_at": change.now,
-        "trust": message.trust,
-    }
+    id_ = new_id()
+    said = {"role": message.role, "text": message.text, "chat_time": message.chat_time, "trust": message.trust}
+    row = {"id": id_, "cube_id": change.cube, "name": _SPEAKER, "created_at": change.now, **said}
     change.connection.execute(sa.insert(t.messages), [row])
-    source = {
-        "item_id": item_id,
-        "ordinal": ordinal,
-        "message_id": row["id"],
-        "start": 0,
-        "end": len(message.text),
-        "reader": SCHEMA_READER,
-    }
+    source = items.source_row(item_id, ordinal, id_, (0, len(message.text)), SCHEMA_READER)
     change.connection.execute(sa.insert(t.sources), [source])
 
 
@@ -139,8 +97,6 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(slots=True)
 class Refreshed:
-    """Ids of items that a refresh stored, changed or withdrew."""
-
     stored: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
 
@@ -169,8 +125,6 @@ def refresh(change: Change, messages: Collection[str]) -> Refreshed:
 
 @dataclass(slots=True)
 class _Wanted:
-    """The calls under one key that were touched, and other messages that belong to it: what it is a lesson of."""
-
     runs: list[Run] = field(default_factory=list)
     beside: set[str] = field(default_factory=set)
 
@@ -206,7 +160,6 @@ class _Scene:
 
 
 def runs_of(connection: sa.Connection, cube: str, found: Sequence[Pair]) -> list[Run]:
-    """Return the calls that were answered, as their messages stand now."""
     ids = {turn.item for pair in found for turn in (pair.turn, *pair.answers)}
     states = items.with_sources(connection, [cube], ids)
     calling = {pair.turn.item for pair in found}
@@ -342,18 +295,8 @@ def _fact(
     if taught is not None:
         text += f"\nLesson: {taught}"
     first, last = tool_calls.at_of(own[0]), tool_calls.at_of(own[-1])
-    return Fact(
-        ItemType.TOOL_TRAJECTORY,
-        text,
-        tuple(shown.values()),
-        SUBJECT,
-        READER,
-        first,
-        key=key,
-        valid_from=last,
-        trust=Trust.UNTRUSTED,
-        info=info,
-    )
+    what = (ItemType.TOOL_TRAJECTORY, text, tuple(shown.values()), SUBJECT, READER, first)
+    return Fact(*what, key=key, valid_from=last, trust=Trust.UNTRUSTED, info=info)
 
 
 def _write(change: Change, entry: _Outcome | Item, successor: str | None, done: Refreshed) -> str:
@@ -412,5 +355,4 @@ def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
 
 
 def call_worked(change: Change, ids: Collection[str]) -> bool:
-    """Return True if one of these items' last calls worked."""
     return any(state.info.get("ok") for state in items.current(change.connection, [change.cube], ids).values())

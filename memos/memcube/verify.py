@@ -18,19 +18,12 @@ _SHOWN = 1000
 
 
 class ScannedIndex(Protocol):
-    """The part of an index that `verify` reads."""
+    def scan(self, cube: str) -> Iterator[Stamp]: ...
 
-    def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield what is held of one cube."""
-        ...
-
-    def cubes(self) -> list[str]:
-        """Return the cubes that hold anything."""
-        ...
+    def cubes(self) -> list[str]: ...
 
 
 def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Difference]:
-    """Return what is wrong inside the ledger: pages, event chains, items without a source, files, parked rows."""
     found = [Difference("ledger", "damaged", ledger.description, line) for line in ledger.check()]
     with ledger.read() as connection:
         for cube in cube_ids:
@@ -45,15 +38,11 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
             .where(t.versions.c.type != ItemType.WORKING)
             .limit(_SHOWN)
         )
-        found += [
-            Difference("ledger", "sourceless", item_id, "has no source message")
-            for item_id in connection.scalars(sourceless)
-        ]
+        ids = connection.scalars(sourceless)
+        found += [Difference("ledger", "sourceless", id_, "has no source message") for id_ in ids]
         for cube in cube_ids:
-            found += [
-                Difference("tiers", "misplaced", subject, what)
-                for subject, what in segments.misplaced(connection, cube, _SHOWN)
-            ]
+            misplaced = segments.misplaced(connection, cube, _SHOWN)
+            found += [Difference("tiers", "misplaced", subject, what) for subject, what in misplaced]
             broken_files = files.broken(connection, cube, _SHOWN)
             found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [
@@ -67,10 +56,7 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
 def index_differences(
     ledger: Ledger, target: Target, index: ScannedIndex, cube_id: str
 ) -> tuple[int, dict[str, Difference]]:
-    """Return how many points were checked, and by item id what an index lacks, has too much or has outdated.
-
-    Items with a change still in the outbox are left out: they are waiting, not wrong.
-    """
+    """Return the points checked, and by item what is missing, extra or outdated, without what waits in the outbox."""
     with ledger.read() as connection:
         expected, waiting = _expected(connection, target, cube_id)
     seen: dict[str, set[str]] = {}
@@ -122,7 +108,6 @@ def _expected(
 
 
 def enqueue_all(ledger: Ledger, cube_id: str) -> int:
-    """Queue every item of a cube for every index; return how many."""
     with ledger.write() as connection:
         ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube_id)))
         for batch in items.in_batches(ids):
@@ -140,6 +125,5 @@ def cube_ids(connection: sa.Connection) -> list[str]:
 
 
 def count_items(connection: sa.Connection, cubes_: Iterable[str]) -> int:
-    """Return how many items these cubes have, in any status."""
     query = sa.select(sa.func.count()).select_from(t.items).where(t.items.c.cube_id.in_(list(cubes_)))
     return connection.scalar(query) or 0

@@ -33,22 +33,17 @@ _ADAPTED = "adapter-"
 
 
 def fingerprint_of(made_by: Mapping[str, Json]) -> str:
-    """Return a digest of everything that keys and values depend on besides the tokens: 64 hexadecimal digits.
-
-    That of a model with an adapter on it says so before them.
-    """
+    """Return a hex digest of all that KV depends on besides the tokens, after `_ADAPTED` for one with an adapter."""
     told = {"format": FORMAT, "block_tokens": BLOCK_TOKENS, **made_by}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     return digest if made_by.get("adapter", "base") == "base" else f"{_ADAPTED}{digest}"
 
 
 def is_adapted(fingerprint: str) -> bool:
-    """Return True if a fingerprint is that of a model with an adapter on it."""
     return fingerprint.startswith(_ADAPTED)
 
 
 def block_keys(fingerprint: str, salt: str, ids: Sequence[int]) -> list[str]:
-    """Return the key of each whole block of token ids, in their order; what is left at the end has none."""
     parent = hashlib.sha256(f"{fingerprint}\n{salt}".encode()).digest()
     keys = []
     tokens = np.asarray(ids, dtype="<u4")
@@ -94,7 +89,6 @@ def unpacked(whole: npt.NDArray[np.int8], scales: npt.NDArray[np.float32]) -> np
 
 
 def scale_count(shape: tuple[int, ...]) -> int:
-    """Return how many scales an array of a shape has."""
     _, layers, heads, tokens, width = shape
     return layers * heads * (width + tokens)
 
@@ -136,8 +130,6 @@ _CARRIED: dict[str, str] = {"F32": "<f4", "F16": "<u2", "BF16": "<u2"}
 
 
 class Tier(StrEnum):
-    """The tier that holds a block, fastest first."""
-
     DEVICE = "device"
     HOST = "host"
     DISK = "disk"
@@ -172,7 +164,6 @@ class Block:
         return int(np.prod(self.shape)) + 4 * scale_count(self.shape)
 
     def of_items(self, items: Iterable[str]) -> Block:
-        """Return the block with other ids of what stands in it."""
         return replace(self, items=frozenset(items))
 
 
@@ -186,12 +177,10 @@ def _carried(dtype: str) -> np.dtype[np.generic]:
 
 
 def file_of(folder: Path, key: str) -> Path:
-    """Return where a block's file is: folders of 256, so that none gets too long."""
     return folder / key[:2] / f"{key}{SUFFIX}"
 
 
 def write(folder: Path, block: Block, array: Array) -> int:
-    """Write a block's file, whole or not at all; return its bytes."""
     parts, file = file_data(block, array), file_of(folder, block.key)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = file.with_suffix(".new")
@@ -207,7 +196,6 @@ def write(folder: Path, block: Block, array: Array) -> int:
 
 
 def file_data(block: Block, array: Array) -> list[bytes | memoryview]:
-    """Return what a block's file consists of: what it is, and its keys and values."""
     parts: tuple[Array, ...] = (array,)
     if block.dtype.endswith(COMPACT):
         parts = packed(to_float(array, block.dtype.removesuffix(COMPACT)))
@@ -227,7 +215,6 @@ def read_head(file: Path) -> Block:
 
 
 def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
-    """Return a block with its keys and values, put into the array that `room` gives."""
     with file_of(folder, key).open("rb", buffering=0) as source:
         block, array = read_from(source, os.fstat(source.fileno()).st_size, room)
     if block.key != key:
@@ -236,12 +223,10 @@ def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tupl
 
 
 def head_from(source: IO[bytes], size: int) -> Block:
-    """Return what the beginning of a file of so many bytes says it holds."""
     return _checked(source, size)[0]
 
 
 def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
-    """Return the block of an open file of so many bytes."""
     block, digest = _checked(source, size)
     is_compact = block.dtype.endswith(COMPACT)
     array = room(block)
@@ -258,7 +243,6 @@ def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Arr
 
 
 def _checked(source: IO[bytes] | FileIO, size: int) -> tuple[Block, str]:
-    """Return the block and its digest; nothing is allocated for what the file has not."""
     block, digest, start = _read_header(source.read(8), source.read)
     if size != start + block.stored_bytes:
         raise IntegrityError(f"The file of block {block.key[:12]} is cut off, or too long.")
@@ -295,7 +279,6 @@ def _tensors(block: Block) -> dict[str, Json]:
 
 
 def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, str, int]:
-    """Return the block, the digest of its data, and where they begin."""
     try:
         (size,) = struct.unpack("<Q", length)
         if size > _LARGEST_HEADER:

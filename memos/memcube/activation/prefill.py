@@ -31,7 +31,6 @@ class PrefillEngine:
         held_in: Tier = Tier.HOST,
         choose: Callable[[Sequence[float], Sequence[float]], int] = policy.blocks_to_load,
     ) -> None:
-        """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
         self._shape = shape
         self._store = store
         self._held_in = held_in
@@ -42,10 +41,7 @@ class PrefillEngine:
     def __call__(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> Activation:
-        """Fill an empty cache with the whole prompt; at least its last step is computed.
-
-        `turn` is entered around each step. What may be kept of the prompt is stored.
-        """
+        """Fill an empty cache with the whole prompt, in one step at least; `turn` is entered around each."""
         filling = self.steps(prompt, cache, turn)
         while True:
             try:

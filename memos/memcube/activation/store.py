@@ -39,8 +39,6 @@ CREATE TABLE IF NOT EXISTS blocks (
 
 
 class DiskTier:
-    """Blocks in files under one folder."""
-
     def __init__(self, folder: Path, index: sqlite3.Connection) -> None:
         self._folder = folder
         self._index = index
@@ -81,7 +79,6 @@ class DiskTier:
             raise OSError(f"index: {error}") from error
 
     def keep_heats(self, heats: Mapping[str, Heat]) -> None:
-        """Save the heats of blocks for the next process."""
         with self._index:
             rows = [(heat.uses, heat.at, key) for key, heat in heats.items()]
             self._index.executemany("UPDATE blocks SET uses = ?, used_at = ? WHERE key = ?", rows)
@@ -91,21 +88,10 @@ class DiskTier:
 
     def _note(self, block: Block, heat: Heat) -> None:
         with self._index:
-            self._index.execute(
-                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    block.key,
-                    block.parent,
-                    block.fingerprint,
-                    block.cube,
-                    block.dtype,
-                    json.dumps(block.shape),
-                    block.compute_s,
-                    json.dumps(sorted(block.items)),
-                    heat.uses,
-                    heat.at,
-                ),
-            )
+            shape, items = json.dumps(block.shape), json.dumps(sorted(block.items))
+            row = (block.key, block.parent, block.fingerprint, block.cube, block.dtype, shape, block.compute_s, items)
+            insert = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            self._index.execute(insert, (*row, heat.uses, heat.at))
 
     def _reconciled(self) -> dict[str, tuple[Block, Heat]]:
         known = {row[0]: _row(row) for row in self._index.execute("SELECT * FROM blocks")}
@@ -181,13 +167,9 @@ def _files(path: Path) -> Iterable[Path]:
 
 def _row(row: tuple[str, str | None, str, str, str, str, float, str, float, float]) -> tuple[Block, Heat]:
     key, parent, fingerprint, cube, dtype, shape, compute_s, items, uses, used_at = row
-    block = Block(
-        key, parent, fingerprint, cube, dtype, tuple(json.loads(shape)), compute_s, frozenset(json.loads(items))
-    )
-    return block, Heat(uses, used_at)
+    axes, held = tuple(json.loads(shape)), frozenset(json.loads(items))
+    return Block(key, parent, fingerprint, cube, dtype, axes, compute_s, held), Heat(uses, used_at)
 
-
-log = logging.getLogger("memos.activation")
 
 _QUEUED_WRITES = 32
 # About what 64 tokens take of a small model on two cores.
@@ -196,19 +178,13 @@ _DISK_PAUSE_S = 60.0
 
 
 class Device(Protocol):
-    """Memory of an accelerator; `Held` arrays are the device's."""
+    """Memory of an accelerator; what `upload` returns is the device's, `room` host memory that it reads quickly."""
 
-    def upload(self, array: Array, block: Block) -> object:
-        """Return a copy on the device."""
-        ...
+    def upload(self, array: Array, block: Block) -> object: ...
 
-    def download(self, held: object, block: Block) -> Array:
-        """Return a copy in host memory."""
-        ...
+    def download(self, held: object, block: Block) -> Array: ...
 
-    def room(self, block: Block) -> Array:
-        """Return host memory that the device reads quickly."""
-        ...
+    def room(self, block: Block) -> Array: ...
 
 
 Alive = Callable[[str, Collection[str]], bool]
@@ -251,10 +227,7 @@ class BlockStore:
             self._writer.start()
 
     def checkout(self, keys: Sequence[str], *, counted: bool = True) -> BlockLease:
-        """Lend the longest available run of blocks from the first key on.
-
-        All keys count as used, including missing ones, unless this use is `counted` already.
-        """
+        """Lend the longest run from the first key on; all keys count as used unless this use is `counted` already."""
         with self._lock:
             if counted:
                 self._shelves.count(keys, self._now())
@@ -267,7 +240,6 @@ class BlockStore:
         return BlockLease(self, found)
 
     def has(self, keys: Sequence[str]) -> int:
-        """Return how many leading blocks are available, without counting a use."""
         with self._lock:
             return len(self._shelves.find(keys))
 
@@ -279,28 +251,23 @@ class BlockStore:
             return free
 
     def end(self, key: str) -> None:
-        """Release the reservation of a block, whether it was built or not."""
         with self._lock:
             self._building.discard(key)
 
     def forget(self, items: Collection[str]) -> int:
-        """Remove every block that contains, or follows, one of these items, from all tiers; return how many."""
         wanted = frozenset(items)
         return self._remove_where(lambda block: not wanted.isdisjoint(block.items))
 
     def drop(self, cube: str | None = None, fingerprint: str | None = None) -> int:
-        """Remove the blocks of a cube, of a model, or all; return how many."""
         return self._remove_where(lambda block: cube in (None, block.cube) and fingerprint in (None, block.fingerprint))
 
     def reconcile(self) -> int:
-        """Remove blocks that the ledger no longer allows; return how many."""
         with self._lock:
             told = {(entry.block.cube, entry.block.items) for entry in self._shelves.entries.values()}
         dead = {each for each in told if not self._alive(*each)}
         return self._remove_where(lambda block: (block.cube, block.items) in dead)
 
     def blocks(self) -> list[tuple[Block, tuple[Tier, ...], float]]:
-        """Return every block with its tiers and its heat, parents before children."""
         now = self._now()
         with self._lock:
             return [
@@ -326,7 +293,6 @@ class BlockStore:
             return KvStats(tiers, self._dropped, self._damaged, self._forgotten)
 
     def verify(self) -> list[str]:
-        """Read every file; remove damaged blocks with their descendants and return their keys."""
         with self._lock:
             entries = [entry for entry in self._shelves.entries.values() if Tier.DISK in entry.held]
         damaged = []
@@ -364,7 +330,6 @@ class BlockStore:
                 self._disk = None
 
     def lend_blocks(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
-        """Yield a cube's blocks with their keys and values; none is evicted meanwhile."""
         with self._lock:
             found = [entry for entry in self._shelves.entries.values() if entry.block.cube == cube]
             for entry in found:
@@ -377,7 +342,6 @@ class BlockStore:
             self.returned(found)
 
     def adopt(self, block: Block, array: Array) -> bool:
-        """Add a block computed elsewhere, on disk too; False if it exists or does not fit."""
         if self._writes.full():
             self.settle()
         with self._lock:
@@ -385,10 +349,9 @@ class BlockStore:
                 return False
             self._shelves.count([block.key] * policy.ADMITTED_USES, self._now())
             # What it took there is told by a file: it is worth no more here than what was computed here.
-            here = (
-                each.block for each in self._shelves.entries.values() if each.block.fingerprint == block.fingerprint
-            )
-            most_s = max((each.compute_s for each in here), default=_STRANGE_S)
+            here = [each.block for each in self._shelves.entries.values()]
+            alike = (each.compute_s for each in here if each.fingerprint == block.fingerprint)
+            most_s = max(alike, default=_STRANGE_S)
         block = replace(block, compute_s=min(block.compute_s, most_s))
         entry = self.added(block, array, Tier.HOST)
         if entry is None:
@@ -415,16 +378,12 @@ class BlockStore:
     # What a checkout calls.
 
     def load_s(self, entry: Entry) -> float:
-        """Return how long loading a block should take; 0 from the fastest tier."""
         with self._lock:
             tier = entry.tier or Tier.DISK
             return 0.0 if tier is Tier.DEVICE else self._rates[tier].seconds(entry.block.size_bytes)
 
     def loaded(self, entry: Entry) -> tuple[Tier, object] | None:
-        """Return a lent block's keys and values and their tier; they move up where there is room.
-
-        None if the block was removed meanwhile or its file is damaged.
-        """
+        """Return KV and their tier, None if removed or damaged; they move up where there is room."""
         with self._lock:
             held = dict(entry.held)
         for tier in (Tier.DEVICE, Tier.HOST):
@@ -459,12 +418,10 @@ class BlockStore:
             self._shelves.put(entry, tier, held)
 
     def measured(self, tier: Tier, size_bytes: int, seconds: float) -> None:
-        """Record how long loading blocks of a tier took."""
         with self._lock:
             self._rates[tier].measured(size_bytes, seconds)
 
     def added(self, block: Block, held: object, tier: Tier) -> Entry | None:
-        """Store a new block and lend it; None if there is no room, or its text may no longer be kept."""
         with self._lock:
             entry = self._shelves.entries.get(block.key)
             if entry is None and not self._closed:
@@ -487,7 +444,6 @@ class BlockStore:
         return self._clock.now().timestamp()
 
     def _leave(self, entry: Entry, tier: Tier) -> bool:
-        """Move a block out of a tier: its file is removed, or it goes from the device to host memory."""
         if tier is Tier.DISK:
             assert self._disk is not None
             try:
@@ -504,14 +460,12 @@ class BlockStore:
         return True
 
     def _lose(self, entry: Entry) -> None:
-        """Remove a damaged block and its descendants."""
         with self._io, suppress(OSError):  # a file that stays is tried again with the next removal
             with self._lock:
                 self._damaged += 1
             self._remove([entry.block.key])
 
     def _remove_where(self, wanted: Callable[[Block], bool]) -> int:
-        """Remove blocks from all tiers; return how many."""
         # A block that is being written now has to be seen written, or it would appear after this.
         with self._io:
             with self._lock:
@@ -535,7 +489,6 @@ class BlockStore:
         return len(removed)
 
     def _write_behind(self, entry: Entry) -> None:
-        """Queue a block for the disk at its second use; a full queue drops it, at no cost to answers."""
         if self._disk is None or self._closed or entry.queued or entry.gone or not entry.held.keys() - {Tier.DISK}:
             return
         if Tier.DISK in entry.held or self._shelves.heat(entry.block.key).uses <= policy.ADMITTED_USES - 1:

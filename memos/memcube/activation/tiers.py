@@ -29,7 +29,6 @@ class Heat:
     at: float
 
     def now(self, now: float) -> float:
-        """Return the heat at a later moment; a clock that went back cools nothing."""
         return self.uses * math.pow(0.5, max(0.0, now - self.at) / HALF_LIFE_S)
 
     def used(self, now: float) -> Heat:
@@ -46,7 +45,6 @@ def retention_score(heat: Heat, saved_s: float, size_bytes: int, now: float) -> 
 
 
 def eviction_candidate(candidates: Iterable[str], worth_of: Callable[[str], float]) -> str | None:
-    """Return the key of least worth, the smaller key of equals; None of nothing."""
     return min(candidates, key=lambda key: (worth_of(key), key), default=None)
 
 
@@ -72,7 +70,6 @@ class Rate:
         self.per_s: float | None = None
 
     def measured(self, units: float, seconds: float) -> None:
-        """Take in that so many units took so many seconds."""
         if units <= 0 or seconds <= 0:
             return
         seen = units / seconds
@@ -89,10 +86,7 @@ _REMEMBERED_KEYS = 200_000
 
 @dataclass(slots=True)
 class Entry:
-    """A block with what holds it in each tier, how many prompts use it now, and what stands behind it.
-
-    `queued`: it waits to be written to disk; `gone`: nobody finds it any more.
-    """
+    """A block by tier; `refs`: prompts that use it now, `queued`: it waits for the disk, `gone`: nobody finds it."""
 
     block: Block
     held: dict[Tier, object] = field(default_factory=dict)
@@ -111,8 +105,6 @@ Leave = Callable[[Entry, Tier], bool]
 
 
 class TieredCache:
-    """The blocks of one process by key."""
-
     def __init__(self, budgets: Mapping[Tier, int], leave: Leave) -> None:
         self.budgets = {tier: budgets.get(tier, 0) for tier in Tier}
         self.used = dict.fromkeys(Tier, 0)
@@ -132,7 +124,6 @@ class TieredCache:
             self._heats.pop(next(iter(self._heats)))
 
     def find(self, keys: Sequence[str]) -> list[Entry]:
-        """Return the longest run of entries from the first key on."""
         found = []
         for key in keys:
             entry = self.entries.get(key)
@@ -142,7 +133,6 @@ class TieredCache:
         return found
 
     def fill(self, held: Mapping[str, tuple[Block, Heat]], now: float) -> None:
-        """Take in what the disk has; what its budget has no room for leaves it."""
         for key, (block, heat) in held.items():
             self.entries[key], self._heats[key] = Entry(block), heat
             self.put(self.entries[key], Tier.DISK, None)
@@ -153,7 +143,6 @@ class TieredCache:
             pass
 
     def add(self, block: Block, tier: Tier, held: object, now: float) -> Entry | None:
-        """Return a new block's entry; None when its parent is not here or there is no room."""
         if (block.parent is not None and block.parent not in self.entries) or not self.make_room(tier, block, now):
             return None
         entry = self.entries[block.key] = Entry(block)
@@ -163,12 +152,10 @@ class TieredCache:
         return entry
 
     def put(self, entry: Entry, tier: Tier, held: object) -> None:
-        """Put a block into a tier in which there is room."""
         entry.held[tier] = held
         self.used[tier] += _size(entry.block, tier)
 
     def make_room(self, tier: Tier, block: Block, now: float) -> bool:
-        """Evict what is worth less than the block until it fits; False when that is not enough."""
         size = _size(block, tier)
         if size > self.budgets[tier]:
             return False
@@ -179,7 +166,6 @@ class TieredCache:
         return True
 
     def remove(self, keys: Collection[str]) -> list[Entry]:
-        """Remove blocks with all that stands behind them from every tier; return them as they were held."""
         doomed: dict[str, Entry] = {}
         waiting = list(keys)
         while waiting:
@@ -196,7 +182,6 @@ class TieredCache:
         return list(doomed.values())
 
     def reachable_on_disk(self, block: Block) -> bool:
-        """Return True if the next process could come to the block: its parent is on disk."""
         parent = self.entries.get(block.parent or "")
         return block.parent is None or (parent is not None and Tier.DISK in parent.held)
 
@@ -240,27 +225,17 @@ def _size(block: Block, tier: Tier) -> int:
 
 
 class BlockLender(Protocol):
-    """The store, as what is lent knows it."""
+    def load_s(self, entry: Entry) -> float: ...
 
-    def load_s(self, entry: Entry) -> float:
-        """Return how long loading a block should take."""
-        ...
+    def loaded(self, entry: Entry) -> tuple[Tier, object] | None: ...
 
-    def loaded(self, entry: Entry) -> tuple[Tier, object] | None:
-        """Return a block's keys and values with the tier they come from, None when they are gone."""
-        ...
+    def added(self, block: Block, held: object, tier: Tier) -> Entry | None: ...
 
-    def added(self, block: Block, held: object, tier: Tier) -> Entry | None:
-        """Hold a new block and lend it, None when there is no room."""
-        ...
-
-    def returned(self, entries: Sequence[Entry]) -> None:
-        """Take lent blocks back."""
-        ...
+    def returned(self, entries: Sequence[Entry]) -> None: ...
 
 
 class BlockLease:
-    """Blocks lent to one prompt, from its beginning; what is lent is neither evicted nor changed until it is closed."""
+    """Blocks lent to one prompt, from its beginning; none is evicted or changed until it is closed."""
 
     def __init__(self, store: BlockLender, entries: list[Entry]) -> None:
         self._store = store
@@ -274,11 +249,9 @@ class BlockLease:
         return tuple(entry.block for entry in self._entries)
 
     def load_s(self) -> list[float]:
-        """Return for each block how long loading it should take, by what was measured."""
         return [self._store.load_s(entry) for entry in self._entries]
 
     def load(self, count: int) -> Iterator[tuple[Tier, object]]:
-        """Yield keys and values of the first blocks with the tier they come from; ends early at a damaged one."""
         for entry in self._entries[:count]:
             found = self._store.loaded(entry)
             if found is None:
@@ -286,7 +259,6 @@ class BlockLease:
             yield found
 
     def add(self, block: Block, held: object, tier: Tier) -> bool:
-        """Store the next block of this prompt, and lend it too; False when there is no room for it."""
         entry = self._store.added(block, held, tier)
         if entry is not None:
             self._entries.append(entry)

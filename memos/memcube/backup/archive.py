@@ -53,8 +53,6 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a manifest says of a part; `rows` are None where it has no lines."""
-
     bytes: int
     sha256: str
     rows: int | None = None
@@ -62,52 +60,40 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TablePart(Part):
-    """What a backup says of a table: its columns, and its file as it lies on disk."""
-
     columns: tuple[str, ...] = ()
     file_bytes: int = 0
     file_sha256: str = ""
 
 
 class PartWriter(DigestedFile):
-    """A part while it is written; counts its lines too."""
-
     line_count = 0
 
     def write_line(self, told: rows.Row | list[Any]) -> None:
-        """Write a line of JSON."""
         self.line_count += 1
         self.write(rows.line(told))
 
     def write_rows(
         self, given: Iterable[rows.Row], told: Callable[[rows.Row], rows.Row | list[Any]], ticker: ProgressReporter
     ) -> None:
-        """Write rows, each as it is `told`."""
         for row in given:
             self.write_line(told(row))
             ticker.tick()
 
     def told(self, *, lines: bool = True) -> Part:
-        """Return what a manifest says of it."""
         return Part(self.size, self.hexdigest(), self.line_count if lines else None)
 
 
 class RowArchive(ABC):
-    """Parts by name; what a part holds is believed when it was read to its end."""
-
     line_bytes: float = math.inf
 
     @abstractmethod
-    def bad(self, what: str) -> MemosError:
-        """Return the error for an archive that is damaged."""
+    def bad(self, what: str) -> MemosError: ...
 
     @abstractmethod
-    def part(self, name: str) -> Part:
-        """Return what the manifest says of a part."""
+    def part(self, name: str) -> Part: ...
 
     @abstractmethod
-    def unpacked(self, name: str) -> Iterator[bytes]:
-        """Yield what a part unpacks to, and raise at the end when its packed form is not the one declared."""
+    def unpacked(self, name: str) -> Iterator[bytes]: ...
 
     def blocks(self, name: str, part: Part | None = None) -> Iterator[bytes]:
         """Yield a part's bytes, never more than declared; raise at the end when they are others."""
@@ -122,7 +108,6 @@ class RowArchive(ABC):
             raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or damaged")
 
     def lines(self, name: str) -> Iterator[bytes]:
-        """Yield a part's lines; raise at the end when they are not those declared."""
         part, held, count = self.part(name), b"", 0
         for block in self.blocks(name):
             *whole, held = (held + block).split(b"\n")
@@ -136,7 +121,6 @@ class RowArchive(ABC):
             raise self.bad(f"{name} has not the lines that {MANIFEST} says")
 
     def entries(self, name: str, read: Callable[[bytes], Entry]) -> Iterator[Entry]:
-        """Yield what each line of a part says; `read` raises ValueError, or what a wrong type raises."""
         for number, line in enumerate(self.lines(name), start=1):
             try:
                 entry = read(line)
@@ -148,8 +132,6 @@ class RowArchive(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup says of itself; `newest` is when its newest item was made."""
-
     id: str
     ledger: str
     created_at: datetime
@@ -160,7 +142,6 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Return the rows of all tables."""
         return sum(part.rows or 0 for part in self.tables.values())
 
 
@@ -181,7 +162,6 @@ def prepare(folder: Path) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove the files of a backup that was not finished."""
     for name in _own_names():
         (folder / name).unlink(missing_ok=True)
 
@@ -212,7 +192,6 @@ def write(
 
 
 def seal(folder: Path, manifest: Manifest) -> None:
-    """Make the folder a backup: its manifest appears whole or not at all."""
     told = asdict(manifest) | {
         "format": _FORMAT,
         "created_at": to_micros(manifest.created_at),
@@ -226,7 +205,6 @@ def seal(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return what a backup says of itself. Raises: NotFound (no backup), IntegrityError (damaged, or newer)."""
     with disk_errors(folder):
         if not (folder / MANIFEST).is_file():
             raise NotFound("backup", str(folder), f"There is no {MANIFEST} in it: it is none, or was cut off.")
@@ -257,23 +235,18 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 class Backup(RowArchive):
-    """A backup that is read."""
-
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder = folder
         self.manifest = manifest
         self._parts = {f"{name}.jsonl.gz": part for name, part in manifest.tables.items()}
 
     def bad(self, what: str) -> IntegrityError:
-        """Return the error for a backup that cannot be trusted."""
         return damaged(self._folder, what)
 
     def part(self, name: str) -> TablePart:
-        """Return what the manifest says of a table's file."""
         return self._parts[name]
 
     def unpacked(self, name: str) -> Iterator[bytes]:
-        """Yield what a file unpacks to."""
         with disk_errors(self._folder):
             try:
                 with (self._folder / name).open("rb") as file:
@@ -291,10 +264,7 @@ class Backup(RowArchive):
             raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or cut off")
 
     def rows(self, table: sa.Table) -> Iterator[rows.Row]:
-        """Yield a table's rows, checked, and with defaults for columns that an older schema had not.
-
-        Raises: IntegrityError.
-        """
+        """Yield a table's rows, with defaults for columns that an older schema had not. Raises: IntegrityError."""
         name = _file_of(table)
         if name in self._parts:
             columns, reader = self._parts[name].columns, rows.RowReader(table)
@@ -311,7 +281,6 @@ def check(backup: Backup) -> None:
 
 
 def damaged(folder: Path, what: str) -> IntegrityError:
-    """Return the error for a backup that cannot be trusted."""
     return IntegrityError(
         f"The backup in {folder} is damaged: {what}. Nothing was changed. Restore another one, or another copy of it."
     )

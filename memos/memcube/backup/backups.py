@@ -89,14 +89,12 @@ def holding(connection: sa.Connection, made_at: datetime | None, cube_made_at: d
 
 
 def note(connection: sa.Connection, receipt_id: str, backup_ids: Sequence[str]) -> None:
-    """Remember that these backups hold what was erased and are not told yet."""
     if backup_ids:
         rows = [{"tombstone_id": receipt_id, "backup_id": backup_id} for backup_id in backup_ids]
         connection.execute(sa.insert(t.tombstone_backups), rows)
 
 
 def affected(connection: sa.Connection, receipt_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the folders of the backups that still hold what was erased, and those that could not be told."""
     query = (
         sa.select(t.backups.c.folder, t.tombstone_backups.c.told)
         .join(t.tombstone_backups, t.tombstone_backups.c.backup_id == t.backups.c.id)
@@ -123,25 +121,18 @@ def tell(ledger: Ledger) -> None:
         try:
             _append(folder, backup_id, graves)
         except (OSError, MemosError) as error:
-            log.warning(
-                "the backup in %s still holds %d erasures and cannot be told (%s); it is tried again with the next one",
-                folder,
-                len(graves),
-                error,
+            what = (
+                "the backup in %s still holds %d erasures and cannot be told (%s); it is tried again with the next one"
             )
+            log.warning(what, folder, len(graves), error)
             continue
         with ledger.write() as connection:
             for grave in graves:
-                connection.execute(
-                    sa.update(t.tombstone_backups)
-                    .where(t.tombstone_backups.c.backup_id == backup_id)
-                    .where(t.tombstone_backups.c.tombstone_id == grave.receipt)
-                    .values(told=True)
-                )
+                its = sa.update(t.tombstone_backups).where(t.tombstone_backups.c.backup_id == backup_id)
+                connection.execute(its.where(t.tombstone_backups.c.tombstone_id == grave.receipt).values(told=True))
 
 
 def read_erased(folder: Path, manifest: Manifest) -> list[Erased]:
-    """Return what a backup was told. Raises: IntegrityError when that cannot be trusted."""
     with disk_errors(folder):
         try:
             *lines, rest = (folder / ERASED).read_bytes().split(b"\n")
@@ -162,8 +153,6 @@ def read_erased(folder: Path, manifest: Manifest) -> list[Erased]:
 
 @dataclass(frozen=True, slots=True)
 class KnownBackup:
-    """A backup as the ledger remembers it; without `finished_at` it was cut off, and its files hold text."""
-
     id: str
     folder: str
     created_at: datetime
@@ -172,7 +161,6 @@ class KnownBackup:
 
 
 def known(ledger: Ledger) -> list[KnownBackup]:
-    """Return the backups that were made and not forgotten, oldest first."""
     untold = (
         sa.select(sa.func.count())
         .where(t.tombstone_backups.c.backup_id == t.backups.c.id, t.tombstone_backups.c.told == sa.false())
@@ -180,10 +168,8 @@ def known(ledger: Ledger) -> list[KnownBackup]:
     )
     query = sa.select(t.backups, untold.label("untold")).order_by(t.backups.c.created_at, t.backups.c.id)
     with ledger.read() as connection:
-        return [
-            KnownBackup(row.id, row.folder, row.created_at, row.finished_at, row.untold)
-            for row in connection.execute(query)
-        ]
+        rows = connection.execute(query).all()
+    return [KnownBackup(row.id, row.folder, row.created_at, row.finished_at, row.untold) for row in rows]
 
 
 def forget(ledger: Ledger, folder: Path) -> None:
@@ -211,7 +197,6 @@ def keep_newest(ledger: Ledger, folder: Path, kept: int) -> None:
 
 
 def periodic_name(moment: datetime, attempt: str) -> str:
-    """Return the name of a periodic backup's folder, which `keep_newest` knows it by."""
     return f"periodic-{moment:%Y%m%dT%H%M%SZ}-{attempt}"
 
 
@@ -220,7 +205,6 @@ def _is_periodic(made: Path, folder: Path) -> bool:
 
 
 def graves(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Erased]:
-    """Return the erasures that pass a condition."""
     found = []
     for row in connection.execute(sa.select(t.tombstones).where(where).order_by(t.tombstones.c.at)).all():
         query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.tombstone_id == row.id)

@@ -22,51 +22,41 @@ _TOLD_EVERY = 500
 
 
 class ProgressReporter:
-    """Counts rows and tells how far it is, now and then."""
-
     def __init__(self, on_progress: Progress | None, total: int, done: int = 0) -> None:
         self._on_progress = on_progress
         self._total = total
         self._done = done
 
     def tick(self, count: int = 1) -> None:
-        """Count rows."""
         before, self._done = self._done, self._done + count
         if self._on_progress is not None and before // _TOLD_EVERY != self._done // _TOLD_EVERY:
             self._on_progress(self._done, max(self._total, self._done))
 
     def finish(self) -> None:
-        """Tell that all of it is done."""
         if self._on_progress is not None:
             self._on_progress(self._done, self._done)
 
 
 class DigestedFile:
-    """An open file that remembers size and SHA-256 of what went through it."""
-
     def __init__(self, file: Any) -> None:
         self._file = file
         self._digest = hashlib.sha256()
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write all of it."""
         self._note(data)
         self._file.write(data)
         return len(data)
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to so many bytes."""
         data: bytes = self._file.read(size)
         self._note(data)
         return data
 
     def flush(self) -> None:
-        """Hand over to the operating system."""
         self._file.flush()
 
     def hexdigest(self) -> str:
-        """Return the digest so far."""
         return self._digest.hexdigest()
 
     def _note(self, data: bytes | memoryview) -> None:
@@ -85,7 +75,6 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that appeared in the folder, or went, durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -99,7 +88,6 @@ def signed(told: dict[str, Any]) -> bytes:
 
 
 def unsigned(raw: bytes) -> dict[str, Any] | None:
-    """Return the object of such a line, None when it is not whole."""
     try:
         told = json.loads(raw)
         digest = told.pop("sha256")
@@ -110,10 +98,7 @@ def unsigned(raw: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Say in one sentence what the operating system has against a folder.
-
-    Raises: InvalidInput, PermissionDenied, BackendUnavailable.
-    """
+    """Translate the operating system's errors. Raises: InvalidInput, PermissionDenied, BackendUnavailable."""
     try:
         yield
     except MemosError:
@@ -122,9 +107,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, FileExistsError | NotADirectoryError):
             raise InvalidInput(str(folder), "is no folder; choose another") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP):
-            raise PermissionDenied(
-                f"Cannot use {folder} ({error.strerror}): choose a folder that you can use."
-            ) from error
+            why = f"Cannot use {folder} ({error.strerror}): choose a folder that you can use."
+            raise PermissionDenied(why) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BackendUnavailable(f"The disk that holds {folder} is full: free some space and repeat.") from error
         raise BackendUnavailable(f"The folder {folder} cannot be used ({error.strerror}); choose another.") from error

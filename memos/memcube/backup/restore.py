@@ -24,15 +24,13 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, outbox
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.items import rows_in, scalars_in
 
 _KEPT = (t.tombstones, t.tombstone_items, t.backups, t.tombstone_backups)
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: of which backup, and how many items of it were erased since and left out."""
-
     backup: str
     created_at: datetime
     rows: int
@@ -68,11 +66,8 @@ def restore_archive(
         for table, entries in kept.items():
             _add_missing(connection, table, entries)
         _bury(connection, told)
-        connection.execute(
-            sa.update(t.backups)
-            .where(t.backups.c.id == manifest.id, t.backups.c.finished_at.is_(None))
-            .values(finished_at=manifest.created_at, newest=manifest.newest)
-        )
+        cut_off = sa.update(t.backups).where(t.backups.c.id == manifest.id, t.backups.c.finished_at.is_(None))
+        connection.execute(cut_off.values(finished_at=manifest.created_at, newest=manifest.newest))
         erased_again = replay(connection, now)
         _exclude_again(connection, excluded)
         enqueue_everything(connection)
@@ -81,7 +76,6 @@ def restore_archive(
 
 
 def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
-    """Raise Conflict when a ledger has content that may not be replaced."""
     if not replace and not rows.is_blank(connection):
         where = connection.engine.url.render_as_string(hide_password=True)
         raise Conflict(
@@ -91,14 +85,12 @@ def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
 
 
 def enqueue_everything(connection: sa.Connection) -> None:
-    """Queue every item for every index that follows the ledger."""
     for target in outbox.targets(connection):
         every = sa.select(sa.literal(target), t.items.c.cube_id, t.items.c.id)
         connection.execute(sa.insert(t.outbox).from_select(["target", "cube_id", "item_id"], every))
 
 
 def replay(connection: sa.Connection, now: datetime) -> int:
-    """Erase the items, and the cubes, that a tombstone names and that are there all the same; return how many items."""
     now = max(now, cubes.newest_event(connection) or now)
     before = rows.count(connection, t.items)
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -132,20 +124,16 @@ def _drop_again(connection: sa.Connection, grave: Erased, now: datetime) -> None
 
 
 def _without_consent(connection: sa.Connection) -> list[str]:
-    """Return the cubes of which nothing may be learned."""
     consents = sa.select(t.adapter_consents.c.cube_id)
     return list(connection.scalars(sa.select(t.cubes.c.id).where(t.cubes.c.id.not_in(consents))))
 
 
 def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Row]) -> None:
-    """Let what was excluded from learning be excluded again, where it is there in the same cube."""
-    there: set[tuple[str, str]] = set()
-    for batch in in_batches(row["item_id"] for row in entries):
-        query = sa.select(t.items.c.id, t.items.c.cube_id).where(t.items.c.id.in_(batch))
-        there.update((row.id, row.cube_id) for row in connection.execute(query))
-    _add_missing(
-        connection, t.adapter_exclusions, (row for row in entries if (row["item_id"], row["cube_id"]) in there)
-    )
+    query = sa.select(t.items.c.id, t.items.c.cube_id)
+    rows_there = rows_in(connection, query, t.items.c.id, (row["item_id"] for row in entries))
+    there = {(row.id, row.cube_id) for row in rows_there}
+    left = (row for row in entries if (row["item_id"], row["cube_id"]) in there)
+    _add_missing(connection, t.adapter_exclusions, left)
 
 
 def _give_way(connection: sa.Connection) -> int:
@@ -182,25 +170,13 @@ def _add_missing(connection: sa.Connection, table: sa.Table, entries: Iterable[r
 
 
 def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
-    """Give the ledger the tombstones that the backup's own file tells of."""
     for grave in told:
         if connection.scalar(sa.select(t.tombstones.c.id).where(t.tombstones.c.id == grave.receipt)) is None:
-            connection.execute(
-                sa.insert(t.tombstones).values(
-                    id=grave.receipt,
-                    cube_id=grave.cube,
-                    actor=grave.actor,
-                    at=grave.at,
-                    state="purging",
-                    removed={"cubes": 1} if grave.whole_cube else {},
-                    rebuilt=[],
-                    stores={"ledger": "purging"},
-                )
-            )
-        known: set[str] = set()
-        for batch in in_batches(grave.items):
-            query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
-            known.update(connection.scalars(query))
+            row = {"id": grave.receipt, "cube_id": grave.cube, "actor": grave.actor, "at": grave.at}
+            sums = {"removed": {"cubes": 1} if grave.whole_cube else {}, "rebuilt": [], "stores": {"ledger": "purging"}}
+            connection.execute(sa.insert(t.tombstones).values(**row, **sums, state="purging"))
+        buried = t.tombstone_items.c.item_id
+        known = set(scalars_in(connection, sa.select(buried), buried, grave.items))
         fresh = [item_id for item_id in dict.fromkeys(grave.items) if item_id not in known]
         if fresh:
             entries = [{"item_id": item_id, "tombstone_id": grave.receipt} for item_id in fresh]
@@ -209,8 +185,6 @@ def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopySummary:
-    """What a copy did: rows of the whole ledger, and how many of them were there from before: all or none."""
-
     rows: int
     known: int
 
@@ -233,7 +207,8 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
     """
     with source.read() as theirs, target.write() as ours:
         total = sum(rows.count(theirs, table) for table in rows.tables())
-        if (rows.ledger_id(ours), _stamp(ours)) == (rows.ledger_id(theirs), _stamp(theirs)):
+        # Every change is an event, and a cube has the end of its chain.
+        if (rows.ledger_id(ours), rows.tally(ours, t.cubes)) == (rows.ledger_id(theirs), rows.tally(theirs, t.cubes)):
             return CopySummary(total, total)
         begun = _begun(ours)
         if begun is None and not rows.is_blank(ours):
@@ -262,8 +237,3 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
 def _begun(connection: sa.Connection) -> dict[str, str] | None:
     told = connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == rows.COPYING))
     return None if told is None else json.loads(told)
-
-
-def _stamp(connection: sa.Connection) -> rows.Tally:
-    """Return what differs when anything was changed: every change is an event, and a cube has the end of its chain."""
-    return rows.tally(connection, t.cubes)

@@ -88,18 +88,12 @@ _CHOICES: dict[str, type[StrEnum]] = {
 
 
 def tables() -> list[sa.Table]:
-    """Return the tables with content, each after those it refers to."""
     return [table for table in t.metadata.sorted_tables if table not in _OWN]
 
 
 def stream(
-    connection: sa.Connection,
-    table: sa.Table,
-    *,
-    ordered: bool = False,
-    cube: str | None = None,
+    connection: sa.Connection, table: sa.Table, *, ordered: bool = False, cube: str | None = None
 ) -> Iterator[Row]:
-    """Yield a table's rows, all or those of a `cube`, `ordered` by primary key if wanted."""
     plain = _plain(table)
     query = sa.select(*plain.c)
     if cube is not None:
@@ -115,23 +109,18 @@ def stream(
 
 
 def key_of(table: sa.Table, row: Row) -> list[Any]:
-    """Return a row's primary key."""
     return [row[column.name] for column in table.primary_key]
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
-    """Write rows as `stream` gave them."""
     binary = [column.name for column in table.columns if isinstance(column.type, sa.LargeBinary)]
-    decoded = [
-        {**row, **{name: base64.b64decode(row[name]) for name in binary if row[name] is not None}} for row in rows
-    ]
-    connection.execute(sa.insert(_plain(table)), decoded)
+    raw = [{name: base64.b64decode(row[name]) for name in binary if row[name] is not None} for row in rows]
+    connection.execute(sa.insert(_plain(table)), [row | of_it for row, of_it in zip(rows, raw, strict=True)])
 
 
 def insert_all(
     connection: sa.Connection, table: sa.Table, rows: Iterable[Row], ticker: ProgressReporter | None = None
 ) -> int:
-    """Write rows batch by batch; return how many there were."""
     count = 0
     for batch in batches(rows):
         insert(connection, table, batch)
@@ -156,7 +145,6 @@ def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def count(connection: sa.Connection, table: sa.Table) -> int:
-    """Return how many rows a table has."""
     return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
@@ -174,18 +162,15 @@ def is_blank(connection: sa.Connection) -> bool:
 
 
 def clear(connection: sa.Connection) -> None:
-    """Remove every row of every table."""
     for table in reversed(t.metadata.sorted_tables):
         connection.execute(sa.delete(table))
 
 
 def ledger_id(connection: sa.Connection) -> str:
-    """Return what names this ledger's history; a copy of it has the same."""
     return connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == "ledger_id")) or ""
 
 
 def line(told: list[Any] | Row) -> bytes:
-    """Return a row, or its values alone, as a line of JSON."""
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -197,14 +182,12 @@ class Tally:
     total: int = 0
 
     def add(self, row: Row) -> None:
-        """Count one row."""
         text = json.dumps([*row.values()], ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         self.rows += 1
         self.total = (self.total + int.from_bytes(hashlib.sha256(text.encode()).digest())) % (1 << 256)
 
 
 def tally(connection: sa.Connection, table: sa.Table) -> Tally:
-    """Return count and digest of a table."""
     found = Tally()
     for row in stream(connection, table):
         found.add(row)
@@ -230,8 +213,6 @@ class Bounds:
 
 
 class RowReader:
-    """Turns what a file says of rows of a table into rows with every column, each checked."""
-
     def __init__(self, table: sa.Table, bounds: Bounds | None = None, left_out: Collection[str] = ()) -> None:
         self._table = table
         self._columns = {column.name: column for column in table.columns if column.name not in left_out}
@@ -250,7 +231,6 @@ class RowReader:
 
 
 def check_of(column: sa.Column[Any], bounds: Bounds | None = None) -> Check:
-    """Return the check of a column's values."""
     checks = [_type_check(column)]
     if bounds is not None:
         checks.append(_form_check(f"{column.table.name}.{column.name}", bounds) or _bounds_check(column, bounds))
@@ -292,14 +272,8 @@ def _default_of(column: sa.Column[Any]) -> Any:
 
 
 def _plain(table: sa.Table) -> sa.TableClause:
-    """Return the table with the types its values are stored as."""
-    return sa.table(
-        table.name,
-        *(
-            sa.column(column.name, sa.BigInteger() if isinstance(column.type, UtcMicros) else column.type)
-            for column in table.columns
-        ),
-    )
+    types = {each.name: sa.BigInteger() if isinstance(each.type, UtcMicros) else each.type for each in table.columns}
+    return sa.table(table.name, *(sa.column(name, kind) for name, kind in types.items()))
 
 
 def _of_cube(plain: sa.TableClause, table: sa.Table, cube: str) -> sa.ColumnElement[bool]:
@@ -415,7 +389,6 @@ def _json(name: str, value: Any) -> str | None:
 
 
 def _texts(value: Any) -> str:
-    """Return every text inside a JSON value, joined."""
     if isinstance(value, dict):
         return "".join(str(key) + _texts(inner) for key, inner in value.items())
     if isinstance(value, list):

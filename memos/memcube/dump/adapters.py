@@ -47,8 +47,6 @@ _SEEN_FIELDS = {"item": str, "version": int, "sha256": str}
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """An adapter as a file describes it; `weights` is the part with them. Its ids are those of the file."""
-
     id: str
     base: str
     recipe: Mapping[str, Json]
@@ -57,7 +55,6 @@ class Carried:
 
     @property
     def weights(self) -> str:
-        """The part that has its weights."""
         return f"adapters/{self.id}.{_WEIGHTS}"
 
 
@@ -93,12 +90,10 @@ def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -
 
 
 def names(reader: DumpReader) -> list[str]:
-    """Return the parts that are of adapters."""
     return [name for name in reader.reserved if _PART.fullmatch(name)]
 
 
 def count(parts: Mapping[str, object]) -> int:
-    """Return how many adapters are among a dump's parts."""
     return sum(1 for name in parts if (found := _PART.fullmatch(name)) and found["kind"] == _TOLD)
 
 
@@ -121,7 +116,6 @@ def check(reader: DumpReader) -> None:
 
 
 def carried(reader: DumpReader) -> list[Carried]:
-    """Return the adapters of a file that was checked; of more than travel the first ones."""
     told = [name for name in names(reader) if name.endswith(f".{_TOLD}")]
     return [_read(reader, name) for name in told[:MOST]]
 

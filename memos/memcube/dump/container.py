@@ -82,7 +82,6 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 
 
 def part_of(table: sa.Table) -> str:
-    """Return the name of a table's part."""
     return f"{table.name}.jsonl"
 
 
@@ -91,7 +90,6 @@ KNOWN = frozenset({POINTS, VECTORS, CONTENTS, *map(part_of, TABLES)})
 
 
 def bad(what: str) -> InvalidInput:
-    """Return the error for a file that cannot be loaded."""
     return InvalidInput("file", f"{what}; nothing was loaded. Dump the cube again, or take another copy of the file")
 
 
@@ -114,8 +112,6 @@ class CubeHead:
 
 @dataclass(frozen=True, slots=True)
 class DumpManifest:
-    """What a dump says of itself; `point_format` is how texts were rendered before they were embedded."""
-
     cube: CubeHead
     embedder: Fingerprint
     created_at: datetime
@@ -125,18 +121,15 @@ class DumpManifest:
     schema: str = HEAD
 
     def rows(self, table: sa.Table) -> int:
-        """Return how many rows of a table there are."""
         part = self.parts.get(part_of(table))
         return 0 if part is None else part.rows or 0
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many rows of each table there are."""
         return {table.name: self.rows(table) for table in TABLES}
 
 
 def write_manifest(manifest: DumpManifest) -> bytes:
-    """Return a manifest as JSON that holds its own digest."""
     told = asdict(manifest) | {
         "format": _FORMAT,
         "version": VERSION,
@@ -199,7 +192,6 @@ class DumpWriter:
 
     @contextmanager
     def part(self, name: str, *, lines: bool = True, listed: bool = True) -> Iterator[PartWriter]:
-        """Write one part; what is `listed` stands in the manifest."""
         entry = zipfile.ZipInfo(name)  # of no time: the same cube gives the same names, and 1980 is no secret
         entry.external_attr = 0o600 << 16
         # Vectors and most documents do not get smaller.
@@ -212,22 +204,17 @@ class DumpWriter:
             self.parts[name] = writer.told(lines=lines)
 
     def finish(self, manifest: bytes) -> None:
-        """Write the manifest and the directory, without which it is no dump."""
         with self.part(MANIFEST, listed=False) as out:
             out.write(manifest)
         self._zip.close()
 
 
 def is_zip_bomb(unpacked: int, size: int) -> bool:
-    """Say whether a file unpacks to so much that it is refused."""
     return unpacked > _UNSUSPECTED + _MOST_TIMES * size
 
 
 class DumpReader(RowArchive):
-    """A dump that was checked for what its zip may be; each part is known to be whole when it was read to its end."""
-
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:
-        """Look at directory and manifest. Raises: InvalidInput."""
         self.line_bytes = LINE_BYTES
         size = file.seek(0, os.SEEK_END)
         _check_end(file, size)
@@ -247,29 +234,23 @@ class DumpReader(RowArchive):
             raise bad(f"{MANIFEST} and the zip do not have the same parts ({other!r:.60} is in one of them)")
 
     def has(self, name: str) -> bool:
-        """Say whether there is such a part."""
         return name in self._entries
 
     @property
     def files(self) -> set[str]:
-        """Return the names of documents and pictures."""
         return {name for name in self._entries if FILE.fullmatch(name)}
 
     @property
     def reserved(self) -> list[str]:
-        """Return the parts that a later version knows what to do with."""
         return sorted(name for name in self._entries if RESERVED.fullmatch(name))
 
     def bad(self, what: str) -> InvalidInput:
-        """Return the error for a dump that cannot be loaded."""
         return bad(what)
 
     def part(self, name: str) -> Part:
-        """Return what the manifest says of a part."""
         return self.manifest.parts[name]
 
     def unpacked(self, name: str) -> Iterator[bytes]:
-        """Yield what a part unpacks to."""
         try:
             with self._zip.open(self._entries[name]) as part:
                 while block := part.read(BLOCK):
@@ -280,7 +261,6 @@ class DumpReader(RowArchive):
             raise bad(f"{name} cannot be unpacked: it was changed or damaged") from error
 
     def rows(self, table: sa.Table, bounds: Bounds) -> Iterator[Row]:
-        """Yield a table's rows, each checked. Raises: InvalidInput."""
         read = RowReader(table, bounds, left_out(table)).read
         return self.entries(part_of(table), lambda line: read(object_of(line)))
 
@@ -304,7 +284,6 @@ def _check_end(file: IO[bytes], size: int) -> None:
 
 
 def _checked_entries(archive: zipfile.ZipFile, size: int, most_bytes: int) -> Mapping[str, zipfile.ZipInfo]:
-    """Return the entries by name; each known, once, apart from the others, and together not too large."""
     found: dict[str, zipfile.ZipInfo] = {}
     end = 0
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
@@ -342,7 +321,6 @@ def _is_known(name: Any) -> bool:
 
 
 def _head(told: Mapping[str, Any]) -> CubeHead:
-    """Return the cube that a manifest tells of: a row of its table but for the template and the end of its chain."""
     apart = {name: told[name] for name in ("template", "event_chain")}
     row = _HEAD.read({name: value for name, value in told.items() if name not in apart})
     head = CubeHead(**row, **apart)
@@ -436,11 +414,9 @@ class Encryptor:
         return len(given)
 
     def flush(self) -> None:
-        """Hand over what is written."""
         self._out.flush()
 
     def finish(self) -> None:
-        """Write the last chunk."""
         self._seal(bytes(self._held), last=True)
         self._held.clear()
 
@@ -451,7 +427,6 @@ class Encryptor:
 
 
 def is_sealed(beginning: bytes) -> bool:
-    """Say whether a file that begins so is sealed."""
     return beginning.startswith(MAGIC)
 
 
@@ -501,7 +476,6 @@ def _cipher(key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise BackendUnavailable(
-            "A passphrase needs the extra `sealing`: pip install '.[sealing]' in the clone.",
-            permanent=True,
+            "A passphrase needs the extra `sealing`: pip install '.[sealing]' in the clone.", permanent=True
         ) from error
     return AESGCM(key)

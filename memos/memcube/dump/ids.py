@@ -10,15 +10,12 @@ import hmac
 import sqlite3
 from collections.abc import Iterator
 from enum import IntEnum
-from types import TracebackType
 from typing import Self
 
 _BATCH = 500
 
 
 class Kind(IntEnum):
-    """What an id is the id of."""
-
     CONVERSATION = 1
     ITEM = 2
     VERSION = 3
@@ -45,8 +42,6 @@ OWN: dict[str, Kind] = {
 
 
 class IdResolution(IntEnum):
-    """What becomes of the row of an id: it is new here, it was here before and stays, or it is left out."""
-
     NEW = 1
     KEPT = 2
     LEFT_OUT = 3
@@ -73,32 +68,26 @@ class Ids:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def add(self, kind: Kind, old: str) -> bool:
-        """Take an id in; False when it is there already."""
         found = self._db.execute("INSERT OR IGNORE INTO ids (kind, old) VALUES (?, ?)", (kind, _raw(old)))
         return found.rowcount == 1
 
     def add_part(self, kind: Kind, whole: str, item: str) -> None:
-        """Remember that something of the kind is about an item."""
         self._db.execute("INSERT INTO parts VALUES (?, ?, ?)", (kind, _raw(whole), _raw(item)))
 
     def add_spoken(self, item: str, version: str) -> None:
-        """Remember that an item is a message, and at which version."""
         self._db.execute("INSERT OR IGNORE INTO spoken VALUES (?, ?)", (_raw(item), _raw(version)))
 
     def item_of(self, message: str) -> tuple[str, str] | None:
-        """Return the item that a message is, and its version."""
-        query = (
-            "SELECT parts.item, version FROM parts JOIN spoken ON spoken.item = parts.item WHERE kind = ? AND whole = ?"
-        )
-        row = self._db.execute(query + " ORDER BY 1 LIMIT 1", (Kind.MESSAGE, _raw(message))).fetchone()
+        query = "SELECT parts.item, version FROM parts JOIN spoken ON spoken.item = parts.item"
+        query += " WHERE kind = ? AND whole = ? ORDER BY 1 LIMIT 1"
+        row = self._db.execute(query, (Kind.MESSAGE, _raw(message))).fetchone()
         return None if row is None else (_text(row[0]), _text(row[1]))
 
     def batches(self, kind: Kind) -> Iterator[list[str]]:
-        """Yield all ids of a kind in order."""
         last = b""
         query = "SELECT old FROM ids WHERE kind = ? AND old > ? ORDER BY old LIMIT ?"
         while batch := [row[0] for row in self._db.execute(query, (kind, last, _BATCH))]:
@@ -106,25 +95,21 @@ class Ids:
             yield [_text(raw) for raw in batch]
 
     def settle(self, kind: Kind, old: str, new: str, fate: IdResolution) -> bool:
-        """Say what an id becomes; False when another of its kind became that already."""
         if fate is IdResolution.KEPT or new != old:
             self.changed = True
         query = "UPDATE OR IGNORE ids SET new = ?, fate = ? WHERE kind = ? AND old = ?"
         return self._db.execute(query, (_raw(new), fate, kind, _raw(old))).rowcount == 1
 
     def find(self, kind: Kind, old: str) -> tuple[str, IdResolution] | None:
-        """Return what an id becomes and what becomes of its row; None for an id that is not the dump's."""
         query = "SELECT new, fate FROM ids WHERE kind = ? AND old = ?"
         row = self._db.execute(query, (kind, _raw(old))).fetchone()
         return None if row is None or row[0] is None else (_text(row[0]), IdResolution(row[1]))
 
     def anything(self, old: str) -> str | None:
-        """Return what an id becomes, whatever it is the id of."""
         row = self._db.execute("SELECT new FROM ids WHERE old = ? ORDER BY kind LIMIT 1", (_raw(old),)).fetchone()
         return None if row is None or row[0] is None else _text(row[0])
 
     def leave_out_empty(self, kind: Kind) -> None:
-        """Leave out what is new and about no item that is."""
         self._db.execute(
             "UPDATE ids SET fate = ? WHERE kind = ? AND fate = ? AND old NOT IN (SELECT parts.whole FROM parts "
             "JOIN ids AS one ON one.kind = ? AND one.old = parts.item AND one.fate = ? WHERE parts.kind = ?)",
@@ -132,7 +117,6 @@ class Ids:
         )
 
     def leave_out_unspoken(self) -> None:
-        """Leave out new items that only messages are told to say which were here before."""
         self._db.execute(
             "UPDATE ids SET fate = ? WHERE kind = ? AND fate = ? AND old NOT IN (SELECT parts.item FROM parts "
             "JOIN ids AS one ON one.kind = parts.kind AND one.old = parts.whole AND one.fate = ? WHERE parts.kind = ?)",
@@ -140,24 +124,20 @@ class Ids:
         )
 
     def count(self, kind: Kind, fate: IdResolution) -> int:
-        """Return how many ids of a kind have a fate."""
         query = "SELECT count(*) FROM ids WHERE kind = ? AND fate = ?"
         return int(self._db.execute(query, (kind, fate)).fetchone()[0])
 
     def new_ids(self, kind: Kind) -> Iterator[list[str]]:
-        """Yield the new form of all ids of a kind whose rows are new."""
         last, query = b"", "SELECT new FROM ids WHERE kind = ? AND fate = ? AND new > ? ORDER BY new LIMIT ?"
         while batch := [row[0] for row in self._db.execute(query, (kind, IdResolution.NEW, last, _BATCH))]:
             last = batch[-1]
             yield [_text(raw) for raw in batch]
 
     def say(self, conversation: str, position: int, page: int, session: int, item: str) -> None:
-        """Remember a message's place."""
         row = (_raw(conversation), position, page, session, _raw(item))
         self._db.execute("INSERT INTO said (conversation, position, page, session, item) VALUES (?, ?, ?, ?, ?)", row)
 
     def append(self, conversation: str, after: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """Place the new messages of a conversation behind position, page and session; return the last place."""
         query = (
             "SELECT said.rowid, position, page, session FROM said JOIN ids ON kind = ? AND old = item AND fate = ? "
             "WHERE conversation = ? ORDER BY position, item"
@@ -169,19 +149,16 @@ class Ids:
             turned = before is None or page != before[0]
             broke = before is None or session != before[1]
             place, before = (position + 1, at_page + turned, at_session + broke), (page, session)
-            self._db.execute(
-                "UPDATE said SET new_position = ?, new_page = ?, new_session = ? WHERE rowid = ?", (*place, rowid)
-            )
+            update = "UPDATE said SET new_position = ?, new_page = ?, new_session = ? WHERE rowid = ?"
+            self._db.execute(update, (*place, rowid))
         return place
 
     def index_places(self) -> None:
-        """Make places quick to find, once all are known."""
         self._db.execute("CREATE INDEX said_item ON said (item)")
         self._db.execute("CREATE INDEX said_in ON said (conversation)")
         self._db.execute("CREATE INDEX parts_whole ON parts (kind, whole)")
 
     def place_of(self, item: str) -> tuple[int, int, int] | None:
-        """Return where a message was placed anew."""
         query = "SELECT new_position, new_page, new_session FROM said WHERE item = ? AND new_position IS NOT NULL"
         row = self._db.execute(query, (_raw(item),)).fetchone()
         return None if row is None else (row[0], row[1], row[2])

@@ -50,17 +50,14 @@ def write(connection: sa.Connection, cube: str, kept: Iterable[tuple[Block, Arra
 
 
 def is_block(name: str) -> bool:
-    """Say whether a part is a block."""
     return bool(_BLOCK.fullmatch(name))
 
 
 def names(reader: DumpReader) -> list[str]:
-    """Return the parts that are blocks."""
     return [name for name in reader.reserved if is_block(name)]
 
 
 def is_known(name: str) -> bool:
-    """Say whether a part is one of activation memory."""
     return name == PREFIX or is_block(name)
 
 
@@ -81,7 +78,6 @@ def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: s
 
 
 def check(reader: DumpReader, name: str) -> None:
-    """Read a part of a reserved name; see that a block is one. Raises: InvalidInput."""
     if is_block(name):
         _head(reader, name)
         _read(b"".join(reader.blocks(name)), name)
@@ -91,7 +87,6 @@ def check(reader: DumpReader, name: str) -> None:
 
 
 def heads(reader: DumpReader) -> dict[str, Block]:
-    """Return by key what the blocks say they are. Raises: InvalidInput."""
     return {block.key: block for block in (_head(reader, name) for name in names(reader))}
 
 

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -82,8 +82,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load did, in numbers."""
-
     cube: Annotated[str, "Cube it was loaded as, or into"]
     merged: Annotated[bool, "Whether the cube was there before"]
     trusted: Annotated[bool, "Whether what it says is trusted"]
@@ -104,8 +102,6 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load: the dump as it was checked, where it goes, and the embedder of this installation."""
-
     reader: DumpReader
     bounds: Bounds
     ids: Ids
@@ -116,7 +112,6 @@ class Load:
 
     @property
     def vectors_fit(self) -> bool:
-        """Say whether vectors of the file are of this installation's embedder."""
         return self.reader.manifest.embedder == self.fingerprint
 
 
@@ -150,7 +145,6 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
 
 
 def size_of(connection: sa.Connection, work: Load) -> int:
-    """Return how many bytes of text and files are new."""
     text = sa.cast(t.versions.c.memory, sa.LargeBinary)
     size = sa.func.length(text) if connection.dialect.name == "sqlite" else sa.func.octet_length(t.versions.c.memory)
     queries = (
@@ -169,19 +163,8 @@ def _make(connection: sa.Connection, work: Load) -> None:
     # Of a cube that was dropped here this is another one: a restored backup must not drop it again.
     dropped = sa.select(t.tombstones.c.id).where(t.tombstones.c.cube_id == target.cube).limit(1)
     made = from_micros(head.created_at) if connection.scalar(dropped) is None else work.clock.now()
-    cubes.create(
-        connection,
-        Cube(
-            target.cube,
-            target.actor,
-            head.description,
-            head.time_zone,
-            work.fingerprint,
-            made,
-            kind=CubeKind(head.kind),
-            redact_pii=head.redact_pii,
-        ),
-    )
+    new = Cube(target.cube, target.actor, head.description, head.time_zone, work.fingerprint, made)
+    cubes.create(connection, replace(new, kind=CubeKind(head.kind), redact_pii=head.redact_pii))
     until = None if head.lone_until is None else from_micros(head.lone_until)
     own = t.cubes.c.id == target.cube
     connection.execute(sa.update(t.cubes).where(own).values(heat_tau_s=head.heat_tau_s, lone_until=until))
@@ -219,7 +202,6 @@ def _insert_everything(connection: sa.Connection, work: Load, change: Change | N
 
 
 def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.Row]:
-    """Yield the rows of a table as they are stored here."""
     if table is t.warmth and work.target.merge:
         return
     own = _own(work, table)
@@ -242,7 +224,6 @@ def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.R
 
 
 def _own(work: Load, table: sa.Table) -> rows.Row:
-    """Return the columns that a row has of here."""
     own = {"cube_id": work.target.cube, "revision": _NEW_REVISION}
     return {name: own[name] for name in left_out(table)}
 
@@ -255,7 +236,6 @@ def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tupl
 
 
 def _is_cut(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> bool:
-    """Say whether a row leads to what is left out, or to what is here and none of its business."""
     if table is t.extraction_items:
         return _found(work.ids, Kind.ITEM, row["item_id"], table, number)[1] is IdResolution.LEFT_OUT
     if table is not t.links:
@@ -267,7 +247,6 @@ def _is_cut(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> bo
 
 
 def _rename(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> None:
-    """Put the ids of here in the place of the dump's; an id that the dump does not have is refused."""
     for column, kind in _REFERENCES.get(table.name, {}).items():
         if row[column] is not None:
             id_, fate = _found(work.ids, kind, row[column], table, number)
@@ -307,7 +286,6 @@ def _adapt(work: Load, table: sa.Table, row: dict[str, Any], old: str, change: C
 
 
 def _place_conversations(connection: sa.Connection, work: Load) -> None:
-    """Put the new messages of conversations that the cube has behind those it has."""
     for row in work.reader.rows(t.conversations, work.bounds):
         found = work.ids.find(Kind.CONVERSATION, row["id"])
         if found is None or found[1] is not IdResolution.KEPT:
@@ -343,7 +321,6 @@ def _insert_part(connection: sa.Connection, fate: IdResolution, file: str, ordin
 
 
 def _events(work: Load) -> Iterator[rows.Row]:
-    """Yield the events; where ids became others, with those in them and in a chain of their own."""
     end, own = bytes(32), _own(work, t.events)
     for row in work.reader.rows(t.events, work.bounds):
         if work.ids.changed:
@@ -360,7 +337,6 @@ def _events(work: Load) -> Iterator[rows.Row]:
 
 
 def _settle_chain(connection: sa.Connection, cube: str, seq: int) -> None:
-    """Let the cube's chain end where its last event is."""
     mine = sa.and_(t.events.c.cube_id == cube, t.events.c.seq == seq)
     end = connection.scalar(sa.select(t.events.c.chain).where(mine))
     segments = sa.select(sa.func.count()).where(t.segments.c.cube_id == cube).scalar_subquery()
@@ -409,7 +385,9 @@ def _leave_tasks(change: Change, work: Load) -> None:
     unread = sa.select(t.files.c.id, t.files.c.kind).where(
         t.files.c.cube_id == cube, t.files.c.state == FileState.PROCESSING
     )
-    new += [_reading_of(row.id, row.kind) for row in connection.execute(unread)]
+    for file, kind in connection.execute(unread):
+        reading_of = NewTask(files.READ, {"file": file}, key=file, priority=PRIORITY - 1)
+        new.append(pictures.describe_task(file) if kind == FileKind.IMAGE else reading_of)
     new.append(tiers.overflow_task(None, now))  # conversations that are too long are looked for anyway
     if not work.target.merge and not work.vectors_fit:
         segments = list(connection.scalars(sa.select(t.segments.c.id).where(t.segments.c.cube_id == cube)))
@@ -417,19 +395,11 @@ def _leave_tasks(change: Change, work: Load) -> None:
     tasks.enqueue(connection, cube, new, now)
 
 
-def _reading_of(file: str, kind: str) -> NewTask:
-    if kind == FileKind.IMAGE:
-        return pictures.describe_task(file)
-    return NewTask(files.READ, {"file": file}, key=file, priority=PRIORITY - 1)
-
-
 def _still_there(connection: sa.Connection, ids: Iterable[str]) -> list[str]:
     """Return those of these ids that are items or files; what is erased takes along what was made of it."""
-    found: list[str] = []
-    for batch in items.in_batches(ids):
-        for table in (t.items, t.files):
-            found += connection.scalars(sa.select(table.c.id).where(table.c.id.in_(batch)))
-    return found
+    wanted = list(ids)
+    columns = (t.items.c.id, t.files.c.id)
+    return [id_ for column in columns for id_ in items.scalars_in(connection, sa.select(column), column, wanted)]
 
 
 def _count(connection: sa.Connection, cube: str) -> int:
@@ -437,15 +407,12 @@ def _count(connection: sa.Connection, cube: str) -> int:
 
 
 def _written(connection: sa.Connection, ids: Ids) -> int:
-    """Return how many versions the new items have."""
-    found = 0
-    for batch in ids.new_ids(Kind.ITEM):
-        found += connection.scalar(sa.select(sa.func.count()).where(t.versions.c.item_id.in_(batch))) or 0
-    return found
+    query = sa.select(sa.func.count())
+    counts = (connection.scalar(query.where(t.versions.c.item_id.in_(batch))) for batch in ids.new_ids(Kind.ITEM))
+    return sum(count or 0 for count in counts)
 
 
 def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str, ...]]:
-    """Return how many items were here at the same version, and those that were here at another."""
     skipped, differing = 0, []
     if not work.ids.count(Kind.ITEM, IdResolution.KEPT):
         return 0, ()
@@ -467,8 +434,6 @@ def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str
 
 @dataclass(slots=True)
 class _Settling:
-    """What is needed to settle ids; `erased` fills with the receipts of what was erased here, by its new id."""
-
     connection: sa.Connection
     reader: DumpReader
     bounds: Bounds
@@ -479,7 +444,6 @@ class _Settling:
 
 
 def _settle(work: _Settling) -> None:
-    """Decide about every id. Raises: InvalidInput, Conflict."""
     ids, target = work.ids, work.target
     left_out = {Kind.SEGMENT, Kind.PAGE, Kind.RULE} if target.merge else set() if target.trust else {Kind.RULE}
     if target.merge:
@@ -544,26 +508,23 @@ def _settle_new(work: _Settling, kind: Kind, old: str, new: str, buried: Mapping
 
 
 def _holders(connection: sa.Connection, kind: Kind, ids: Iterable[str]) -> dict[str, str]:
-    """Return the cube of each of these ids that is taken."""
     table, wanted = _TABLES[kind], list(ids)
     found = connection.execute(sa.select(table.c.id, table.c.cube_id).where(table.c.id.in_(wanted))) if wanted else ()
     return {row.id: row.cube_id for row in found}
 
 
 def _buried(work: _Settling, kind: Kind, ids: Iterable[str]) -> dict[str, str | None]:
-    """Return those of these ids that were erased, with the receipt where the actor may know of it."""
     wanted, target = list(ids), work.target
     if kind not in (Kind.ITEM, Kind.FILE) or not wanted:
         return {}
     graves = t.tombstone_items.join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
     columns = (t.tombstone_items.c.item_id, t.tombstones.c.id, t.tombstones.c.cube_id, t.tombstones.c.actor)
     query = sa.select(*columns).select_from(graves).where(t.tombstone_items.c.item_id.in_(wanted))
-    return {
-        row.item_id: row.id
-        if target.sees is None or row.cube_id in target.sees or row.actor == target.actor or row.cube_id == target.cube
-        else None
-        for row in work.connection.execute(query)
-    }
+    found: dict[str, str | None] = {}
+    for row in work.connection.execute(query):
+        mine = row.cube_id == target.cube or row.actor == target.actor
+        found[row.item_id] = row.id if mine or target.sees is None or row.cube_id in target.sees else None
+    return found
 
 
 def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
@@ -577,18 +538,14 @@ def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
 
 
 def _settle_conversations(work: _Settling) -> None:
-    """Let a conversation be the one of its name that the cube has."""
     for batch in rows.batches(work.reader.rows(t.conversations, work.bounds)):
         names = {row["name"]: row["id"] for row in batch}
-        here = sa.select(t.conversations.c.id, t.conversations.c.name).where(
-            t.conversations.c.cube_id == work.target.cube, t.conversations.c.name.in_(names)
-        )
-        for row in work.connection.execute(here):
+        here = (t.conversations.c.cube_id == work.target.cube, t.conversations.c.name.in_(names))
+        for row in work.connection.execute(sa.select(t.conversations.c.id, t.conversations.c.name).where(*here)):
             work.ids.settle(Kind.CONVERSATION, names[row.name], row.id, IdResolution.KEPT)
 
 
 def _settle_messages(work: _Settling) -> None:
-    """Let a message with an id of its own be the one of this id that its conversation has, and so its item."""
     ids = work.ids
     named = (row for row in work.reader.rows(t.messages, work.bounds) if row["external_id"] is not None)
     for batch in rows.batches(named):
@@ -607,11 +564,9 @@ def _settle_messages(work: _Settling) -> None:
 
 
 def _known_messages(work: _Settling, named: Sequence[str]) -> dict[tuple[str | None, str], Any]:
-    """Return the messages of these ids that the cube has, by conversation and id, with their items as they are."""
     m, v = t.messages.c, t.versions.c
-    here = sa.select(
-        m.id, m.external_id, m.conversation_id, m.text, t.sources.c.item_id, v.id.label("version_id"), v.version
-    )
+    its = (t.sources.c.item_id, v.id.label("version_id"), v.version)
+    here = sa.select(m.id, m.external_id, m.conversation_id, m.text, *its)
     here = here.join(t.sources, t.sources.c.message_id == m.id).join(t.versions, v.item_id == t.sources.c.item_id)
     here = here.where(m.cube_id == work.target.cube, m.external_id.in_(named))
     here = here.where(v.recorded_to.is_(None), v.type == ItemType.MESSAGE)
@@ -622,10 +577,7 @@ def _known_messages(work: _Settling, named: Sequence[str]) -> dict[tuple[str | N
 
 
 def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str]:
-    """Return what is wrong with a cube, each in a few words and with ids alone.
-
-    What is `trusted` may have items without a source: nothing says then that their text was untrusted.
-    """
+    """Return what is wrong with a cube, with ids alone; items that are `trusted` need no source."""
     found = {f"{subject} {what}" for subject, what in tiers.misplaced(connection, cube, _SHOWN)}
     found |= {f"{file} {what}" for file, what in files.broken(connection, cube, _SHOWN)}
     queries = {
@@ -642,10 +594,7 @@ def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str
 def _without_version(cube: str) -> sa.Select[tuple[str]]:
     v = t.versions.c
     same = sa.and_(
-        v.id == t.items.c.version_id,
-        v.item_id == t.items.c.id,
-        v.version == t.items.c.version,
-        v.recorded_to.is_(None),
+        v.id == t.items.c.version_id, v.item_id == t.items.c.id, v.version == t.items.c.version, v.recorded_to.is_(None)
     )
     return sa.select(t.items.c.id).outerjoin(t.versions, same).where(t.items.c.cube_id == cube, v.id.is_(None))
 

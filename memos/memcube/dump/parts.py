@@ -66,10 +66,7 @@ class Source:
 
 
 def write_dump(source: Source, out: DumpWriter, ticker: ProgressReporter) -> DumpManifest:
-    """Write a whole dump; return its manifest.
-
-    Raises: NotFound (cube), InvalidInput (too many files), IntegrityError (an adapter is damaged).
-    """
+    """Write a dump. Raises: NotFound (cube), InvalidInput (too many files), IntegrityError (a damaged adapter)."""
     connection, cube = source.connection, source.cube
     head = _head(connection, cube)
     for table in TABLES:
@@ -94,7 +91,6 @@ def _travelling(apart: list[str], row: rows.Row) -> rows.Row:
 
 
 def count(connection: sa.Connection, cube: str) -> int:
-    """Return about how many rows there are to write."""
     counted = (t.items, t.versions, t.messages, t.events)
     return sum(
         connection.scalar(sa.select(sa.func.count()).select_from(table).where(table.c.cube_id == cube)) or 0
@@ -134,23 +130,19 @@ def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: ProgressReporter
 
 
 def unknown(reader: DumpReader) -> tuple[str, ...]:
-    """Return the parts of reserved names that a load does nothing with."""
     ours = set(dump_adapters.names(reader))
     return tuple(name for name in reader.reserved if name not in ours and not dump_kv.is_known(name))
 
 
 def contents(reader: DumpReader) -> Iterator[tuple[str, Part]]:
-    """Yield the part of each file, and what it must be. Raises: InvalidInput."""
     return reader.entries(CONTENTS, _content)
 
 
 def digest_of(salt: bytes, body: str) -> bytes:
-    """Return what stands for an event's body in the chain."""
     return hashlib.sha256(salt + body.encode()).digest()
 
 
 def link(previous: bytes, seq: int, digest: bytes) -> bytes:
-    """Return the chain's next value."""
     return hashlib.sha256(previous + seq.to_bytes(8, "big") + digest).digest()
 
 
@@ -165,7 +157,6 @@ def _head(connection: sa.Connection, cube: str) -> CubeHead:
 
 
 def _write_contents(source: Source, out: DumpWriter) -> None:
-    """Write each file's bytes as a part of its own, and then a list of them with their digests."""
     parts = sa.select(t.file_parts.c.data).order_by(t.file_parts.c.ordinal)
     stored = sa.exists().where(t.file_parts.c.file_id == t.files.c.id)
     wanted = sa.select(t.files.c.id).where(t.files.c.cube_id == source.cube, stored).order_by(t.files.c.id)
@@ -186,7 +177,6 @@ def _write_contents(source: Source, out: DumpWriter) -> None:
 
 
 def _check_head(manifest: DumpManifest, bounds: Bounds) -> None:
-    """See that what is told of the cube itself can be. Raises: InvalidInput."""
     head = manifest.cube
     if max(head.created_at, head.lone_until or head.created_at) > bounds.now:
         raise bad("the cube was made in the future: the clock here, or there, is wrong; wait, or set it right")
@@ -213,13 +203,10 @@ def _content(line: bytes) -> tuple[str, Part]:
 
 
 class _Chain:
-    """Follows a cube's chain of events."""
-
     def __init__(self) -> None:
         self.seq, self.end = 0, bytes(32)
 
     def follow(self, row: dict[str, Any]) -> None:
-        """See that an event is the next one, and as it was recorded. Raises: InvalidInput."""
         digest = base64.b64decode(row["digest"])
         self.seq += 1
         if row["seq"] != self.seq:

@@ -29,11 +29,7 @@ _LONGEST = 1.01  # a unit vector, as exact as an index keeps it
 
 
 class VectorSource(Protocol):
-    """What a dump needs of a vector index."""
-
-    def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
-        """Return revision and vectors of those points that are held."""
-        ...
+    def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]: ...
 
 
 def write(
@@ -41,10 +37,7 @@ def write(
 ) -> None:
     """Write the vectors that the index holds of these very texts; those it has not yet, a reader computes."""
     count = 0
-    with (
-        tempfile.TemporaryFile(dir=scratch) as turns,
-        tempfile.TemporaryFile(dir=scratch) as windows,
-    ):
+    with tempfile.TemporaryFile(dir=scratch) as turns, tempfile.TemporaryFile(dir=scratch) as windows:
         with out.part(POINTS) as lines:
             for version, chunk, point in _held(connection, cube, source):
                 turns.write(point.turn.astype("<f4").tobytes())
@@ -60,7 +53,6 @@ def write(
 
 
 def check(reader: DumpReader) -> None:
-    """Read the vectors of a dump. Raises: InvalidInput."""
     if reader.has(POINTS) != reader.has(VECTORS):
         raise bad(f"it has one of {POINTS} and {VECTORS}, and needs both or none")
     if not reader.has(POINTS):
@@ -82,10 +74,7 @@ def check(reader: DumpReader) -> None:
 
 
 class DumpedVectors:
-    """The vectors of one dump, in a file without a name."""
-
     def __init__(self, reader: DumpReader, scratch: Path | None, *, normalised: bool) -> None:
-        """Copy them out of a checked dump. Raises: InvalidInput when some are none."""
         count, dimension = reader.manifest.parts[POINTS].rows or 0, reader.manifest.embedder.dimension
         self._keys = np.zeros(count, dtype="S16")
         self._order = np.arange(count)
@@ -99,7 +88,6 @@ class DumpedVectors:
         self._check(normalised)
 
     def name(self, reader: DumpReader, ids: Ids) -> None:
-        """Say whose vectors they are, by the ids that versions have here."""
         for place, (version, chunk) in enumerate(_points(reader)):
             found = ids.find(Kind.VERSION, version)
             if found is not None and found[1] is IdResolution.NEW:
@@ -108,7 +96,6 @@ class DumpedVectors:
         self._keys = self._keys[self._order]
 
     def of(self, point: str) -> tuple[Vector, Vector] | None:
-        """Return turn and window vector of a point, None for one that the dump has none of."""
         wanted = np.array([UUID(point).bytes], dtype="S16")
         place = int(np.searchsorted(self._keys, wanted)[0])
         if place >= len(self._keys) or self._keys[place] != wanted[0]:
@@ -137,7 +124,6 @@ def _header(count: int, dimension: int) -> bytes:
 
 
 def _held(connection: sa.Connection, cube: str, source: VectorSource) -> Iterator[tuple[str, int, HeldPoint]]:
-    """Yield (version, chunk, point) of what the index holds at the revision that the ledger has."""
     v = t.versions
     query = (
         sa.select(v.c.id, t.items.c.revision, sa.func.length(v.c.memory).label("chars"))

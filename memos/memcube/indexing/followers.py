@@ -44,8 +44,6 @@ _LEAST_CONTEXT_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk of a version: its text, rendered for the turn and the window arms."""
-
     item: Item
     number: int
     text: str
@@ -54,16 +52,10 @@ class Chunk:
 
 
 class VectorSource(Protocol):
-    """A source of existing vectors."""
-
-    def of(self, point: str) -> tuple[Vector, Vector] | None:
-        """Return the turn and the window vector of a point."""
-        ...
+    def of(self, point: str) -> tuple[Vector, Vector] | None: ...
 
 
 class VectorFollower:
-    """Keeps a `VectorIndex` equal to the ledger."""
-
     def __init__(self, ledger: Ledger, index: VectorIndex, embedder: Embedder, terms: SparseEncoder) -> None:
         self._ledger = ledger
         self._index = index
@@ -72,11 +64,9 @@ class VectorFollower:
         self._lent: VectorSource | None = None
 
     def lend(self, lent: VectorSource | None) -> None:
-        """Use these vectors for items at their first revision, replacing earlier ones; None ends that."""
         self._lent = lent
 
     def project(self, item_ids: Sequence[str]) -> None:
-        """Write the points of every version of these items, and remove points they no longer have."""
         with self._ledger.read() as connection:
             states = items.all_versions(connection, item_ids)
             revisions = items.revisions(connection, item_ids)
@@ -104,14 +94,10 @@ class VectorFollower:
         return self._index.restart_count
 
     def first_chunk(self, state: Item) -> Chunk:
-        """Return an item's first chunk as the turn arms would index it, for items not indexed yet."""
         return self._chunks(state, ())[0]
 
     def turns_of(self, states: Sequence[Item]) -> Vector:
-        """Return float32 (len(states), dimension): the turn vectors of items.
-
-        Read from the index; those missing are embedded.
-        """
+        """Return float32 (len(states), dimension), read from the index or, where it lacks them, embedded."""
         found = self._index.turns([point_id(state.version_id, 0) for state in states])
         missing = [state for state in states if point_id(state.version_id, 0) not in found]
         if missing:
@@ -169,7 +155,6 @@ class VectorFollower:
         ]
 
     def _dense(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[tuple[Vector, Vector]]:
-        """Return the turn and window vectors of each chunk, lent or embedded."""
         found: list[tuple[Vector, Vector] | None] = [None] * len(chunks)
         if (lent := self._lent) is not None:
             found = [
@@ -224,7 +209,6 @@ def standing_arm(chunk: Chunk) -> Arm | None:
 
 
 def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
-    """Return the filter fields of a version; entities and text stay in the ledger."""
     item = chunk.item
     record = {
         name: value
@@ -246,14 +230,11 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
 
 
 class GraphFollower:
-    """Keeps a `GraphIndex` equal to the ledger, without deleted items."""
-
     def __init__(self, ledger: Ledger, index: GraphIndex) -> None:
         self._ledger = ledger
         self._index = index
 
     def project(self, item_ids: Sequence[str]) -> None:
-        """Write the current nodes of these items, and remove those that are deleted or erased."""
         with self._ledger.read() as connection:
             states = {item_id: versions[-1] for item_id, versions in items.all_versions(connection, item_ids).items()}
             live = {item_id: state for item_id, state in states.items() if state.status is not Status.DELETED}

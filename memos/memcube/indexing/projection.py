@@ -20,8 +20,6 @@ _BATCH = 256
 
 
 class IndexWriter(Protocol):
-    """Writes items to one index."""
-
     def project(self, item_ids: Sequence[str]) -> None:
         """Write the items' current state to the index; visible at once, durable after `flush`."""
         ...
@@ -30,9 +28,7 @@ class IndexWriter(Protocol):
         """Make writes durable, together with the mark."""
         ...
 
-    def mark(self) -> int:
-        """Return the mark of the last durable flush."""
-        ...
+    def mark(self) -> int: ...
 
     def restart_count(self) -> int:
         """Return a number that grows when the engine restarted and unflushed writes were lost."""
@@ -56,25 +52,15 @@ class Projection(Protocol):
         """Make applied changes durable, so that their rows leave the outbox."""
         ...
 
-    def flush_if_due(self) -> None:
-        """Flush if applied changes have waited long enough."""
-        ...
+    def flush_if_due(self) -> None: ...
 
-    def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
-        """Return items of these cubes that the index may lack, newest change first."""
-        ...
+    def pending(self, cubes: Sequence[str], limit: int) -> list[str]: ...
 
-    def stuck(self) -> bool:
-        """Return True if only rows the index refuses are left."""
-        ...
+    def stuck(self) -> bool: ...
 
-    def retry_dead_letters(self) -> None:
-        """Retry parked rows."""
-        ...
+    def retry_dead_letters(self) -> None: ...
 
-    def lost_writes(self) -> bool:
-        """Return True if the index is older than the ledger's record of its flushes, or of another history."""
-        ...
+    def lost_writes(self) -> bool: ...
 
 
 FLUSH_EVERY_S = 20.0
@@ -268,8 +254,6 @@ _WRITERS = 4
 
 
 class SharedProjection:
-    """One of several writers of an index on a server; rows are claimed one by one."""
-
     def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter) -> None:
         self.target = target
         self.last_error: MemosError | None = None
@@ -291,7 +275,6 @@ class SharedProjection:
         return not first <= index <= last + 1
 
     def drain(self, wait_s: float) -> bool:
-        """Apply pending changes until none is left that waited at the start, for at most about `wait_s`."""
         deadline = time.monotonic() + wait_s
         if not self._turns.acquire(timeout=max(0.0, wait_s)):
             return False
@@ -329,7 +312,6 @@ class SharedProjection:
         return True
 
     def flush_if_due(self) -> None:
-        """Leave a mark if changes were applied a while ago."""
         if time.monotonic() - self._flushed_at >= FLUSH_EVERY_S:
             self.flush()
 

@@ -13,23 +13,11 @@ from memos.core.identities import EVERYONE, RANK, CubeRole, Grant, Identity, Ide
 from memos.errors import NotFound
 from memos.memcube.ledger import queues
 from memos.memcube.ledger.cubes import exists, unknown
-from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, key_usage, memberships
+from memos.memcube.ledger.schema import api_keys, cubes, fields_of, grants, identities, key_usage, memberships, row_of
 
 
 def add_identity(connection: sa.Connection, identity: Identity) -> None:
-    connection.execute(
-        sa.insert(identities).values(
-            id=identity.id,
-            kind=identity.kind,
-            name=identity.name,
-            admin=identity.admin,
-            disabled=identity.disabled,
-            home=identity.home,
-            acts_for=identity.acts_for,
-            created_by=identity.created_by,
-            created_at=identity.created_at,
-        )
-    )
+    connection.execute(sa.insert(identities).values(row_of(identities, identity)))
 
 
 def change_identity(connection: sa.Connection, id_: str, **values: Any) -> None:
@@ -42,7 +30,6 @@ def any_identity(connection: sa.Connection) -> bool:
 
 
 def find_identity(connection: sa.Connection, id_: str) -> Identity | None:
-    """Return an identity, None when there is none of this id."""
     row = connection.execute(sa.select(identities).where(identities.c.id == id_)).one_or_none()
     return None if row is None else _to_identity(row)
 
@@ -62,7 +49,6 @@ def list_identities(connection: sa.Connection, kind: IdentityKind | None, limit:
 
 
 def join(connection: sa.Connection, group: str, member: str, now: datetime) -> None:
-    """Add an identity to a group, unless it is a member already."""
     known = (memberships.c.group_id == group, memberships.c.member_id == member)
     if connection.scalar(sa.select(memberships.c.group_id).where(*known)) is None:
         connection.execute(sa.insert(memberships).values(group_id=group, member_id=member, created_at=now))
@@ -81,15 +67,7 @@ def members(connection: sa.Connection, group: str) -> list[str]:
 def grant(connection: sa.Connection, given: Grant) -> None:
     """Set a role on a cube, replacing an earlier one."""
     ungrant(connection, given.cube, given.identity)
-    connection.execute(
-        sa.insert(grants).values(
-            cube_id=given.cube,
-            identity_id=given.identity,
-            role=given.role,
-            created_by=given.created_by,
-            created_at=given.created_at,
-        )
-    )
+    connection.execute(sa.insert(grants).values(row_of(grants, given)))
 
 
 def ungrant(connection: sa.Connection, cube: str, identity: str) -> bool:
@@ -99,9 +77,7 @@ def ungrant(connection: sa.Connection, cube: str, identity: str) -> bool:
 
 def grants_of(connection: sa.Connection, cube: str) -> list[Grant]:
     rows = connection.execute(sa.select(grants).where(grants.c.cube_id == cube).order_by(grants.c.identity_id))
-    return [
-        Grant(row.cube_id, row.identity_id, CubeRole(row.role), row.created_by, _moment(row.created_at)) for row in rows
-    ]
+    return [Grant(**fields_of(row) | {"role": CubeRole(row.role)}) for row in rows]
 
 
 def require_cube(connection: sa.Connection, cube: str) -> None:
@@ -110,10 +86,7 @@ def require_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def roles(connection: sa.Connection, identity: str, among: Collection[str] | None = None) -> dict[str, CubeRole]:
-    """Return an identity's role on each cube: as owner, by a grant, through a group, or as everyone.
-
-    An agent also has the roles of the user it acts for.
-    """
+    """Return the role on each cube: as owner, by grants to it, its user and its groups, or as everyone."""
     acting = sa.select(identities.c.acts_for).where(identities.c.id == identity, identities.c.acts_for.is_not(None))
     selves = [identity, *connection.scalars(acting)]
     groups = sa.select(memberships.c.group_id).where(memberships.c.member_id.in_(selves))
@@ -132,21 +105,8 @@ def roles(connection: sa.Connection, identity: str, among: Collection[str] | Non
 
 
 def add_key(connection: sa.Connection, key: Key, digest: str) -> None:
-    connection.execute(
-        sa.insert(api_keys).values(
-            id=key.id,
-            identity_id=key.identity,
-            name=key.name,
-            digest=digest,
-            hint=key.hint,
-            rights=[str(right) for right in key.rights],
-            expires_at=key.expires_at,
-            created_by=key.created_by,
-            created_at=key.created_at,
-            limits=limits_row(key.limits),
-            counts_for=key.counts_for,
-        )
-    )
+    others = {"digest": digest, "rights": [str(right) for right in key.rights], "limits": limits_row(key.limits)}
+    connection.execute(sa.insert(api_keys).values(row_of(api_keys, key, **others)))
 
 
 def limits_row(limits: KeyLimits) -> dict[str, int]:
@@ -158,7 +118,6 @@ def change_key(connection: sa.Connection, id_: str, **values: Any) -> None:
 
 
 def key_with(connection: sa.Connection, digest: str) -> Key | None:
-    """Return the key of a digest, None when there is none."""
     row = connection.execute(sa.select(api_keys).where(api_keys.c.digest == digest)).one_or_none()
     return None if row is None else _to_key(row)
 
@@ -171,7 +130,6 @@ def require_key(connection: sa.Connection, id_: str) -> Key:
 
 
 def keys_of(connection: sa.Connection, identity: str | None) -> list[Key]:
-    """Return the keys of an identity, or all, the oldest first."""
     query = sa.select(api_keys).order_by(api_keys.c.id)
     if identity is not None:
         query = query.where(api_keys.c.identity_id == identity)
@@ -179,38 +137,13 @@ def keys_of(connection: sa.Connection, identity: str | None) -> list[Key]:
 
 
 def _to_identity(row: sa.Row[Any]) -> Identity:
-    return Identity(
-        row.id,
-        IdentityKind(row.kind),
-        row.name,
-        bool(row.admin),
-        bool(row.disabled),
-        row.home,
-        row.acts_for,
-        row.created_by,
-        _moment(row.created_at),
-    )
+    return Identity(**fields_of(row) | {"kind": IdentityKind(row.kind)})
 
 
 def _to_key(row: sa.Row[Any]) -> Key:
-    return Key(
-        row.id,
-        row.identity_id,
-        row.name,
-        row.hint,
-        tuple(Right(right) for right in row.rights),
-        row.created_by,
-        _moment(row.created_at),
-        row.expires_at,
-        row.revoked_at,
-        row.last_used_at,
-        KeyLimits(**(row.limits or {})),
-        row.counts_for,
-    )
-
-
-def _moment(value: datetime) -> datetime:
-    return value
+    told = fields_of(row) | {"rights": tuple(map(Right, row.rights)), "limits": KeyLimits(**(row.limits or {}))}
+    del told["digest"]
+    return Key(**told)
 
 
 def count_usage(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:

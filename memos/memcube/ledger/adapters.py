@@ -22,7 +22,7 @@ from memos.memcube.ledger.schema import adapter_consents as consents
 from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
-from memos.memcube.ledger.schema import versions
+from memos.memcube.ledger.schema import fields_of, row_of, versions
 from memos.memcube.ledger.tasks import NewTask
 
 
@@ -44,16 +44,11 @@ def include(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[
 
 
 def excluded(connection: sa.Connection, cube: str) -> frozenset[str]:
-    """Return the memories of a cube that are excluded from training."""
     return frozenset(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.cube_id == cube)))
 
 
 def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return which of these memories are excluded from training."""
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        found.update(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.item_id.in_(batch))))
-    return found
+    return set(items.scalars_in(connection, sa.select(exclusions.c.item_id), exclusions.c.item_id, ids))
 
 
 LEARN = "learn"
@@ -65,8 +60,6 @@ OF_NIGHT = "night"
 
 
 class AdapterState(StrEnum):
-    """The state of an adapter."""
-
     TRAINING = "training"
     REFUSED = "refused"
     """It failed its examination."""
@@ -92,10 +85,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class NewAdapter:
-    """An adapter to train; `base` and `data_hash` are SHA-256 digests of the base model and the training set.
-
-    `parent` answered for the cube when this one was begun.
-    """
+    """`base` and `data_hash` are SHA-256 digests of base model and training set; `parent` answered until then."""
 
     cube: str
     model: str
@@ -139,17 +129,14 @@ class AdapterRow:
 
     @property
     def failed_here(self) -> bool:
-        """True if it was trained here and refused; an imported one says nothing about a training here."""
         return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
 
 
 def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
-    """Return the task that trains an adapter of a cube."""
     return NewTask(LEARN, payload or {}, key="")
 
 
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
-    """Record the owner's consent to training on a cube's memories; an existing one stays."""
     if not cubes.exists(connection, cube):
         raise cubes.unknown(cube)
     queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
@@ -165,7 +152,6 @@ def is_allowed(connection: sa.Connection, cube: str) -> bool:
 
 
 def allowed(connection: sa.Connection) -> list[str]:
-    """Return the cubes with consent to training, by id."""
     return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
 
 
@@ -184,26 +170,13 @@ def begin(
         raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
     check_current(connection, new.cube, seen)
     highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube)
-    values = {
-        "id": new_id(),
-        "cube_id": new.cube,
-        "shard": "",
-        "number": (connection.scalar(highest) or 0) + 1,
-        "state": AdapterState.TRAINING,
-        "model": new.model,
-        "base": new.base,
-        "recipe": dict(new.recipe),
-        "data_hash": new.data_hash,
-        "parent": new.parent,
-        "created_at": now,
-    }
-    connection.execute(sa.insert(t).values(values))
-    rows = [
-        {"adapter_id": values["id"], "item_id": each.item, "version": each.version, "digest": each.digest}
-        for each in {each.item: each for each in seen}.values()
-    ]
+    id_, number = new_id(), (connection.scalar(highest) or 0) + 1
+    made_of = {"model": new.model, "base": new.base, "recipe": dict(new.recipe), "data_hash": new.data_hash}
+    values = {"id": id_, "cube_id": new.cube, "shard": "", "number": number, "state": AdapterState.TRAINING, **made_of}
+    connection.execute(sa.insert(t).values(**values, parent=new.parent, created_at=now))
+    rows = [row_of(seen_items, each, adapter_id=id_) for each in {each.item: each for each in seen}.values()]
     connection.execute(sa.insert(seen_items), rows)
-    return _require(connection, str(values["id"]))
+    return _require(connection, id_)
 
 
 def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime) -> AdapterRow:
@@ -211,16 +184,10 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
         raise InvalidInput("state", f"a training ends ready or refused, not {outcome.state}")
     if outcome.state is AdapterState.READY and outcome.digest is None:
         raise InvalidInput("digest", "an adapter that is ready has one")
-    values = {
-        "state": outcome.state,
-        "measures": dict(outcome.measures),
-        "reason": outcome.reason,
-        "digest": outcome.digest,
-        "size_bytes": outcome.size_bytes,
-        "finished_at": now,
-    }
+    told = {"state": outcome.state, "measures": dict(outcome.measures), "reason": outcome.reason, "finished_at": now}
     training = sa.update(t).where(t.c.id == id_, t.c.state == AdapterState.TRAINING)
-    changed = connection.execute(training.values(values)).rowcount
+    ended = training.values(**told, digest=outcome.digest, size_bytes=outcome.size_bytes)
+    changed = connection.execute(ended).rowcount
     row = _require(connection, id_)
     if not changed:
         raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
@@ -228,10 +195,7 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
 
 
 def activate(connection: sa.Connection, id_: str) -> AdapterRow:
-    """Let an adapter answer for its cube; the one that did is retired.
-
-    Raises: NotFound, Conflict (it was not trained, was refused, or saw what is different now).
-    """
+    """Retire the one that answered. Raises: NotFound, Conflict (not trained, refused, or saw what is different now)."""
     cubes.lock(connection, _require(connection, id_).cube)
     row = _require(connection, id_)  # as it is now that nobody else changes it
     if row.state not in TRAINED:
@@ -252,7 +216,6 @@ def of(connection: sa.Connection, cube: str) -> list[AdapterRow]:
 
 
 def get(connection: sa.Connection, id_: str) -> AdapterRow | None:
-    """Return one adapter, None when there is none of this id."""
     row = connection.execute(sa.select(t).where(t.c.id == id_)).one_or_none()
     return None if row is None else _to_row(row)
 
@@ -263,30 +226,21 @@ def seen(connection: sa.Connection, id_: str) -> list[Seen]:
 
 
 def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
-    """Return a cube's adapters, in any state, trained on one of these memories, by id."""
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
-        found.update(connection.scalars(query.where(t.c.cube_id == cube, seen_items.c.item_id.in_(batch))))
-    return sorted(found)
+    query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id).where(t.c.cube_id == cube)
+    return sorted(set(items.scalars_in(connection, query, seen_items.c.item_id, ids)))
 
 
 def trained(connection: sa.Connection) -> list[AdapterRow]:
-    """Return the adapters of all cubes that passed their examination, by id."""
     query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
     return [_to_row(row) for row in connection.execute(query)]
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return which of these ids are adapters with files; refused ones have none."""
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
-    return found
+    query = sa.select(t.c.id).where(t.c.state != AdapterState.REFUSED)
+    return set(items.scalars_in(connection, query, t.c.id, ids))
 
 
 def active(connection: sa.Connection, cube: str) -> str | None:
-    """Return the adapter of a cube that is put to answer, whether it may or not."""
     query = sa.select(t.c.id).where(t.c.cube_id == cube, t.c.state == AdapterState.ACTIVE)
     return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
 
@@ -304,7 +258,6 @@ def serving(connection: sa.Connection, cube: str, base: str) -> AdapterRow | Non
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
-    """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
     return [row for row in outdated(connection, [cube]) if row.state in TRAINED]
 
 
@@ -317,13 +270,11 @@ def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None)
 
 
 def remove(connection: sa.Connection, id_: str) -> None:
-    """Remove an adapter from the registry; its files become orphans."""
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id == id_))
     connection.execute(sa.delete(t).where(t.c.id == id_))
 
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
-    """Remove a cube's adapters, its consent, and what it excludes."""
     of_cube = sa.select(t.c.id).where(t.c.cube_id == cube)
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id.in_(of_cube)))
     connection.execute(sa.delete(t).where(t.c.cube_id == cube))
@@ -351,13 +302,11 @@ def _as_seen() -> sa.Select[Any]:
 
 def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
     """Check that memories are unchanged and may be learned."""
-    now: dict[str, int] = {}
-    for batch in items.in_batches(each.item for each in seen):
-        query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))
-        query = query.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None))
-        rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
-        now.update((row.item_id, row.version) for row in rows)
-    for item in among(connection, [each.item for each in seen]):
+    ids = [each.item for each in seen]
+    query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.cube_id == cube)
+    query = query.where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)
+    now = {row.item_id: row.version for row in items.rows_in(connection, query, versions.c.item_id, ids)}
+    for item in among(connection, ids):
         now.pop(item, None)
     if changed := sum(now.get(each.item) != each.version for each in seen):
         raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")
@@ -371,21 +320,4 @@ def _require(connection: sa.Connection, id_: str) -> AdapterRow:
 
 
 def _to_row(row: sa.Row[Any]) -> AdapterRow:
-    return AdapterRow(
-        row.id,
-        row.cube_id,
-        row.shard,
-        row.number,
-        AdapterState(row.state),
-        row.model,
-        row.base,
-        row.recipe,
-        row.data_hash,
-        row.measures,
-        row.reason,
-        row.digest,
-        row.size_bytes,
-        row.parent,
-        row.created_at,
-        row.finished_at,
-    )
+    return AdapterRow(**fields_of(row) | {"state": AdapterState(row.state)})

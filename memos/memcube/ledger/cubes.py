@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
@@ -27,24 +27,10 @@ _DATABASE = "mark:database"
 def create(connection: sa.Connection, cube: Cube) -> None:
     if exists(connection, cube.id):
         raise Conflict(f"Cube {cube.id!r} exists already; choose another id or use it as it is.")
-    connection.execute(
-        sa.insert(cubes).values(
-            id=cube.id,
-            owner=cube.owner,
-            description=cube.description,
-            time_zone=cube.time_zone,
-            embedder=cube.fingerprint.name,
-            dimension=cube.fingerprint.dimension,
-            prefix_rule=cube.fingerprint.prefix_rule,
-            normalised=cube.fingerprint.normalised,
-            entity_salt=os.urandom(16),
-            event_seq=0,
-            event_chain=_GENESIS,
-            created_at=cube.created_at,
-            kind=cube.kind,
-            redact_pii=cube.redact_pii,
-        )
-    )
+    names = ("id", "owner", "description", "time_zone", "created_at", "kind", "redact_pii")
+    values = {name: getattr(cube, name) for name in names} | _embedder_row(cube.fingerprint)
+    start = {"entity_salt": os.urandom(16), "event_seq": 0, "event_chain": _GENESIS}
+    connection.execute(sa.insert(cubes).values(values | start))
 
 
 def exists(connection: sa.Connection, cube_id: str) -> bool:
@@ -56,10 +42,7 @@ def set_owner(connection: sa.Connection, cube_id: str, owner: str) -> None:
 
 
 def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
-    """Lock a cube against other writers; return when its last change was recorded.
-
-    SQLite has one writer, with a rising clock.
-    """
+    """Return when the cube's last change was recorded; None on SQLite, which has one writer with a rising clock."""
     if connection.dialect.name == "sqlite":
         return None
     row = connection.execute(sa.select(cubes.c.event_seq).where(cubes.c.id == cube_id).with_for_update()).one_or_none()
@@ -71,10 +54,7 @@ def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
 
 
 def installation(connection: sa.Connection) -> str:
-    """Return the name of this ledger's indexes on servers; created at the first call, and for a copy.
-
-    It begins with "mark:" since, like the marks, it is not copied with the ledger.
-    """
+    """Return the name of the indexes on servers, made once. As "mark:…" it is not copied with the ledger."""
     here = "" if connection.dialect.name == "sqlite" else postgres.identity(connection)
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.in_([_INSTALLATION, _DATABASE])))
     known: dict[str, str] = {row.key: row.value for row in rows}
@@ -99,7 +79,6 @@ def get(connection: sa.Connection, cube_id: str) -> Cube:
 
 
 def unknown(cube_id: str) -> NotFound:
-    """Return the error for a cube that is not there."""
     return NotFound("cube", cube_id, f"Create it with `memos cube create {cube_id}`.")
 
 
@@ -108,23 +87,18 @@ def list_all(connection: sa.Connection) -> list[Cube]:
 
 
 class CubeHead(NamedTuple):
-    """The row data of a cube that every call needs."""
-
     fingerprint: Fingerprint
     time_zone: str
     redact_pii: bool
 
 
 def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
-    """Return the heads of the named cubes, without counting items."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
     rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
-    known = {
-        row.id: CubeHead(
-            Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised), row.time_zone, row.redact_pii
-        )
-        for row in rows
-    }
+    known: dict[str, CubeHead] = {}
+    for row in rows:
+        fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
+        known[row.id] = CubeHead(fingerprint, row.time_zone, row.redact_pii)
     for cube_id in ids:
         if cube_id not in known:
             raise unknown(cube_id)
@@ -132,13 +106,11 @@ def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, CubeHead]:
 
 
 def zones(connection: sa.Connection, ids: Collection[str]) -> dict[str, ZoneInfo]:
-    """Return the time zones of those of the named cubes that exist."""
     rows = connection.execute(sa.select(cubes.c.id, cubes.c.time_zone).where(cubes.c.id.in_(ids)))
     return {row.id: ZoneInfo(row.time_zone) for row in rows}
 
 
 def set_redaction(connection: sa.Connection, cube_id: str, *, redact_pii: bool) -> None:
-    """Set whether personal data is masked in later additions."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(redact_pii=redact_pii))
 
 
@@ -147,17 +119,12 @@ def set_description(connection: sa.Connection, cube_id: str, description: str) -
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:
-    """Record the embedder of the cube's vectors."""
-    connection.execute(
-        sa.update(cubes)
-        .where(cubes.c.id == cube_id)
-        .values(
-            embedder=fingerprint.name,
-            dimension=fingerprint.dimension,
-            prefix_rule=fingerprint.prefix_rule,
-            normalised=fingerprint.normalised,
-        )
-    )
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(_embedder_row(fingerprint)))
+
+
+def _embedder_row(fingerprint: Fingerprint) -> dict[str, Any]:
+    told = asdict(fingerprint)
+    return {"embedder": told.pop("name"), **told}
 
 
 def entity_salt(connection: sa.Connection, cube_id: str) -> bytes:
@@ -171,23 +138,13 @@ def _select() -> sa.Select[tuple[object, ...]]:
 
 def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
     fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
-    return Cube(
-        row.id,
-        row.owner,
-        row.description,
-        row.time_zone,
-        fingerprint,
-        row.created_at,
-        row.items,
-        CubeKind(row.kind),
-        bool(row.redact_pii),
-    )
+    kind, redact_pii = CubeKind(row.kind), bool(row.redact_pii)
+    names = (row.id, row.owner, row.description, row.time_zone)
+    return Cube(*names, fingerprint, row.created_at, row.items, kind, redact_pii)
 
 
 @dataclass(frozen=True, slots=True)
 class NextMessage:
-    """The position of a conversation's next message; `said_at` is the time of its last one."""
-
     id: str
     position: int = 0
     page: int = 0
@@ -197,19 +154,14 @@ class NextMessage:
 
 
 def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> NextMessage:
-    """Return the state of a conversation, creating it if new."""
-    row = connection.execute(
-        sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
-    ).one_or_none()
+    query = sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
+    row = connection.execute(query).one_or_none()
     if row is not None:
         return NextMessage(row.id, row.next_position, row.next_page, row.session, row.said_at, row.first_short)
-    conversation_id = new_id()
-    connection.execute(
-        sa.insert(conversations).values(
-            id=conversation_id, cube_id=cube_id, name=name, next_position=0, next_page=0, session=0, created_at=now
-        )
-    )
-    return NextMessage(conversation_id)
+    place = NextMessage(new_id())
+    start = {"next_position": 0, "next_page": 0, "session": 0, "created_at": now}
+    connection.execute(sa.insert(conversations).values(id=place.id, cube_id=cube_id, name=name, **start))
+    return place
 
 
 def advance(connection: sa.Connection, place: NextMessage) -> None:
@@ -224,32 +176,18 @@ def record_event(
     connection: sa.Connection, cube_id: str, at: datetime, actor: str, kind: str, item_id: str | None, body: Json
 ) -> None:
     """Append one event to the cube's chain: chain = SHA-256(previous chain, number, SHA-256(salt, body))."""
-    row = connection.execute(
-        sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id).with_for_update()
-    ).one()
+    query = sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
+    row = connection.execute(query.with_for_update()).one()
     seq = row.event_seq + 1
     text, salt = json.dumps(body, ensure_ascii=False, sort_keys=True), os.urandom(16)
     digest = hashlib.sha256(salt + text.encode()).digest()
     chain = _link(bytes(row.event_chain), seq, digest)
-    connection.execute(
-        sa.insert(events).values(
-            cube_id=cube_id,
-            seq=seq,
-            at=at,
-            actor=actor,
-            kind=kind,
-            item_id=item_id,
-            body=text,
-            salt=salt,
-            digest=digest,
-            chain=chain,
-        )
-    )
+    event = {"cube_id": cube_id, "seq": seq, "at": at, "actor": actor, "kind": kind, "item_id": item_id}
+    connection.execute(sa.insert(events).values(**event, body=text, salt=salt, digest=digest, chain=chain))
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(event_seq=seq, event_chain=chain))
 
 
 def newest_event(connection: sa.Connection) -> datetime | None:
-    """Return when the newest change of any cube was recorded."""
     heads = cubes.join(events, sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq))
     newest: datetime | None = connection.scalar(sa.select(sa.func.max(events.c.at)).select_from(heads))
     return newest
@@ -257,14 +195,12 @@ def newest_event(connection: sa.Connection) -> datetime | None:
 
 def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
     """Return what is wrong with the cube's event chain, None if intact; erased bodies do not break it."""
-    head = connection.execute(
-        sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
-    ).one_or_none()
+    query = sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
+    head = connection.execute(query).one_or_none()
     if head is None:  # dropped meanwhile
         return None
     chain, seq = _GENESIS, 0
-    rows = connection.execute(sa.select(events).where(events.c.cube_id == cube_id).order_by(events.c.seq))
-    for row in rows:
+    for row in connection.execute(sa.select(events).where(events.c.cube_id == cube_id).order_by(events.c.seq)):
         seq += 1
         if row.seq != seq:
             return f"event {seq} is missing"
@@ -293,14 +229,12 @@ def get_template(connection: sa.Connection, cube: str) -> str | None:
 
 
 def own_templates(connection: sa.Connection, cubes: Collection[str] | None) -> list[str]:
-    """Return the JSON of these cubes' own templates, or of all."""
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.startswith("template:")))
     keys = None if cubes is None else {_key(cube) for cube in cubes}
     return [row.value for row in rows.all() if keys is None or row.key in keys]
 
 
 def set_template(connection: sa.Connection, cube: str, text: str) -> None:
-    """Give a cube a template in place of the one it has."""
     remove(connection, cube)
     connection.execute(sa.insert(meta).values(key=_key(cube), value=text))
 
@@ -311,8 +245,6 @@ def remove(connection: sa.Connection, cube: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """An event query: events after number `after`, of the given kinds or of all."""
-
     after: int = 0
     kinds: tuple[str, ...] = ()
     limit: int = 100
@@ -326,15 +258,12 @@ def head(connection: sa.Connection, cube: str) -> int:
 
 
 def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> list[Event]:
-    """Return a cube's events in the order they were committed."""
     columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
     query = sa.select(*columns).where(events.c.cube_id == cube, events.c.seq > wanted.after)
     if wanted.kinds:
         query = query.where(events.c.kind.in_(wanted.kinds))
     return [
-        Event(
-            cube, row.seq, row.at, row.actor, row.kind, row.item_id, None if row.body is None else json.loads(row.body)
-        )
+        Event(cube, *row[:-1], None if row.body is None else json.loads(row.body))
         for row in connection.execute(query.order_by(events.c.seq).limit(wanted.limit))
     ]
 
@@ -346,15 +275,11 @@ def number_at(connection: sa.Connection, cube: str, moment: datetime) -> int:
 
 
 def tally_all(connection: sa.Connection, cube: str, after: int) -> dict[str, int]:
-    """Return the number of events of each kind after a number."""
     query = sa.select(events.c.kind, sa.func.count()).where(events.c.cube_id == cube, events.c.seq > after)
     return {row[0]: row[1] for row in connection.execute(query.group_by(events.c.kind))}
 
 
 def tally(connection: sa.Connection, cube: str, after: int, kinds: Sequence[str]) -> dict[str, int]:
-    """Return the number of events of each of these kinds after a number, without zeros."""
-    query = sa.select(events.c.kind, sa.func.count().label("number")).where(
-        events.c.cube_id == cube, events.c.seq > after
-    )
+    query = sa.select(events.c.kind, sa.func.count()).where(events.c.cube_id == cube, events.c.seq > after)
     rows = connection.execute(query.where(events.c.kind.in_(kinds)).group_by(events.c.kind))
-    return {row.kind: row.number for row in rows}
+    return {row[0]: row[1] for row in rows}

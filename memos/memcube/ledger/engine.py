@@ -34,10 +34,11 @@ _BUSY_TIMEOUT_MS = 30_000
 _ASK_AGAIN_S = 0.005
 # Pages read from the map cost no call and no copy, a sixth of a search's time in the ledger. Writes do not use it.
 _MAPPED_BYTES = 1 << 30
+_KEPT = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+_PRAGMAS = (*_KEPT, "temp_store=MEMORY", "cache_size=-32000", f"mmap_size={_MAPPED_BYTES}")
 
 
 def sqlite_damaged(where: str, text: str) -> IntegrityError:
-    """Return the error for a ledger whose pages cannot be trusted."""
     return IntegrityError(
         f"The ledger {where} is damaged ({' '.join(text.split())}). Nothing was changed. Restore it from a copy, "
         f"or recover what is readable with `sqlite3 {where} .recover`; `memos data reindex` then rebuilds the indexes."
@@ -64,25 +65,14 @@ def translate_sqlite(text: str, where: str) -> MemosError:
 
 
 def prepare_sqlite(engine: sa.Engine) -> None:
-    """Set durability, secrecy, explicit transactions and Python's case folding on every connection.
-
-    Source: https://sqlite.org/pragma.html (journal_mode, synchronous, secure_delete) and SQLAlchemy's
-    pysqlite notes on `isolation_level = None` with an emitted BEGIN.
-    """
+    # https://sqlite.org/pragma.html, and SQLAlchemy's notes on pysqlite: no `isolation_level`, and a BEGIN of its own.
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}").close()
         _log_ahead(connection)
-        for pragma in (
-            "synchronous=FULL",
-            "foreign_keys=ON",
-            "secure_delete=ON",
-            "temp_store=MEMORY",
-            "cache_size=-32000",
-            f"mmap_size={_MAPPED_BYTES}",
-        ):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}").close()
         connection.create_function("casefold", 1, _casefold, deterministic=True)
 
@@ -94,10 +84,7 @@ def prepare_sqlite(engine: sa.Engine) -> None:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to WAL mode, retrying: SQLite calls no busy handler when two connections switch at once.
-
-    Source: https://sqlite.org/c3ref/busy_handler.html, on locks that would otherwise wait for each other.
-    """
+    # SQLite calls no busy handler when two connections switch at once (https://sqlite.org/c3ref/busy_handler.html).
     until = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -127,11 +114,8 @@ class Ledger:
         self._engine = engine
         # SQLite has one writer; queueing here is fair and cheap, its busy loop is neither.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
-        self._reader = (
-            engine
-            if self._writer is not None
-            else engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        )
+        of_one_moment = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = engine if self._writer is not None else engine.execution_options(**of_one_moment)
         self._changes = 0
         self._hold: postgres.Hold | None = None
         self.on_task_due: Callable[[], None] = lambda: None
@@ -157,7 +141,6 @@ class Ledger:
 
     @property
     def is_sqlite(self) -> bool:
-        """True for the embedded ledger, whose files erase has to clean."""
         return self._writer is not None
 
     @property
@@ -190,15 +173,13 @@ class Ledger:
     def hold(self, *, alone: str | None, follows_graph: bool = False) -> None:
         """Claim the ledger for this process, exclusively if `alone` is the folder id of an embedded index.
 
-        `follows_graph` tells other processes that this one keeps a graph index up to date. SQLite relies on the folder
-        lock.
+        `follows_graph`: this process keeps a graph index up to date. SQLite relies on the folder lock.
         """
         if not self.is_sqlite:
             with self._translated():
                 self._hold = postgres.Hold(self._engine, alone=alone, follows_graph=follows_graph)
 
     def renew_hold(self) -> None:
-        """Check that the claim still holds; it ends with its connection."""
         if self._hold is not None:
             with self._translated():
                 self._hold.renew()
@@ -212,7 +193,6 @@ class Ledger:
         return [] if rows == ["ok"] else [str(row) for row in rows]
 
     def quick_check(self) -> None:
-        """Check every page of an embedded ledger once."""
         if not self.is_sqlite:
             return
         with self.read() as connection:
@@ -221,11 +201,8 @@ class Ledger:
             raise sqlite_damaged(self.description, str(first))
 
     def vacuum(self) -> None:
-        """Free the space of deleted rows.
-
-        SQLite's file is rewritten, since `secure_delete` misses copies left in a page when cells move. PostgreSQL only
-        marks the space as free: rewriting tables would block everybody.
-        """
+        # SQLite's file is rewritten: `secure_delete` misses copies left in a page when cells move. PostgreSQL only
+        # marks the space as free: rewriting tables would block everybody.
         with self._translated():
             if self._writer is None:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -245,7 +222,6 @@ class Ledger:
         return not busy
 
     def close(self) -> None:
-        """Close every connection; SQLite then folds its log into the database."""
         if self._hold is not None:
             self._hold.release()
         self._engine.dispose()
@@ -301,9 +277,7 @@ def _parsed(url: str) -> sa.URL:
         raise InvalidInput("ledger_url", "has a second @; write one in a password as %40")
     if any(key in parsed.query for key in ("password", "sslpassword")):
         raise InvalidInput("ledger_url", "has a password behind the question mark; write it before the host")
-    if "\0" in url or any(
-        "\0" in part for part in (parsed.password or "", parsed.database or "", parsed.username or "")
-    ):
+    if any("\0" in (part or "") for part in (url, parsed.password, parsed.database, parsed.username)):
         raise InvalidInput("ledger_url", "has a NUL character")
     if name not in ("sqlite", "postgresql", "postgres"):
         raise InvalidInput("ledger_url", f"names {name}; ledgers are kept in sqlite or postgresql")
@@ -328,9 +302,7 @@ def _check_tables(connection: sa.Connection, where: str) -> None:
 def _from_json(text: str | bytes) -> Any:
     if text in ("[]", b"[]"):
         return []
-    if text in ("{}", b"{}"):
-        return {}
-    return json.loads(text)
+    return {} if text in ("{}", b"{}") else json.loads(text)
 
 
 def sqlite_url(path: Path) -> str:
@@ -342,15 +314,12 @@ _CHECK_UP_TO_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LedgerInspection:
-    """A ledger's place, schema revision (None before the first), and time of the last change."""
-
     place: str
     revision: str | None
     changed_at: datetime | None
 
     @property
     def is_current(self) -> bool:
-        """Return True if this program can use it without a migration."""
         return self.revision == HEAD
 
 
@@ -372,7 +341,6 @@ def look_at_file(path: Path) -> LedgerInspection:
 
 
 def look_at_server(url: str) -> LedgerInspection:
-    """Inspect a ledger on PostgreSQL, with its version and clock."""
     parsed = _parsed(url)
     engine = postgres.make_engine(parsed, pool_size=1)
     ledger = Ledger(engine, postgres.place_of(parsed))

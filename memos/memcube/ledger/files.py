@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,7 +13,17 @@ import sqlalchemy as sa
 from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
-from memos.memcube.ledger.schema import file_items, file_parts, files, messages, sources, tasks, versions
+from memos.memcube.ledger.schema import (
+    fields_of,
+    file_items,
+    file_parts,
+    files,
+    messages,
+    row_of,
+    sources,
+    tasks,
+    versions,
+)
 
 READ = "file"
 """The kind of the task that reads a document, and whose key is the file's id."""
@@ -26,30 +37,11 @@ PART_BYTES = 1_048_576
 
 
 def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
-    connection.execute(
-        sa.insert(files).values(
-            id=file.id,
-            cube_id=file.cube,
-            kind=file.kind,
-            name=file.name,
-            media_type=file.media_type,
-            bytes=file.bytes,
-            sha256=file.sha256,
-            state=file.state,
-            error=file.error,
-            info=dict(file.info),
-            item_id=file.item,
-            replaced_by=file.replaced_by,
-            actor=file.actor,
-            created_at=file.created_at,
-            finished_at=file.finished_at,
-        )
-    )
+    connection.execute(sa.insert(files).values(row_of(files, file, info=dict(file.info))))
     _add_parts(connection, file.id, data)
 
 
 def replace_content(connection: sa.Connection, file_id: str, data: bytes) -> None:
-    """Store other bytes for a file; it keeps the digest of the original ones."""
     connection.execute(sa.delete(file_parts).where(file_parts.c.file_id == file_id))
     connection.execute(sa.update(files).where(files.c.id == file_id).values(bytes=len(data)))
     _add_parts(connection, file_id, data)
@@ -74,7 +66,6 @@ def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> 
 
 
 def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]:
-    """Return the documents of a cube with these column values, newest first."""
     query = sa.select(files).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT)
     query = query.where(*(files.c[name] == value for name, value in equal.items()))
     found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
@@ -84,20 +75,13 @@ def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]
 def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[StoredFile]:
     """Return files with their effective state: without a task, none is being read, whatever its row says."""
     waiting = [file.id for file in found if file.state is FileState.PROCESSING]
-    alive: set[str | None] = set()
-    for batch in items.in_batches(waiting):
-        query = sa.select(tasks.c.idempotency_key).where(
-            tasks.c.kind == READ,
-            tasks.c.idempotency_key.in_(batch),
-            tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]),
-        )
-        alive.update(connection.scalars(query))
-    lost = set(waiting) - alive
+    alive = (tasks.c.kind == READ, tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]))
+    query = sa.select(tasks.c.idempotency_key).where(*alive)
+    lost = set(waiting).difference(items.scalars_in(connection, query, tasks.c.idempotency_key, waiting))
     return [replace(file, state=FileState.FAILED, error=ABANDONED) if file.id in lost else file for file in found]
 
 
 def has_live_items(connection: sa.Connection, file_id: str) -> bool:
-    """Return True if any passage of a file can still be found."""
     query = (
         sa.select(file_items.c.item_id)
         .join(versions, versions.c.item_id == file_items.c.item_id)
@@ -120,7 +104,6 @@ def text(connection: sa.Connection, file_id: str) -> str:
 
 
 def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
-    """Return a document of any cube; the caller checks access to its cube."""
     query = sa.select(files).where(files.c.id == file_id, files.c.kind == FileKind.DOCUMENT)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -129,7 +112,6 @@ def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
 
 
 def unknown(file_id: str) -> NotFound:
-    """Return the error about a file that is none, or that nobody who asks may know of."""
     return NotFound("file", file_id, "List what there is with `memos docs files`.")
 
 
@@ -139,13 +121,9 @@ def content(connection: sa.Connection, file_id: str) -> bytes:
 
 
 def of_items(connection: sa.Connection, item_ids: Collection[str]) -> dict[str, str]:
-    """Return the file of each item that belongs to one, by item."""
     found: dict[str, str] = {}
-    for batch in items.in_batches(item_ids):
-        part_of = sa.select(file_items.c.item_id, file_items.c.file_id).where(file_items.c.item_id.in_(batch))
-        has = sa.select(files.c.item_id, files.c.id).where(files.c.item_id.in_(batch))
-        for query in (part_of, has):
-            found.update((item, file) for item, file in connection.execute(query))
+    for item, file in ((file_items.c.item_id, file_items.c.file_id), (files.c.item_id, files.c.id)):
+        found.update((row[0], row[1]) for row in items.rows_in(connection, sa.select(item, file), item, item_ids))
     return found
 
 
@@ -154,40 +132,22 @@ def of_cube(connection: sa.Connection, cube: str) -> list[str]:
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> list[str]:
-    return [
-        file
-        for batch in items.in_batches(ids)
-        for file in connection.scalars(sa.select(files.c.id).where(files.c.id.in_(batch)))
-    ]
+    return list(items.scalars_in(connection, sa.select(files.c.id), files.c.id, ids))
 
 
 def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
-    """Return the number of a cube's documents by state, without zeros."""
-    found: dict[FileState, int] = {}
-    for file in find(connection, cube):
-        found[file.state] = found.get(file.state, 0) + 1
-    return found
+    return dict(Counter(file.state for file in find(connection, cube)))
 
 
 def with_bytes(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
-    """Return which of these files still have their bytes."""
-    return [
-        file
-        for batch in items.in_batches(file_ids)
-        for file in connection.scalars(sa.select(files.c.id).where(files.c.id.in_(batch), files.c.sha256 != ""))
-    ]
+    return list(items.scalars_in(connection, sa.select(files.c.id).where(files.c.sha256 != ""), files.c.id, file_ids))
 
 
 def made_at(connection: sa.Connection, file_ids: Collection[str]) -> list[datetime]:
-    return [
-        at
-        for batch in items.in_batches(file_ids)
-        for at in connection.scalars(sa.select(files.c.created_at).where(files.c.id.in_(batch)))
-    ]
+    return list(items.scalars_in(connection, sa.select(files.c.created_at), files.c.id, file_ids))
 
 
 def parts(connection: sa.Connection, file_id: str) -> list[sa.Row[Any]]:
-    """Return the passages of a document in order: item_id, ordinal, start, end, page."""
     query = sa.select(file_items).where(file_items.c.file_id == file_id).order_by(file_items.c.ordinal)
     return list(connection.execute(query))
 
@@ -199,9 +159,8 @@ def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[s
         gone = connection.execute(sa.delete(file_parts).where(file_parts.c.file_id.in_(batch)))
         removed["file_parts"] += gone.rowcount
         connection.execute(sa.update(files).where(files.c.id.in_(batch)).values(sha256=""))
-        left = set(
-            connection.scalars(sa.select(file_items.c.file_id).where(file_items.c.file_id.in_(batch)).distinct())
-        )
+        query = sa.select(file_items.c.file_id).where(file_items.c.file_id.in_(batch)).distinct()
+        left = set(connection.scalars(query))
         empty = [file for file in batch if file not in left]
         connection.execute(sa.update(files).where(files.c.replaced_by.in_(empty)).values(replaced_by=None))
         removed["files"] += remove(connection, empty)
@@ -209,7 +168,6 @@ def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[s
 
 
 def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]:
-    """Return, by cube, files without items that were deleted before a moment."""
     left = sa.exists().where(file_items.c.file_id == files.c.id)
     query = sa.select(files.c.cube_id, files.c.id).where(
         files.c.state == FileState.DELETED, files.c.finished_at < before, ~left
@@ -221,20 +179,13 @@ def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]
 
 
 def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
-    """Return damaged files of a cube with the reason; erased ones count as intact."""
     length = sa.func.coalesce(sa.func.sum(sa.func.length(file_parts.c.data)), 0)
     size = sa.select(length).where(file_parts.c.file_id == files.c.id).scalar_subquery()
     short = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.sha256 != "", files.c.bytes != size)
     found = [(file, "has not the bytes that its row says") for file in connection.scalars(short.limit(most))]
     follows = sa.func.lag(file_items.c.end).over(partition_by=file_items.c.file_id, order_by=file_items.c.ordinal)
     parts = (
-        sa.select(
-            file_items.c.file_id,
-            file_items.c.start,
-            file_items.c.end,
-            follows.label("before"),
-            messages.c.text,
-        )
+        sa.select(file_items.c.file_id, file_items.c.start, file_items.c.end, follows.label("before"), messages.c.text)
         .join(files, files.c.id == file_items.c.file_id)
         .outerjoin(sources, sa.and_(sources.c.item_id == file_items.c.item_id, sources.c.ordinal == 0))
         .outerjoin(messages, messages.c.id == sources.c.message_id)
@@ -255,7 +206,6 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
 
 
 def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:
-    """Remove files with their bytes; return how many there were."""
     removed = 0
     for batch in items.in_batches(file_ids):
         connection.execute(sa.delete(file_items).where(file_items.c.file_id.in_(batch)))
@@ -265,21 +215,4 @@ def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:
 
 
 def to_file(row: sa.Row[Any]) -> StoredFile:
-    created: datetime = row.created_at
-    return StoredFile(
-        row.id,
-        row.cube_id,
-        FileKind(row.kind),
-        row.name,
-        row.media_type,
-        row.bytes,
-        row.sha256,
-        FileState(row.state),
-        row.actor,
-        created,
-        row.error,
-        row.info,
-        row.item_id,
-        row.replaced_by,
-        row.finished_at,
-    )
+    return StoredFile(**fields_of(row) | {"kind": FileKind(row.kind), "state": FileState(row.state)})

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol, TypeGuard
 
 import sqlalchemy as sa
@@ -57,42 +58,23 @@ class Elements:
 
 
 class JsonSql(Protocol):
-    """How a database reads JSON, compares numbers and folds case."""
+    def elements(self, column: Sql, key: str | None) -> Elements: ...
 
-    def elements(self, column: Sql, key: str | None) -> Elements:
-        """Return the elements of a JSON list or, with a key, of the value under it."""
-        ...
+    def compare(self, column: Sql, op: Op, value: Number) -> Bool: ...
 
-    def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare a numeric column exactly, as Python compares."""
-        ...
+    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool: ...
 
-    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
-        """Match a numeric column against values, as Python compares."""
-        ...
-
-    def has_folded(self, text: Sql, part: str) -> Bool:
-        """Match a text containing `part`, both folded as Python folds case."""
-        ...
+    def has_folded(self, text: Sql, part: str) -> Bool: ...
 
 
 class SqliteJson:
-    """SQLite: `json_each` gives every element with its type."""
-
     def elements(self, column: Sql, key: str | None) -> Elements:
         # A filter's field name has no quote and no backslash (`memos.core.filters`), so this is the key alone.
         path = () if key is None else (f'$."{key}"',)
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
         kind, value = rows.c.type, rows.c.value
-        return Elements(
-            rows,
-            kind == "text",
-            kind.in_(["integer", "real"]),
-            value,
-            kind,
-            lambda op, number: self.compare(value, op, number),
-            lambda numbers: self.one_of(value, numbers),
-        )
+        numbers = (partial(self.compare, value), partial(self.one_of, value))
+        return Elements(rows, kind == "text", kind.in_(["integer", "real"]), value, kind, *numbers)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         """Compare; SQLite compares whole numbers and floats exactly."""
@@ -124,18 +106,10 @@ class PostgresJson:
         text = sa.case((kind == "string", plain), else_=None)
         number = sa.case((kind == "number", plain), else_=None)
         flag = sa.case((kind == "boolean", plain), else_=None)
-        return Elements(
-            rows,
-            kind == "string",
-            kind == "number",
-            text,
-            flag,
-            lambda op, value: _compare_written(number, op, value),
-            lambda values: _one_of_written(number, values),
-        )
+        numbers = (partial(_compare_written, number), partial(_one_of_written, number))
+        return Elements(rows, kind == "string", kind == "number", text, flag, *numbers)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare a number; a float beside whole numbers is compared as the exact number it is."""
         plain = sa.type_coerce(column, sa.types.NULLTYPE)
         if isinstance(column.type, sa.Float):
             return _compare_float(plain, op, value)
@@ -149,7 +123,6 @@ class PostgresJson:
         return sa.cast(plain, sa.Numeric).in_([_exactly(value) for value in values])
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Match with an SQL function that folds as Python does."""
         return sa.func.strpos(sa.func.memos_casefold(text), sa.cast(part.casefold(), sa.Text)) > 0
 
 
@@ -158,10 +131,7 @@ def of(connection: sa.Connection) -> JsonSql:
 
 
 def _split(number: Sql) -> tuple[Sql, Sql]:
-    """Return a JSON number as a float or as a whole number, the other null.
-
-    With a point or an exponent it is a float.
-    """
+    """Return a JSON number as a float, when it has a point or an exponent, or as a whole number; the other is null."""
     is_float = number.regexp_match("[.eE]")
     as_float = sa.cast(sa.case((is_float, number), else_=None), sa.Double)
     return as_float, sa.cast(sa.case((is_float, None), else_=number), sa.Numeric)
@@ -233,9 +203,7 @@ def compile_sql(node: Node | None, ways: JsonSql) -> Bool:
 
 
 def _condition(condition: Condition, ways: JsonSql) -> Bool:
-    field = condition.field
-    op = condition.op
-    value = condition.value
+    field, op, value = condition.field, condition.op, condition.value
     if op in _NEGATED:
         return sa.not_(_condition(Condition(field, _NEGATED[op], value), ways))
     if op is Op.EXISTS and value is False:
@@ -246,15 +214,7 @@ def _condition(condition: Condition, ways: JsonSql) -> Bool:
         return _not_null(_COLUMNS[field], _text(_COLUMNS[field], op, value, ways))
     if field in NUMBER_FIELDS | DATE_FIELDS:
         column = _COLUMNS[field]
-        return _not_null(
-            column,
-            _number(
-                lambda op, number: ways.compare(column, op, number),
-                lambda numbers: ways.one_of(column, numbers),
-                op,
-                value,
-            ),
-        )
+        return _not_null(column, _number(partial(ways.compare, column), partial(ways.one_of, column), op, value))
     return _any(ways.elements(versions.c.info, field.removeprefix("info.")), op, value, ways)
 
 

@@ -12,13 +12,10 @@ from memos.memcube.ledger.schema import items, links, versions
 
 
 class LedgerGraph:
-    """A `Graph` over the ledger's rows: never behind, and nothing to rebuild."""
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
-        """Return live items of `cubes` next to `seed` in its session, then those linked to it, newest first."""
         if not cubes or limit < 1:
             return []
         with self._ledger.read() as connection:
@@ -27,17 +24,13 @@ class LedgerGraph:
 
 
 def _adjacent_query() -> sa.Select[tuple[str]]:
-    """Build the query of `LedgerGraph.adjacent`.
-
-    Each of its four parts uses an index: the positions of a conversation, and both ends of the links.
-    """
+    # Each of its four parts uses an index: the positions of a conversation, and both ends of the links.
     seed = sa.select(items).where(items.c.id == sa.bindparam("seed")).cte("seed")
 
     def beside(*, later: bool) -> sa.Select[tuple[str]]:
-        near = sa.select(items.c.id).join(
-            seed, sa.and_(items.c.conversation_id == seed.c.conversation_id, items.c.session == seed.c.session)
-        )
-        near = near.join(versions, versions.c.id == items.c.version_id).where(versions.c.status != Status.DELETED)
+        same = sa.and_(items.c.conversation_id == seed.c.conversation_id, items.c.session == seed.c.session)
+        near = sa.select(items.c.id).join(seed, same).join(versions, versions.c.id == items.c.version_id)
+        near = near.where(versions.c.status != Status.DELETED)
         if later:
             near = near.where(items.c.position > seed.c.position).order_by(items.c.position)
         else:
@@ -54,11 +47,8 @@ def _adjacent_query() -> sa.Select[tuple[str]]:
         sa.select(items.c.id)
         .join(near, near.c.id == items.c.id)
         .join(versions, versions.c.id == items.c.version_id)
-        .where(
-            items.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
-            versions.c.status != Status.DELETED,
-            items.c.id != sa.bindparam("seed"),
-        )
+        .where(items.c.cube_id.in_(sa.bindparam("cubes", expanding=True)))
+        .where(versions.c.status != Status.DELETED, items.c.id != sa.bindparam("seed"))
         .group_by(items.c.id, items.c.created_at)
         .order_by(sa.func.min(near.c.far), items.c.created_at.desc(), items.c.id)
         .limit(sa.bindparam("limit"))

@@ -68,10 +68,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission; `answer` is None until it was carried out, or when that broke off.
-
-    `fresh` says that it was taken for the first time.
-    """
+    """`answer` is None until it was carried out, or when that broke off; a `fresh` one was taken for the first time."""
 
     id: str
     caller: str
@@ -80,12 +77,10 @@ class Submission:
 
     @property
     def key(self) -> str:
-        """The idempotency key of what is stored for it."""
         return f"submission:{self.id}"
 
 
 def find_add(connection: sa.Connection, cube: str, request: Request) -> AddReceipt | None:
-    """Return what the same add stored before. Raises: Conflict (another add used the key)."""
     row = _add_of(connection, cube, request.key)
     if row is None:
         return None
@@ -101,7 +96,6 @@ def receipt_of(connection: sa.Connection, cube: str, key: str) -> AddReceipt | N
 
 
 def remember_add(connection: sa.Connection, request: Request, receipt: AddReceipt, now: datetime) -> None:
-    """Keep what an add of a new key stored."""
     mine = {"cube_id": receipt.cube, "idempotency_key": request.key}
     row = {"conversation": receipt.conversation, "item_ids": [*receipt.item_ids], "duplicates": [*receipt.duplicates]}
     connection.execute(sa.insert(requests).values(**mine, **row, **_salted(_text(request.body)), created_at=now))
@@ -111,26 +105,22 @@ def remember_add(connection: sa.Connection, request: Request, receipt: AddReceip
 
 
 def find_call(connection: sa.Connection, call: Call, now: datetime) -> Earlier | None:
-    """Return the call that used the key within a day, None when none did."""
     young = repeats.c.created_at > now - CREATION_KEPT
     row = connection.execute(sa.select(repeats).where(*_of(call), young)).one_or_none()
     return None if row is None else Earlier(_fits(row, call.body), None if row.made is None else tuple(row.made))
 
 
 def claim_call(connection: sa.Connection, call: Call, now: datetime) -> bool:
-    """Note that a call is being made; False when another has used the key within a day."""
     connection.execute(sa.delete(repeats).where(*_of(call), repeats.c.created_at <= now - CREATION_KEPT))
     mine = {"identity_id": call.identity, "idempotency_key": call.key, "cube_id": call.cube}
     return queues.insert_new(connection, repeats, {**mine, **_salted(call.body), "made": None, "created_at": now})
 
 
 def answer_call(connection: sa.Connection, call: Call, made: Sequence[str]) -> None:
-    """Note what a call made."""
     connection.execute(sa.update(repeats).where(*_of(call)).values(made=list(made)))
 
 
 def submit(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Submission:
-    """Return the submission of this caller with this body of the last minute, else a new one."""
     digest = _keyed(connection, caller, body)
     _drop_old_submissions(connection, now)
     id_ = new_id()
@@ -144,13 +134,11 @@ def submit(connection: sa.Connection, caller: str, body: str, cubes: Sequence[st
 
 
 def find_submission(connection: sa.Connection, id_: str) -> Submission | None:
-    """Return a submission, None when there is none of this id."""
     row = connection.execute(sa.select(submissions).where(submissions.c.id == id_)).one_or_none()
     return None if row is None else Submission(row.id, row.caller, row.answer)
 
 
 def answer_submission(connection: sa.Connection, id_: str, told: Mapping[str, Json], *, known: bool = True) -> None:
-    """Keep what a submission was answered, unless it was already, and whether the same is still `known`."""
     mine = sa.update(submissions).where(submissions.c.id == id_)
     connection.execute(mine.where(submissions.c.answer.is_(None)).values(answer=dict(told)))
     if not known:
@@ -183,7 +171,6 @@ def forget(connection: sa.Connection, cube: str, items: Collection[str], files: 
 
 
 def forget_old(ledger: Ledger, now: datetime) -> None:
-    """Drop creations of more than a day ago."""
     old = repeats.c.created_at <= now - CREATION_KEPT
     with ledger.read() as connection:
         if connection.scalar(sa.select(repeats.c.identity_id).where(old).limit(1)) is None:
@@ -206,9 +193,8 @@ def _add_of(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | Non
 
 
 def _replayed(row: sa.Row[Any]) -> AddReceipt:
-    return AddReceipt(
-        row.cube_id, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True
-    )
+    ids, duplicates = tuple(row.item_ids), tuple(row.duplicates)
+    return AddReceipt(row.cube_id, row.conversation, ids, duplicates, indexed=False, replayed=True)
 
 
 def _of(call: Call) -> tuple[sa.ColumnElement[bool], ...]:

@@ -11,14 +11,23 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from memos.core.clock import to_micros
+from memos.core.clock import new_id, to_micros
 from memos.core.filters import Node
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import MOST, PreparedSelect
-from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
+from memos.memcube.ledger.schema import (
+    conversations,
+    items,
+    links,
+    messages,
+    row_of,
+    sources,
+    tombstone_items,
+    versions,
+)
 
 # SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
 _BATCH = 500
@@ -81,14 +90,26 @@ _REVISIONS = PreparedSelect(sa.select(items.c.id, items.c.revision).where(items.
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of ids, small enough for one statement."""
     pending = list(values)
     for start in range(0, len(pending), _BATCH):
         yield pending[start : start + _BATCH]
 
 
+def rows_in(
+    connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[str]
+) -> Iterator[Any]:
+    """Yield the rows of a query in which the column has one of the values, batch by batch."""
+    for batch in in_batches(values):
+        yield from connection.execute(query.where(column.in_(batch))).all()
+
+
+def scalars_in(
+    connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[str]
+) -> Iterator[Any]:
+    return (row[0] for row in rows_in(connection, query, column, values))
+
+
 def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
-    """Build an item from a joined version row."""
     return Item(
         id=row.item_id,
         cube=row.cube_id,
@@ -123,7 +144,6 @@ def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
 
 
 def record_of(item: Item) -> dict[str, Json]:
-    """Return an item as the flat record that filters see (see `memos.core.filters.matches`)."""
     record: dict[str, Json] = {
         "id": item.id,
         "memory": item.memory,
@@ -153,7 +173,6 @@ def record_of(item: Item) -> dict[str, Json]:
 def current(
     connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
 ) -> dict[str, Item]:
-    """Return items of these cubes now, or at a moment, by id; including deleted ones."""
     found: dict[str, Item] = {}
     for batch in in_batches(ids):
         rows = _these(connection, _CURRENT, _THESE, batch, cubes, at)
@@ -162,7 +181,6 @@ def current(
 
 
 def standing(at: datetime | None) -> sa.ColumnElement[bool]:
-    """Return the condition for versions that are current, or were at a moment."""
     if at is None:
         return versions.c.recorded_to.is_(None)
     open_ended = sa.or_(versions.c.recorded_to.is_(None), versions.c.recorded_to > at)
@@ -225,7 +243,6 @@ _BRIEF_NOW = PreparedSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brie
 def briefs(
     connection: sa.Connection, cubes: Sequence[str], ids: Collection[str], at: datetime | None = None
 ) -> list[Brief]:
-    """Return briefs of items in these cubes now, or at a moment, unordered."""
     found: list[Brief] = []
     for batch in in_batches(ids):
         found += _these(connection, _BRIEF_NOW, _BRIEF, batch, cubes, at)
@@ -247,7 +264,6 @@ def _these(
 
 
 def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
-    """Return every version of the items, oldest first, by item id."""
     found: dict[str, list[Item]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in _VERSIONS.rows(connection, ids=batch):
@@ -265,9 +281,9 @@ def cube_of(connection: sa.Connection, item_id: str) -> str:
 
 def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
     item = current(connection, cubes, [item_id]).get(item_id)
-    if item is not None:
-        return item
-    raise _unknown(connection, item_id)
+    if item is None:
+        raise _unknown(connection, item_id)
+    return item
 
 
 def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
@@ -276,7 +292,6 @@ def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
 
 
 def unknown(item_id: str) -> NotFound:
-    """Return the error for an item that does not exist or is not visible to the caller."""
     return NotFound("item", item_id, "List what there is with `memos list`.")
 
 
@@ -289,7 +304,6 @@ def matching(
     offset: int = 0,
     newest: bool = False,
 ) -> list[Item]:
-    """Return current items that pass a filter, oldest or `newest` first."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
@@ -297,7 +311,6 @@ def matching(
 
 
 def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
-    """Return the number of current items that pass a filter."""
     query = _SELECT.with_only_columns(sa.func.count())
     query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     return connection.execute(query).scalar_one()
@@ -311,7 +324,6 @@ def matching_ids(
     at: datetime | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """Return ids, unordered, of items that pass a filter now or at a moment."""
     query = _SELECT.with_only_columns(versions.c.item_id)
     query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, filter_sql.of(connection))).limit(
         limit
@@ -327,17 +339,12 @@ def passing(
     *,
     at: datetime | None = None,
 ) -> set[str]:
-    """Return which of the given ids pass a filter now or at a moment."""
-    found: set[str] = set()
     query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
-    condition = compile_sql(node, filter_sql.of(connection))
-    for batch in in_batches(ids):
-        found.update(connection.scalars(query.where(versions.c.item_id.in_(batch), condition)))
-    return found
+    query = query.where(compile_sql(node, filter_sql.of(connection)))
+    return set(scalars_in(connection, query, versions.c.item_id, ids))
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
-    """Return the newest items of these cubes now or at a moment."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(at))
     return [to_item(row) for row in connection.execute(query.order_by(items.c.created_at.desc()).limit(limit))]
 
@@ -354,7 +361,6 @@ def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]
 
 
 def with_keys(connection: sa.Connection, cube: str, keys: Sequence[str]) -> list[Item]:
-    """Return the cube's current items with one of these keys, of any status."""
     query = _SELECT.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.key.in_(keys))
     return [to_item(row) for row in connection.execute(query)]
 
@@ -364,7 +370,6 @@ def _escape(text: str) -> str:
 
 
 def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> list[Version]:
-    """Return every version with its predecessor, oldest first."""
     require(connection, cubes, item_id)
     rows = connection.execute(_SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
     entries: list[Version] = []
@@ -377,7 +382,6 @@ def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> li
 
 
 def sources_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[Source, ...]]:
-    """Return each item's sources with the exact passages, in order."""
     found: dict[str, list[Source]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in connection.execute(_SOURCES, {"ids": batch}):
@@ -414,7 +418,6 @@ def _source(row: Any) -> Source:
 
 
 def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:
-    """Insert states as versions recorded at their `updated_at`."""
     if states:
         connection.execute(sa.insert(versions), [_version_row(state, actor, reason) for state in states])
 
@@ -436,7 +439,6 @@ def append(connection: sa.Connection, before: Item, after: Item, actor: str, rea
 
 
 def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
-    """Return the projection revisions of existing items, by id."""
     found: dict[str, int] = {}
     for batch in in_batches(ids):
         found.update(_REVISIONS.rows(connection, ids=batch))
@@ -493,32 +495,24 @@ def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bo
 
 
 def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Return, by message, the current item that replaced what was extracted from it."""
-    found: dict[str, str] = {}
     now = versions.alias("now")
-    for batch in in_batches(ids):
-        query = (
-            sa.select(links.c.to_id, now.c.item_id)
-            .join(versions, sa.and_(versions.c.item_id == links.c.from_id, versions.c.recorded_to.is_(None)))
-            .join(now, sa.and_(now.c.cube_id == versions.c.cube_id, now.c.key == versions.c.key))
-            .where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
-            .where(versions.c.status == Status.SUPERSEDED, versions.c.key.is_not(None))
-            .where(now.c.recorded_to.is_(None), now.c.status == Status.ACTIVE)
-            # A trait says again what a fact says.
-            .where(now.c.type == versions.c.type, now.c.type != ItemType.PROFILE)
-            .order_by(now.c.item_id)
-        )
-        found.update((row.to_id, row.item_id) for row in connection.execute(query))
-    return found
+    query = (
+        sa.select(links.c.to_id, now.c.item_id)
+        .join(versions, sa.and_(versions.c.item_id == links.c.from_id, versions.c.recorded_to.is_(None)))
+        .join(now, sa.and_(now.c.cube_id == versions.c.cube_id, now.c.key == versions.c.key))
+        .where(links.c.kind == LinkKind.DERIVED_FROM)
+        .where(versions.c.status == Status.SUPERSEDED, versions.c.key.is_not(None))
+        .where(now.c.recorded_to.is_(None), now.c.status == Status.ACTIVE)
+        # A trait says again what a fact says.
+        .where(now.c.type == versions.c.type, now.c.type != ItemType.PROFILE)
+        .order_by(now.c.item_id)
+    )
+    return {row.to_id: row.item_id for row in rows_in(connection, query, links.c.to_id, ids)}
 
 
 def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
-    """Return the items derived from one of these."""
-    found: set[str] = set()
-    for batch in in_batches(ids):
-        made = sa.select(links.c.from_id).where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
-        found.update(connection.scalars(made))
-    return found
+    made = sa.select(links.c.from_id).where(links.c.kind == LinkKind.DERIVED_FROM)
+    return set(scalars_in(connection, made, links.c.to_id, ids))
 
 
 def raise_revisions(connection: sa.Connection, ids: Iterable[str]) -> None:
@@ -552,32 +546,33 @@ def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], 
 
 
 def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
-    return {
-        "id": state.version_id,
-        "item_id": state.id,
-        "cube_id": state.cube,
-        "version": state.version,
-        "recorded_at": state.updated_at,
-        "recorded_to": None,
-        "actor": actor,
-        "reason": reason,
-        "memory": state.memory,
-        "type": state.type,
-        "tier": state.tier,
-        "status": state.status,
-        "speaker": state.speaker,
-        "role": state.role,
-        "key": state.key,
-        "value": state.value,
-        "tags": list(state.tags),
-        "info": dict(state.info),
-        "entities": list(state.entities),
-        "keywords": list(state.keywords),
-        "confidence": state.confidence,
-        "valid_from": state.valid_from,
-        "valid_to": state.valid_to,
-        "superseded_by": state.superseded_by,
-    }
+    ids = {"id": state.version_id, "item_id": state.id}
+    recorded = {"recorded_at": state.updated_at, "recorded_to": None, "actor": actor, "reason": reason}
+    lists = {name: list(getattr(state, name)) for name in ("tags", "entities", "keywords")}
+    return row_of(versions, state, **ids, **recorded, **lists, info=dict(state.info))
+
+
+def blank(cube: str, now: datetime, **fields: Any) -> Item:
+    """Return the first version of a new item, sure and active; of what is not among the fields it has nothing."""
+    ids = {"id": new_id(), "cube": cube, "version": 1, "version_id": new_id()}
+    nothing = dict.fromkeys(("key", "value", "conversation", "position", "page", "session"))
+    times = dict.fromkeys(("said_at", "valid_from", "valid_to")) | {"created_at": now, "updated_at": now}
+    usual: dict[str, Any] = {"tier": Tier.LONG, "status": Status.ACTIVE, "tags": (), "confidence": 1.0}
+    return Item(**{**usual, **ids, **nothing, **times, **fields})
+
+
+def first_row(state: Item, conversation_id: str | None = None) -> dict[str, Any]:
+    """Return the row of a new item."""
+    names = ("position", "page", "session", "said_at", "version", "version_id", "created_at")
+    same = {name: getattr(state, name) for name in names}
+    return {"id": state.id, "cube_id": state.cube, "conversation_id": conversation_id, "revision": 1, **same}
+
+
+def source_row(
+    item: str, ordinal: int, message: str, span: tuple[int, int], reader: str, extraction: str | None = None
+) -> dict[str, Any]:
+    about = {"item_id": item, "ordinal": ordinal, "message_id": message, "start": span[0], "end": span[1]}
+    return {**about, "reader": reader, "extraction_id": extraction}
 
 
 def next_version(before: Item, version_id: str, now: datetime, **changes: Any) -> Item:

@@ -23,9 +23,7 @@ def upgrade(connection: sa.Connection, found: str | None, where: str) -> None:
         )
     config = Config()
     with EnvironmentContext(
-        config,
-        script,
-        fn=lambda revision, _context: script._upgrade_revs("head", revision),
+        config, script, fn=lambda revision, _context: script._upgrade_revs("head", revision)
     ) as environment:
         environment.configure(connection=connection, target_metadata=schema.metadata, transactional_ddl=False)
         environment.run_migrations()

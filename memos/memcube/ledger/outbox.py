@@ -21,8 +21,6 @@ _GRAPH = "mark:follows-graph"
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A pending change."""
-
     id: int
     cube: str
     item: str
@@ -30,10 +28,7 @@ class OutboxRow:
 
 
 def targets(connection: sa.Connection) -> tuple[Target, ...]:
-    """Return the indexes that follow this ledger.
-
-    On PostgreSQL the answer holds until the transaction ends: `follow_graph` and `leave_graph` wait for it.
-    """
+    """Return the indexes that follow this ledger; on PostgreSQL none follows or leaves before the transaction ends."""
     query = _FOLLOWS_GRAPH if connection.dialect.name == "sqlite" else _FOLLOWS_GRAPH.with_for_update(read=True)
     return ("vector", "graph") if connection.scalar(query) == "yes" else ("vector",)
 
@@ -66,7 +61,6 @@ _FOLLOWS_GRAPH = sa.select(meta.c.value).where(meta.c.key == _GRAPH)
 def enqueue(
     connection: sa.Connection, cube: str, item_ids: Iterable[str], only: Sequence[Target] | None = None
 ) -> None:
-    """Queue changed items for every index that follows the ledger, or for `only` some."""
     ids = list(item_ids)
     if not ids:
         return
@@ -78,7 +72,6 @@ def enqueue(
 def rows_after(
     connection: sa.Connection, target: Target, after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[OutboxRow]:
-    """Return unparked rows numbered above `after`, without those `seen`, oldest first."""
     asked = {"target": target, "after": after, "most": limit}
     query = _ROWS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ROWS_AFTER
     return [OutboxRow(*row) for row in connection.execute(query, asked)]
@@ -104,34 +97,20 @@ def newest(connection: sa.Connection, target: Target) -> int | None:
 
 
 def any_up_to(connection: sa.Connection, target: Target, last: int) -> bool:
-    """Return True if an unparked row numbered up to `last` is left."""
     return connection.scalar(_waiting(target).where(outbox.c.id <= last).limit(1)) is not None
 
 
 def _waiting(target: Target) -> sa.Select[Any]:
-    return sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts).where(
-        outbox.c.target == target, outbox.c.parked == sa.false()
-    )
+    return _ROWS.where(outbox.c.target == target, outbox.c.parked == sa.false())
 
 
+_ROWS = sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
+_AFTER = (outbox.c.target == sa.bindparam("target"), outbox.c.id > sa.bindparam("after"))
 # Built once: every add runs this, and every search the other.
-_ROWS_AFTER = (
-    sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
-    .where(
-        outbox.c.target == sa.bindparam("target"),
-        outbox.c.parked == sa.false(),
-        outbox.c.id > sa.bindparam("after"),
-    )
-    .order_by(outbox.c.id)
-    .limit(sa.bindparam("most"))
-)
+_ROWS_AFTER = _ROWS.where(*_AFTER, outbox.c.parked == sa.false()).order_by(outbox.c.id).limit(sa.bindparam("most"))
 _ITEMS_AFTER = (
     sa.select(outbox.c.item_id)
-    .where(
-        outbox.c.target == sa.bindparam("target"),
-        outbox.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
-        outbox.c.id > sa.bindparam("after"),
-    )
+    .where(*_AFTER, outbox.c.cube_id.in_(sa.bindparam("cubes", expanding=True)))
     .order_by(outbox.c.id.desc())
     .limit(sa.bindparam("most"))
 )
@@ -142,7 +121,6 @@ _EACH_ITEM_AFTER = _ITEMS_AFTER.order_by(None).group_by(outbox.c.item_id).order_
 def items_after(
     connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[str]:
-    """Return items of these cubes with an unseen change numbered above `after`, newest change first."""
     asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
 
     def unseen(query: sa.Select[tuple[str]]) -> list[str]:
@@ -168,11 +146,8 @@ def remove_items(connection: sa.Connection, item_ids: Iterable[str]) -> None:
 def count_failure(connection: sa.Connection, row: OutboxRow, error: str, park_after: int) -> None:
     """Count a failure; a row that keeps failing is parked, so that the others go on."""
     attempts = row.attempts + 1
-    connection.execute(
-        sa.update(outbox)
-        .where(outbox.c.id == row.id)
-        .values(attempts=attempts, error=error[:500], parked=attempts >= park_after)
-    )
+    failed = {"attempts": attempts, "error": error[:500], "parked": attempts >= park_after}
+    connection.execute(sa.update(outbox).where(outbox.c.id == row.id).values(failed))
 
 
 def retry_dead_letters(connection: sa.Connection, target: Target) -> None:
@@ -182,8 +157,6 @@ def retry_dead_letters(connection: sa.Connection, target: Target) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A change an index refused too often, with its last error."""
-
     target: str
     cube: str
     item: str
@@ -196,12 +169,10 @@ def dead_letters(connection: sa.Connection) -> list[DeadLetter]:
 
 
 def count(connection: sa.Connection, target: Target) -> int:
-    """Return how many changes the index has not flushed yet."""
     return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target)) or 0
 
 
 def mark(connection: sa.Connection, target: Target) -> int:
-    """Return the mark of the index's last flush known to the ledger."""
     value = connection.scalar(sa.select(meta.c.value).where(meta.c.key == f"mark:{target}"))
     return int(value) if value is not None else 0
 

@@ -31,7 +31,7 @@ OLDEST = 140_000
 MOST_SKEW = timedelta(seconds=30)
 """How far this machine's clock may be from the database's: record times of several processes have to mean the same."""
 
-_CONNECT_TIMEOUT_S = 5
+_CONNECT = {"connect_timeout": 5, "application_name": "hippocube", "client_encoding": "utf8"}
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
 # Keys of advisory locks: "memo", then a number.
@@ -42,19 +42,11 @@ _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is
 
 
 def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
-    """Return an engine with pre-ping, synchronous commits and bounded waits."""
     try:
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
-            connect_args={
-                "connect_timeout": _CONNECT_TIMEOUT_S,
-                "application_name": "hippocube",
-                "client_encoding": "utf8",
-                "keepalives_idle": 30,
-                "keepalives_interval": 10,
-                "keepalives_count": 3,
-            },
+            connect_args={**_CONNECT, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3},
             **pool,
         )
     except ImportError as error:
@@ -144,7 +136,6 @@ class Hold:
         self.renew()
 
     def renew(self) -> None:
-        """Check the claim, and claim again if its connection was lost."""
         with self._lock:
             if self._connection is not None and time.monotonic() - self._renewed_at < _RENEW_S:
                 return
@@ -197,7 +188,6 @@ _ALONE = "mark:alone"
 
 
 def last_alone(connection: sa.Connection) -> str | None:
-    """Return the id of the folder whose embedded index last followed this ledger."""
     found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ALONE))
     return found
 
@@ -254,9 +244,8 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
 
 def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[str]:
     """Lock those of the ids that no other transaction has locked for this purpose, and return them."""
-    named = (
-        sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text))).table_valued("id", name="wanted").render_derived()
-    )
+    given = sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text)))
+    named = given.table_valued("id", name="wanted").render_derived()
     key = sa.func.hashtextextended(f"memos:{purpose}:" + sa.cast(named.c.id, sa.Text), 0)
     rows = connection.execute(sa.select(named.c.id, sa.func.pg_try_advisory_xact_lock(key).label("mine")))
     return {row.id for row in rows if row.mine}

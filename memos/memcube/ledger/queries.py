@@ -26,6 +26,7 @@ from memos.memcube.ledger.schema import (
     versions,
 )
 from memos.memcube.ledger.schema import items as items_table
+from memos.memcube.ledger.segments import ON_PAGES
 from memos.memcube.ledger.tasks import RUNNING, to_task
 
 WHY = "pending"
@@ -35,11 +36,12 @@ _WHY_CHARS = 300
 
 
 def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
-    """Return a cube's pending items with their sources, oldest first."""
     waiting = Condition("status", Op.EQ, str(Status.PENDING))
     found = items.matching(connection, [cube], waiting, limit=limit)
     sources = items.sources_of(connection, [state.id for state in found])
-    reasons = _reasons(connection, found)
+    versions_of = sa.select(versions.c.id, versions.c.reason)
+    ids = [state.version_id for state in found]
+    reasons = {row.id: row.reason for row in items.rows_in(connection, versions_of, versions.c.id, ids)}
     return [
         PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.version_id]))
         for state in found
@@ -51,19 +53,8 @@ def _why(state: Item, reason: str) -> str:
     return (told if isinstance(told, str) and told.strip() else reason)[:_WHY_CHARS]
 
 
-def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
-    reasons: dict[str, str] = {}
-    for batch in items.in_batches(state.version_id for state in states):
-        query = sa.select(versions.c.id, versions.c.reason).where(versions.c.id.in_(batch))
-        reasons.update((row.id, row.reason) for row in connection.execute(query))
-    return reasons
-
-
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:
-    """Return True if any message of a segment comes from an untrusted source."""
-    in_page = sa.and_(pages.c.conversation_id == items_table.c.conversation_id, pages.c.number == items_table.c.page)
-    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == items_table.c.id)
-    for joined in (in_page, alone):
+    for joined in ON_PAGES:
         query = (
             sa.select(items_table.c.id)
             .join(pages, joined)
@@ -87,7 +78,6 @@ class CubeSummary:
 
 
 def newest_events(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSummary]:
-    """Return the newest event of these cubes, or of all, by cube."""
     newest = sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq)
     query = sa.select(cubes.c.id, cubes.c.event_seq, events.c.at).join(events, newest, isouter=True)
     if named is not None:
@@ -100,8 +90,6 @@ def newest_events(connection: sa.Connection, named: Sequence[str] | None) -> lis
 
 @dataclass(frozen=True, slots=True)
 class StoredCounts:
-    """The numbers of messages and of all items in a cube; each message is an item."""
-
     messages: int = 0
     items: int = 0
 
@@ -120,7 +108,6 @@ def short_pages(connection: sa.Connection, named: Sequence[str]) -> dict[str, in
 
 
 def segments_by_state(connection: sa.Connection, named: Sequence[str]) -> dict[tuple[str, str], int]:
-    """Return the number of segments by cube and state."""
     query = sa.select(segments.c.cube_id, segments.c.state, sa.func.count()).where(segments.c.cube_id.in_(named))
     rows = connection.execute(query.group_by(segments.c.cube_id, segments.c.state))
     return {(cube, state): number for cube, state, number in rows}
@@ -143,7 +130,6 @@ def waiting(connection: sa.Connection, named: Sequence[str] | None) -> dict[tupl
 
 
 def running(connection: sa.Connection, named: Sequence[str] | None) -> list[Task]:
-    """Return the running tasks, longest first."""
     # A lease is there exactly while a task runs; naming it makes SQLite use the index.
     leased = sa.select(tasks).where(RUNNING, tasks.c.lease_until.is_not(None))
     query = _of(named, leased).order_by(tasks.c.started_at, tasks.c.id)
@@ -151,7 +137,6 @@ def running(connection: sa.Connection, named: Sequence[str] | None) -> list[Task
 
 
 def ended(connection: sa.Connection, named: Sequence[str] | None, since: datetime) -> dict[tuple[str, str], int]:
-    """Return the number of tasks that ended since a moment, by kind and state."""
     query = sa.select(tasks.c.kind, tasks.c.state, sa.func.count()).where(tasks.c.finished_at >= since)
     rows = connection.execute(_of(named, query).group_by(tasks.c.kind, tasks.c.state))
     return {(kind, state): number for kind, state, number in rows}
@@ -177,7 +162,6 @@ class InstallationCounts:
 
 
 def installation_counts(connection: sa.Connection) -> InstallationCounts:
-    """Count over all cubes: segments by state, outbox rows by index and whether parked, and more."""
     pages = sa.func.sum(conversations.c.next_page - conversations.c.first_short + 1)
     by_state = sa.select(segments.c.state, sa.func.count()).group_by(segments.c.state)
     left = sa.select(outbox.c.target, outbox.c.parked, sa.func.count()).group_by(outbox.c.target, outbox.c.parked)
@@ -221,10 +205,7 @@ _DISTINCT = PreparedSelect(_distinct(), _name)
 
 
 def frequent_speakers(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
-    """Return the speakers' names in these cubes; none if there are more than `MOST`.
-
-    Speakers without a name have that of their role, which is not included.
-    """
+    """Return the speakers' names, without those of roles; none if there are more than `MOST`."""
     if len(cubes) > MOST:
         return []
     found: dict[str, None] = {}

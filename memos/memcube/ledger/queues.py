@@ -28,7 +28,6 @@ TASK_DUE = "memos_task_due"
 
 
 def lock(connection: sa.Connection, cube: str) -> sa.Row[Any]:
-    """Lock a cube's queue, creating it if new."""
     query = sa.select(queues).where(queues.c.cube_id == cube).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -38,7 +37,6 @@ def lock(connection: sa.Connection, cube: str) -> sa.Row[Any]:
 
 
 def wake_up(connection: sa.Connection, cube: str, due: datetime, now: datetime) -> None:
-    """Schedule a cube with a new waiting task."""
     queue = lock(connection, cube)
     values: dict[str, Any] = {"due": due if queue.due is None else min(due, queue.due)}
     if due <= now:
@@ -49,7 +47,6 @@ def wake_up(connection: sa.Connection, cube: str, due: datetime, now: datetime) 
 
 
 def give_turns(connection: sa.Connection, now: datetime) -> None:
-    """Schedule the cubes whose first task has become due."""
     query = (
         sa.select(queues.c.cube_id, queues.c.weight)
         .where(queues.c.turn.is_(None), queues.c.due <= now)
@@ -62,7 +59,6 @@ def give_turns(connection: sa.Connection, now: datetime) -> None:
 
 
 def next_turn(connection: sa.Connection) -> sa.Row[Any] | None:
-    """Lock and return the queue to serve next, skipping those that other transactions serve."""
     query = (
         sa.select(queues)
         .where(queues.c.turn.is_not(None))
@@ -87,13 +83,11 @@ def set_weight(connection: sa.Connection, cube: str, weight: float) -> None:
 
 
 def next_due(connection: sa.Connection) -> datetime | None:
-    """Return when the earliest waiting task may begin, None if none waits."""
     due: datetime | None = connection.scalar(sa.select(sa.func.min(queues.c.due)))
     return due
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless it exists; return True if it was inserted."""
     insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
     # What was inserted is returned: drivers count skipped rows each in their own way.
     [first, *_] = table.primary_key
@@ -102,7 +96,6 @@ def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any
 
 
 def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, or replace those with the same primary key."""
     if rows:
         connection.execute(_upsert(connection.dialect.name, table, tuple(rows[0])), list(rows))
 
@@ -148,8 +141,6 @@ def _over(connection: sa.Connection, until: datetime, now: datetime, every: time
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Model calls, tokens and seconds of work."""
-
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -184,13 +175,11 @@ def today(connection: sa.Connection, cube: str, now: datetime, besides: Collecti
 
 
 def seconds_today(connection: sa.Connection, purpose: str, now: datetime) -> float:
-    """Return the seconds of work of all cubes for a purpose since midnight UTC."""
     query = sa.select(sa.func.sum(usage.c.seconds)).where(usage.c.day == _day(now), usage.c.purpose == purpose)
     return float(connection.scalar(query.where(usage.c.cube_id.in_(_every_cube()))) or 0.0)
 
 
 def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: datetime) -> dict[str, int]:
-    """Return the tokens of these cubes, or of all, since midnight UTC, without zeros."""
     query = sa.select(usage.c.cube_id, sa.func.sum(usage.c.prompt_tokens + usage.c.completion_tokens))
     query = query.where(usage.c.cube_id.in_(_every_cube() if cubes is None else cubes), usage.c.day == _day(now))
     return {cube: int(tokens) for cube, tokens in connection.execute(query.group_by(usage.c.cube_id)) if tokens}

@@ -48,7 +48,6 @@ def queue(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: da
 
 
 def requeue(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Queue messages that were read finely to be read again, since what was made of them is gone."""
     ids = list(item_ids)
     for batch in items.in_batches(ids):
         read = sa.update(item_rows).where(item_rows.c.id.in_(batch), item_rows.c.reading == Reading.READ)
@@ -57,36 +56,31 @@ def requeue(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: 
 
 
 def queue_all(connection: sa.Connection, cube: str, conversation: str | None, now: datetime) -> list[str]:
-    """Queue every unread message of a conversation, by its name, or of the cube; return the tasks."""
     query = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading != Reading.READ)
     unread = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading.is_(None))
     if conversation is not None:
-        named = sa.select(conversations.c.id).where(
-            conversations.c.cube_id == cube, conversations.c.name == conversation
-        )
-        here = item_rows.c.conversation_id.in_(named)
+        here = item_rows.c.conversation_id.in_(_named(cube, conversation))
         query, unread = query.where(here), unread.where(here)
     ids = [*connection.scalars(query), *connection.scalars(unread)]
     return queue(connection, cube, ids, now)
 
 
+def _named(cube: str, name: str) -> sa.Select[tuple[str]]:
+    return sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == name)
+
+
 def is_conversation(connection: sa.Connection, cube: str, name: str) -> bool:
-    """Return True if a cube has a conversation of this name."""
-    query = sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == name)
-    return connection.scalar(query) is not None
+    return connection.scalar(_named(cube, name)) is not None
 
 
 def _enqueue(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[str]:
-    found: dict[str | None, None] = {}
-    for batch in items.in_batches(ids):
-        query = sa.select(item_rows.c.conversation_id).where(item_rows.c.id.in_(batch), _WANTED).distinct()
-        found |= dict.fromkeys(connection.scalars(query))
+    query = sa.select(item_rows.c.conversation_id).where(_WANTED).distinct()
+    found = dict.fromkeys(items.scalars_in(connection, query, item_rows.c.id, ids))
     due = now + _GATHERING
     return tasks.enqueue(connection, cube, [read_task(conversation, due) for conversation in found], now)
 
 
 def read_task(conversation: str | None, not_before: datetime | None = None) -> NewTask:
-    """Return the task that reads the next window of a conversation, or of messages without one."""
     return NewTask(READ, {"conversation": conversation}, key=conversation or "", not_before=not_before)
 
 
@@ -110,7 +104,6 @@ def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | 
 
 
 def next_range(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> MessageRange:
-    """Return the oldest queued messages, at most `most`, with up to `around` before and all between them."""
     wanted: list[str] = list(connection.scalars(_wanted(cube, conversation).limit(most)))
     ids = wanted
     if conversation is not None and wanted:
@@ -136,39 +129,25 @@ def _wanted(cube: str, conversation: str | None) -> sa.Select[tuple[str]]:
 
 
 def mark(connection: sa.Connection, item_ids: Iterable[str]) -> None:
-    """Mark queued messages as read."""
     for batch in items.in_batches(item_ids):
         done = sa.update(item_rows).where(item_rows.c.id.in_(batch), _WANTED)
         connection.execute(done.values(reading=Reading.READ))
 
 
 def states(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, Reading]:
-    """Return the reading state of messages that are queued or were read, by id."""
-    found: dict[str, Reading] = {}
-    for batch in items.in_batches(item_ids):
-        query = sa.select(item_rows.c.id, item_rows.c.reading)
-        rows = connection.execute(query.where(item_rows.c.id.in_(batch), item_rows.c.reading.is_not(None)))
-        found.update((row.id, Reading(row.reading)) for row in rows)
-    return found
+    query = sa.select(item_rows.c.id, item_rows.c.reading).where(item_rows.c.reading.is_not(None))
+    return {row.id: Reading(row.reading) for row in items.rows_in(connection, query, item_rows.c.id, item_ids)}
 
 
 def is_coming(connection: sa.Connection, item_ids: Iterable[str]) -> bool:
-    """Return True if a task waits for the conversation of one of these messages, or reads it."""
     live = task_rows.c.state.in_((TaskState.WAITING, TaskState.RUNNING))
-    for batch in items.in_batches(item_ids):
-        theirs = (
-            task_rows.c.cube_id == item_rows.c.cube_id,
-            task_rows.c.idempotency_key == sa.func.coalesce(item_rows.c.conversation_id, ""),
-        )
-        query = sa.select(task_rows.c.id).join(item_rows, sa.and_(*theirs))
-        found = query.where(item_rows.c.id.in_(batch), task_rows.c.kind == READ, live).limit(1)
-        if connection.scalar(found) is not None:
-            return True
-    return False
+    same = task_rows.c.idempotency_key == sa.func.coalesce(item_rows.c.conversation_id, "")
+    query = sa.select(task_rows.c.id).join(item_rows, sa.and_(task_rows.c.cube_id == item_rows.c.cube_id, same))
+    query = query.where(task_rows.c.kind == READ, live).limit(1)
+    return any(items.scalars_in(connection, query, item_rows.c.id, item_ids))
 
 
 def records(connection: sa.Connection, item_id: str) -> list[ExtractionRecord]:
-    """Return the extraction records of an item: by which reader it was read or made, oldest first."""
     e = extractions
     shown = sa.select(extraction_items.c.extraction_id).where(extraction_items.c.item_id == item_id)
     named = sa.select(sources.c.extraction_id).where(sources.c.item_id == item_id, sources.c.extraction_id.is_not(None))

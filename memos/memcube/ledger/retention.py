@@ -13,7 +13,7 @@ from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule,
 from memos.errors import NotFound
 from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
-from memos.memcube.ledger.schema import items, links, retention_rules, versions
+from memos.memcube.ledger.schema import fields_of, items, links, retention_rules, row_of, versions
 
 MAX_AGE_DAYS = 36_500
 """A hundred years; what a damaged row says beyond that is taken as that."""
@@ -32,26 +32,13 @@ REMEDY = "List what there is with `memos cube retention list`."
 
 
 class ScanPosition(NamedTuple):
-    """The position of an item in the order in which rules scan a cube."""
-
     created_at: datetime
     id: str
 
 
 def add(connection: sa.Connection, rule: RetentionRule) -> None:
-    connection.execute(
-        sa.insert(retention_rules).values(
-            id=rule.id,
-            cube_id=rule.cube,
-            action=rule.action,
-            types=list(rule.types),
-            tags=list(rule.tags),
-            statuses=list(rule.statuses),
-            age_days=rule.age_days,
-            actor=rule.actor,
-            created_at=rule.created_at,
-        )
-    )
+    lists = {name: list(getattr(rule, name)) for name in ("types", "tags", "statuses")}
+    connection.execute(sa.insert(retention_rules).values(row_of(retention_rules, rule, **lists)))
 
 
 def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
@@ -61,7 +48,6 @@ def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
 
 
 def find(connection: sa.Connection, rule_id: str) -> RetentionRule | None:
-    """Return a rule, None when there is none of this id."""
     row = connection.execute(sa.select(retention_rules).where(retention_rules.c.id == rule_id)).one_or_none()
     return None if row is None else _to_rule(row)
 
@@ -85,7 +71,6 @@ def cubes_with_rules(connection: sa.Connection) -> list[str]:
 def due(
     connection: sa.Connection, rule: RetentionRule, at: datetime, after: ScanPosition | None, limit: int
 ) -> list[ScanPosition]:
-    """Return the oldest items, after a position, on which a rule acts now."""
     query = _matching(connection, rule, at).order_by(items.c.created_at, items.c.id).limit(limit)
     if after is not None:
         last = (sa.literal(after.created_at, items.c.created_at.type), sa.literal(after.id))
@@ -94,9 +79,7 @@ def due(
 
 
 def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:
-    """Return which of these items a rule still acts on."""
-    rows = connection.execute(_matching(connection, rule, at).where(items.c.id.in_(ids)))
-    return [row.id for row in rows]
+    return list(connection.scalars(_matching(connection, rule, at).where(items.c.id.in_(ids))))
 
 
 def any_pinned(connection: sa.Connection, ids: Collection[str]) -> bool:
@@ -133,14 +116,5 @@ def _holds_no_pinned_one() -> sa.ColumnElement[bool]:
 
 
 def _to_rule(row: Any) -> RetentionRule:
-    return RetentionRule(
-        row.id,
-        row.cube_id,
-        RetentionAction(row.action),
-        tuple(map(ItemType, row.types)),
-        tuple(row.tags),
-        tuple(map(Status, row.statuses)),
-        row.age_days,
-        row.actor,
-        row.created_at,
-    )
+    lists = {"types": tuple(map(ItemType, row.types)), "statuses": tuple(map(Status, row.statuses))}
+    return RetentionRule(**fields_of(row) | lists | {"action": RetentionAction(row.action), "tags": tuple(row.tags)})

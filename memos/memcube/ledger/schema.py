@@ -43,6 +43,21 @@ def _text_of(length: int) -> sa.types.TypeEngine[str]:
     return sa.Text().with_variant(sa.String(length), "sqlite")
 
 
+def _where(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
+
+
+def row_of(table: sa.Table, state: object, **others: Any) -> dict[str, Any]:
+    """Return a row for `state`: each column has the field of its name, without `_id`, unless `others` has it."""
+    names = [column.name for column in table.columns if column.name not in others]
+    return {name: getattr(state, name.removesuffix("_id")) for name in names} | others
+
+
+def fields_of(row: Any) -> dict[str, Any]:
+    """Return a row by column, without `_id`: what `cube_id` has is called `cube`."""
+    return {name.removesuffix("_id"): value for name, value in row._asdict().items()}
+
+
 meta = sa.Table(
     "meta",
     metadata,
@@ -95,8 +110,6 @@ conversations = sa.Table(
     sa.UniqueConstraint("cube_id", "name", name="uq_conversations_name"),
 )
 
-_WANTED = sa.text("reading = 'wanted'")
-
 items = sa.Table(
     "items",
     metadata,
@@ -123,7 +136,7 @@ items = sa.Table(
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
     sa.Index("ix_items_page", "conversation_id", "page"),
-    sa.Index("ix_items_wanted", "cube_id", "conversation_id", "id", sqlite_where=_WANTED, postgresql_where=_WANTED),
+    sa.Index("ix_items_wanted", "cube_id", "conversation_id", "id", **_where("reading = 'wanted'")),
 )
 
 versions = sa.Table(
@@ -158,20 +171,8 @@ versions = sa.Table(
     sa.CheckConstraint("recorded_to IS NULL OR recorded_to >= recorded_at", name="ck_versions_range"),
     sa.CheckConstraint("confidence >= 0 AND confidence <= 1", name="ck_versions_confidence"),
     # One current version an item, by constraint.
-    sa.Index(
-        "uq_versions_current",
-        "item_id",
-        unique=True,
-        sqlite_where=sa.text("recorded_to IS NULL"),
-        postgresql_where=sa.text("recorded_to IS NULL"),
-    ),
-    sa.Index(
-        "ix_versions_key",
-        "cube_id",
-        "key",
-        sqlite_where=sa.text("key IS NOT NULL AND recorded_to IS NULL"),
-        postgresql_where=sa.text("key IS NOT NULL AND recorded_to IS NULL"),
-    ),
+    sa.Index("uq_versions_current", "item_id", unique=True, **_where("recorded_to IS NULL")),
+    sa.Index("ix_versions_key", "cube_id", "key", **_where("key IS NOT NULL AND recorded_to IS NULL")),
 )
 
 messages = sa.Table(
@@ -382,10 +383,7 @@ tombstone_backups = sa.Table(
     sa.Column("told", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
-_WAITING = sa.text("state = 'waiting'")
-_RUNNING = sa.text("state = 'running'")
-_SERVED = sa.text("turn IS NOT NULL")
-_UNSERVED = sa.text("turn IS NULL")
+_WAITING = _where("state = 'waiting'")
 
 # Background work; an empty cube is the whole installation. Payload and scope hold ids and settings, never memory text.
 tasks = sa.Table(
@@ -417,16 +415,13 @@ tasks = sa.Table(
         name="ck_tasks_lease",
     ),
     sa.CheckConstraint("progress >= 0 AND progress <= 1", name="ck_tasks_progress"),
-    sa.Index(
-        "uq_tasks_waiting", "cube_id", "kind", "idempotency_key", unique=True,
-        sqlite_where=_WAITING, postgresql_where=_WAITING,
-    ),
+    sa.Index("uq_tasks_waiting", "cube_id", "kind", "idempotency_key", unique=True, **_WAITING),
     # The next task of a cube, and when the cube's earliest is due.
-    sa.Index("ix_tasks_next", "cube_id", "priority", "id", sqlite_where=_WAITING, postgresql_where=_WAITING),
-    sa.Index("ix_tasks_due", "cube_id", "not_before", sqlite_where=_WAITING, postgresql_where=_WAITING),
-    sa.Index("ix_tasks_leases", "lease_until", sqlite_where=_RUNNING, postgresql_where=_RUNNING),
+    sa.Index("ix_tasks_next", "cube_id", "priority", "id", **_WAITING),
+    sa.Index("ix_tasks_due", "cube_id", "not_before", **_WAITING),
+    sa.Index("ix_tasks_leases", "lease_until", **_where("state = 'running'")),
     sa.Index("ix_tasks_finished", "finished_at"),
-)  # fmt: skip
+)
 
 # One row a cube that ever had a task. `due` is when the earliest of its waiting tasks may begin, empty when none waits.
 # A cube with a task that may begin has a turn, and the one with the lowest is served next.
@@ -439,8 +434,8 @@ queues = sa.Table(
     sa.Column("due", UtcMicros),
     sa.CheckConstraint("weight > 0", name="ck_queues_weight"),
     sa.CheckConstraint("turn IS NULL OR due IS NOT NULL", name="ck_queues_turn"),
-    sa.Index("ix_queues_turn", "turn", "cube_id", sqlite_where=_SERVED, postgresql_where=_SERVED),
-    sa.Index("ix_queues_due", "due", sqlite_where=_UNSERVED, postgresql_where=_UNSERVED),
+    sa.Index("ix_queues_turn", "turn", "cube_id", **_where("turn IS NOT NULL")),
+    sa.Index("ix_queues_due", "due", **_where("turn IS NULL")),
 )
 
 # What background work spent, by cube and UTC day.
@@ -627,11 +622,8 @@ submissions = sa.Table(
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.UniqueConstraint("caller", "digest", name="uq_submissions_digest"),
     sa.Index("ix_submissions_created", "created_at"),
-    sa.Index(
-        "ix_submissions_young", "created_at", sqlite_where=sa.text("digest IS NOT NULL"),
-        postgresql_where=sa.text("digest IS NOT NULL"),
-    ),
-)  # fmt: skip
+    sa.Index("ix_submissions_young", "created_at", **_where("digest IS NOT NULL")),
+)
 
 # What keys used; `span` is a UTC day or a minute.
 key_usage = sa.Table(
@@ -663,8 +655,6 @@ adapter_consents = sa.Table(
     sa.Column("allowed_at", UtcMicros, nullable=False),
 )
 
-_ACTIVE = sa.text("state = 'active'")
-
 # LoRA adapters of a cube, by topic (`shard`); the files are in a folder of this id. `base` and `digest` are digests of
 # the base model and of the weights, `reason` is why it was refused, without memory text.
 adapters = sa.Table(
@@ -690,10 +680,8 @@ adapters = sa.Table(
     sa.CheckConstraint("number >= 1", name="ck_adapters_number"),
     sa.CheckConstraint("state IN ('training', 'refused', 'ready', 'active', 'retired')", name="ck_adapters_state"),
     # One that answers a shard, by constraint.
-    sa.Index(
-        "uq_adapters_active", "cube_id", "shard", unique=True, sqlite_where=_ACTIVE, postgresql_where=_ACTIVE
-    ),
-)  # fmt: skip
+    sa.Index("uq_adapters_active", "cube_id", "shard", unique=True, **_where("state = 'active'")),
+)
 
 # The memories that an adapter saw, at which version, with a digest of what was seen. An item's id refers to nothing:
 # an erasure removes the item, and that it is gone must go on showing here until the adapter itself is removed.

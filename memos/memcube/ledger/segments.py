@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memos.core.types import UNUSED, Item, ItemType, Tier
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.prepared import PreparedSelect
-from memos.memcube.ledger.schema import conversations, cubes, pages, segments, versions
+from memos.memcube.ledger.schema import conversations, cubes, fields_of, pages, row_of, segments, versions
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
 
@@ -30,14 +30,17 @@ _GATHERING = timedelta(seconds=2)
 KEPT_KEYWORDS = 32
 """Keywords a segment keeps, those of the most pages."""
 
+ON_PAGES = (
+    sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
+    sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
+)
+"""Which items are on a page: those of its number in its conversation, and one alone, which is a page."""
+
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _SEGMENTS = PreparedSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))
 _SEGMENTS_OF = [
     PreparedSelect(sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined).where(item_rows.c.id.in_(_IDS)))
-    for joined in (
-        sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
-        sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
-    )
+    for joined in ON_PAGES
 ]
 
 
@@ -92,12 +95,10 @@ class Overflow:
 
 
 def overflow_task(conversation: str | None, now: datetime) -> NewTask:
-    """Return the task that shortens a conversation's short tier to its capacity, a little later."""
     return NewTask(OVERFLOW, {"conversation": conversation}, key=conversation or "", not_before=now + _GATHERING)
 
 
 def idle_task(conversation: str, *, read: bool = False) -> NewTask:
-    """Return the task that moves on all pages of a conversation; `read` also extracts facts, hot or not."""
     payload = {"conversation": conversation, "all": True, **({"read": True} if read else {})}
     return NewTask(OVERFLOW, payload, key=f"all:{conversation}")
 
@@ -105,7 +106,6 @@ def idle_task(conversation: str, *, read: bool = False) -> NewTask:
 def idle(
     connection: sa.Connection, before: datetime | None, limit: int, after: str = "", cube: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations with short pages and no addition since a moment, by id."""
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(
         conversations.c.next_position > 0,
         conversations.c.next_page >= conversations.c.first_short,
@@ -123,7 +123,6 @@ def idle(
 
 
 def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: datetime) -> None:
-    """Enqueue the tasks that rebuild these segments from their pages, a little later."""
     due = now + _GATHERING
     new = [NewTask(REMAKE, {"segment": id_}, key=id_, not_before=due) for id_ in sorted(set(changed))]
     tasks.enqueue(connection, cube, new, now)
@@ -135,7 +134,6 @@ def is_crowded(first_short: int, last_page: int, capacity: int) -> bool:
 
 
 def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "") -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations that exceed their short pages, by id."""
     too_many = conversations.c.next_page - conversations.c.first_short + 1 > capacity
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(too_many, conversations.c.id > after)
     query = query.order_by(conversations.c.id).limit(limit)
@@ -145,17 +143,12 @@ def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "
 def overflow(
     connection: sa.Connection, cube: str, conversation: str | None, capacity: int, most: int
 ) -> Overflow | None:
-    """Return the oldest pages beyond a conversation's capacity, at most `most`; None if there are none.
-
-    Messages without a conversation have no short tier.
-    """
+    """Return the oldest pages beyond the capacity; messages of no conversation have no short tier."""
     if conversation is None:
         return _lone(connection, cube, most)
-    place = connection.execute(
-        sa.select(conversations.c.first_short, conversations.c.next_page).where(
-            conversations.c.id == conversation, conversations.c.cube_id == cube
-        )
-    ).one_or_none()
+    query = sa.select(conversations.c.first_short, conversations.c.next_page)
+    here = (conversations.c.id == conversation, conversations.c.cube_id == cube)
+    place = connection.execute(query.where(*here)).one_or_none()
     if place is None or not is_crowded(place.first_short, place.next_page, capacity):
         return None
     first, end = place.first_short, min(place.next_page + 1 - capacity, place.first_short + most)
@@ -164,24 +157,21 @@ def overflow(
 
 def _lone(connection: sa.Connection, cube: str, most: int) -> Overflow | None:
     since = connection.scalar(sa.select(cubes.c.lone_until).where(cubes.c.id == cube))
-    query = sa.select(item_rows.c.id, item_rows.c.created_at).where(
-        item_rows.c.cube_id == cube, item_rows.c.conversation_id.is_(None)
-    )
+    alone = (item_rows.c.cube_id == cube, item_rows.c.conversation_id.is_(None))
+    query = sa.select(item_rows.c.id, item_rows.c.created_at).where(*alone)
     if since is not None:
         query = query.where(item_rows.c.created_at > since)
     rows = connection.execute(query.order_by(item_rows.c.created_at, item_rows.c.id).limit(most)).all()
     if not rows:
         return None
     states = items.current(connection, [cube], [row.id for row in rows])
-    alone = tuple(Page(0, (states[row.id],)) for row in rows if states[row.id].type is ItemType.MESSAGE)
-    return Overflow(None, alone, since=since, until=rows[-1].created_at)
+    found = tuple(Page(0, (states[row.id],)) for row in rows if states[row.id].type is ItemType.MESSAGE)
+    return Overflow(None, found, since=since, until=rows[-1].created_at)
 
 
 def _pages(connection: sa.Connection, cube: str, conversation: str, first: int, end: int) -> tuple[Page, ...]:
-    query = sa.select(item_rows.c.id).where(
-        item_rows.c.conversation_id == conversation, item_rows.c.page >= first, item_rows.c.page < end
-    )
-    states = items.current(connection, [cube], connection.scalars(query).all())
+    inside = (item_rows.c.conversation_id == conversation, item_rows.c.page >= first, item_rows.c.page < end)
+    states = items.current(connection, [cube], connection.scalars(sa.select(item_rows.c.id).where(*inside)).all())
     by_number: dict[int, list[Item]] = {}
     for state in sorted(states.values(), key=lambda state: state.position or 0):
         by_number.setdefault(state.page or 0, []).append(state)
@@ -198,20 +188,10 @@ def segment_of(connection: sa.Connection, conversation: str, number: int) -> str
 def place_pages(
     connection: sa.Connection, cube: str, conversation: str | None, placed: Sequence[tuple[Page, str]], now: datetime
 ) -> None:
-    """Assign pages to segments: their rows, and the tier of their messages."""
     if not placed:
         return
-    rows = [
-        {
-            "id": page.id,
-            "cube_id": cube,
-            "conversation_id": conversation,
-            "number": page.number,
-            "segment_id": segment,
-            "moved_at": now,
-        }
-        for page, segment in placed
-    ]
+    same = {"cube_id": cube, "conversation_id": conversation, "moved_at": now}
+    rows = [{"id": page.id, "number": page.number, "segment_id": segment, **same} for page, segment in placed]
     connection.execute(sa.insert(pages), rows)
     set_tier(connection, (message.id for page, _ in placed for message in page.messages), Tier.MID)
 
@@ -224,7 +204,6 @@ def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> 
 
 
 def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) -> None:
-    """Set where the short tier begins after pages left it."""
     if found.conversation is None:
         connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(lone_until=found.until))
     else:
@@ -238,7 +217,6 @@ def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) ->
 def comparable(
     connection: sa.Connection, cube: str, most: int
 ) -> list[tuple[str, NDArray[np.float32] | None, dict[str, int]]]:
-    """Return id, vector and keywords of the hottest segments that pages may join."""
     query = (
         sa.select(segments.c.id, segments.c.vector, segments.c.words)
         .where(segments.c.cube_id == cube, segments.c.state == OPEN)
@@ -252,7 +230,6 @@ def comparable(
 
 
 def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
-    """Return a cube's segments, open ones first, highest level first."""
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         both: list[SegmentRow] = []
@@ -273,14 +250,14 @@ def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Seg
 
 
 def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterable[str]) -> None:
-    """Insert or update segments; those not `known` are new."""
     before = set(known)
     for segment in changed:
         values = _row(segment)
         if segment.id in before:
+            del values["id"], values["cube_id"]
             connection.execute(sa.update(segments).where(segments.c.id == segment.id).values(values))
         else:
-            connection.execute(sa.insert(segments).values(id=segment.id, cube_id=segment.cube, **values))
+            connection.execute(sa.insert(segments).values(values))
             _count(connection, segment.cube, 1)
 
 
@@ -305,11 +282,8 @@ def _count(connection: sa.Connection, cube: str, more: int) -> None:
 
 
 def members(connection: sa.Connection, segment: str) -> list[Item]:
-    """Return the current messages of a segment's pages, oldest first."""
-    in_page = sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page)
-    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id)
     states: dict[str, Item] = {}
-    for joined in (in_page, alone):
+    for joined in ON_PAGES:
         query = sa.select(item_rows.c.id, item_rows.c.cube_id).join(pages, joined)
         rows = connection.execute(query.where(pages.c.segment_id == segment)).all()
         states |= items.current(connection, list({row.cube_id for row in rows}), [row.id for row in rows])
@@ -317,51 +291,20 @@ def members(connection: sa.Connection, segment: str) -> list[Item]:
 
 
 def to_segment(row: Any) -> SegmentRow:
-    return SegmentRow(
-        id=row.id,
-        cube=row.cube_id,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        state=row.state,
-        spans=[(item, start, end) for item, start, end in row.spans],
-        told=row.told,
-        told_pages=row.told_pages,
-        keywords=dict(row.words),
-        vector=None if row.vector is None else np.frombuffer(row.vector, dtype=np.float32),
-        pages=row.pages,
-        unread=row.unread,
-        pinned=row.pinned,
-        level=row.level,
-        visits=row.visits,
-        interactions=row.interactions,
-        last=row.last,
-    )
+    told = fields_of(row)
+    words, vector = dict(told.pop("words")), told.pop("vector")
+    told["spans"] = [(item, start, end) for item, start, end in row.spans]
+    return SegmentRow(keywords=words, vector=None if vector is None else np.frombuffer(vector, np.float32), **told)
 
 
 def _row(segment: SegmentRow) -> dict[str, Any]:
-    return {
-        "created_at": segment.created_at,
-        "updated_at": segment.updated_at,
-        "state": segment.state,
-        "spans": [list(span) for span in segment.spans],
-        "told": segment.told,
-        "told_pages": segment.told_pages,
-        "words": [list(pair) for pair in segment.keywords.items()],
-        "vector": None if segment.vector is None else segment.vector.astype(np.float32).tobytes(),
-        "pages": segment.pages,
-        "unread": segment.unread,
-        "pinned": segment.pinned,
-        "level": segment.level,
-        "visits": segment.visits,
-        "interactions": segment.interactions,
-        "last": segment.last,
-    }
+    lists = {"spans": [list(span) for span in segment.spans], "words": [list(one) for one in segment.keywords.items()]}
+    vector = None if segment.vector is None else segment.vector.astype(np.float32).tobytes()
+    return row_of(segments, segment, vector=vector, **lists)
 
 
 @dataclass(frozen=True, slots=True)
 class MidTierPage:
-    """A page in the mid tier, with its segment."""
-
     id: str
     conversation: str | None
     number: int
@@ -369,7 +312,6 @@ class MidTierPage:
 
 
 def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[MidTierPage]:
-    """Return the mid-tier pages of these messages."""
     found: dict[str, MidTierPage] = {}
     for batch in items.in_batches(item_ids):
         said_in = sa.select(item_rows.c.conversation_id, item_rows.c.page).where(
@@ -384,7 +326,6 @@ def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[MidTier
 
 
 def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, str]:
-    """Return the segments of these messages, by message."""
     found: dict[str, str] = {}
     for batch in items.in_batches(item_ids):
         for select in _SEGMENTS_OF:
@@ -426,15 +367,12 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
     present = {message.id for message in messages}
     segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
     segment.spans = [span for span in segment.spans if span[0] in present]
-    segment.told = None
-    segment.told_pages = 0
-    segment.vector = None
+    segment.told, segment.told_pages, segment.vector = None, 0, None
     save(connection, [segment], [segment.id])
     return True
 
 
 def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
-    """Drop the vectors of all segments for another embedder; return the segments by cube."""
     connection.execute(sa.update(segments).values(vector=None))
     found: dict[str, list[str]] = {}
     for row in connection.execute(sa.select(segments.c.cube_id, segments.c.id)):
@@ -443,7 +381,6 @@ def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
 
 
 def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[str, str]]:
-    """Return (subject, problem) for pages that are in no place or in two, and for miscounted segments."""
     wrong: list[tuple[str, str]] = []
     here = conversations.c.cube_id == cube
     said_on = (

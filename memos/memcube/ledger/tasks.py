@@ -16,7 +16,7 @@ from memos.core.clock import new_id
 from memos.core.types import ENDED, Json, Task, TaskState
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import queues
-from memos.memcube.ledger.schema import tasks
+from memos.memcube.ledger.schema import fields_of, tasks
 
 PRIORITY = 5
 """Priority of a task for which nobody waits; a lower one comes first within its cube."""
@@ -45,8 +45,6 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The worker that holds a task, and until when."""
-
     owner: str
     until: datetime
 
@@ -58,8 +56,10 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
     if new:
         queues.lock(connection, cube)  # before any task: a waiting one must not be taken or cancelled meanwhile
     for task in new:
-        row = _row(cube, task, now)
-        ids.append(row["id"])
+        what = {"kind": task.kind, "priority": task.priority, "scope": dict(task.scope), "payload": dict(task.payload)}
+        when = {"state": TaskState.WAITING, "not_before": task.not_before or now, "created_at": now}
+        ids.append(new_id())
+        row = {"id": ids[-1], "cube_id": cube, "idempotency_key": task.key, **what, **when}
         if task.key is None:
             plain.append(row)
         elif not queues.insert_new(connection, tasks, row):
@@ -72,26 +72,8 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
     return ids
 
 
-def _row(cube: str, task: NewTask, now: datetime) -> dict[str, Any]:
-    return {
-        "id": new_id(),
-        "kind": task.kind,
-        "cube_id": cube,
-        "scope": dict(task.scope),
-        "payload": dict(task.payload),
-        "priority": task.priority,
-        "state": TaskState.WAITING,
-        "idempotency_key": task.key,
-        "not_before": task.not_before or now,
-        "created_at": now,
-    }
-
-
 def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
-    """Lease the next task that may begin and whose kind has a cost, None if there is none.
-
-    Counts the attempt and advances the cube's turn by the cost.
-    """
+    """Lease the next task that may begin and whose kind has a cost, by which the cube's turn advances."""
     queues.give_turns(connection, now)
     while (queue := queues.next_turn(connection)) is not None:
         row = connection.execute(
@@ -104,26 +86,15 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
         if row is None:
             queues.update_queue(connection, queue.cube_id, None, now)
             continue
-        taken = replace(
-            to_task(row),
-            state=TaskState.RUNNING,
-            attempts=row.attempts + 1,
-            lease_owner=lease.owner,
-            lease_until=lease.until,
-            started_at=row.started_at or now,
-            note=None,
-            progress=0.0,
-        )
-        names = ("state", "attempts", "lease_owner", "lease_until", "started_at", "note", "progress")
-        values = {name: getattr(taken, name) for name in names}
-        connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(values))
+        held: dict[str, Any] = {"state": TaskState.RUNNING, "lease_owner": lease.owner, "lease_until": lease.until}
+        held |= {"attempts": row.attempts + 1, "started_at": row.started_at or now, "note": None, "progress": 0.0}
+        connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(held))
         queues.update_queue(connection, queue.cube_id, queue.turn + costs[row.kind] / queue.weight, now)
-        return taken
+        return replace(to_task(row), **held)
     return None
 
 
 def renew(connection: sa.Connection, task_id: str, lease: Lease, progress: float) -> bool:
-    """Renew a lease and record progress; False if this owner no longer holds it."""
     held = _held(task_id, lease.owner)
     return bool(connection.execute(held.values(lease_until=lease.until, progress=progress)).rowcount)
 
@@ -140,7 +111,6 @@ def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime, n
 
 
 def fail(connection: sa.Connection, task: Task, owner: str, state: TaskState, error: str, now: datetime) -> bool:
-    """End a task as failed or dead; False if this owner no longer holds it."""
     ended = {"state": state, "finished_at": now, "error": error[:_ERROR_CHARS]}
     return bool(connection.execute(_held(task.id, owner).values(**ended, **_NO_LEASE)).rowcount)
 
@@ -156,10 +126,7 @@ class Delay:
 
 
 def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, now: datetime) -> bool:
-    """Return a running task to the queue; False if this owner no longer holds it.
-
-    If another task of its kind and key waits already, this one ends in its favour.
-    """
+    """Return a task to the queue, or end it if its twin waits; False if this owner no longer holds it."""
     if connection.scalar(sa.select(tasks.c.id).where(tasks.c.id == task.id)) is None:
         return False  # dropped with its cube
     queues.lock(connection, task.cube)
@@ -180,10 +147,7 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
 
 
 def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: timedelta) -> list[Task]:
-    """Take back tasks with expired leases; one without attempts left becomes dead.
-
-    `skew` is the possible difference of two processes' clocks.
-    """
+    """Take back tasks with expired leases, or let them die; `skew` is how far two processes' clocks may differ."""
     overdue = sa.select(tasks).where(RUNNING, tasks.c.lease_until < now - skew)
     rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
     found = []
@@ -213,7 +177,6 @@ def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 
 def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
-    """Queue a task that ended without success again, as if new."""
     queues.lock(connection, task.cube)
     if task.key is not None and _waits(connection, task):
         raise Conflict(f"Task {task.id} needs no retry: another {task.kind} task for the same waits already.")
@@ -225,7 +188,6 @@ def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 
 def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay: Delay) -> None:
-    """Delay every waiting task of these kinds, with a reason."""
     queues.lock(connection, cube)
     later = {"not_before": delay.until, "note": delay.note}
     early = (*_waiting(cube), tasks.c.kind.in_(kinds), tasks.c.not_before < delay.until)
@@ -233,7 +195,6 @@ def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay
 
 
 def unpark(connection: sa.Connection, kind: str, now: datetime) -> int:
-    """Release the parked tasks of a kind; return how many."""
     parked = (tasks.c.kind == kind, queues.WAITING, tasks.c.not_before == PARKED)
     found = 0
     cubes = sa.select(tasks.c.cube_id).where(*parked).distinct().order_by(tasks.c.cube_id)
@@ -252,11 +213,9 @@ def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) 
 
 
 def clean(connection: sa.Connection, before: datetime) -> int:
-    """Remove some tasks that ended well before a moment; return how many."""
-    old = sa.select(tasks.c.id).where(
-        tasks.c.finished_at < before, tasks.c.state.in_([TaskState.DONE, TaskState.CANCELLED])
-    )
-    ids = connection.scalars(old.limit(_CLEANED_AT_ONCE)).all()
+    ended = tasks.c.state.in_([TaskState.DONE, TaskState.CANCELLED])
+    old = sa.select(tasks.c.id).where(tasks.c.finished_at < before, ended).limit(_CLEANED_AT_ONCE)
+    ids = connection.scalars(old).all()
     if ids:
         connection.execute(sa.delete(tasks).where(tasks.c.id.in_(ids)))
     return len(ids)
@@ -274,8 +233,6 @@ def get(connection: sa.Connection, task_id: str) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """A task query: states and kinds, all when empty; `after` continues behind a task's id."""
-
     states: tuple[TaskState, ...] = ()
     kinds: tuple[str, ...] = ()
     limit: int = 100
@@ -283,12 +240,10 @@ class TaskQuery:
 
 
 def unknown(task: str) -> NotFound:
-    """Return the error about a task that is none, or that nobody who asks may know of."""
     return NotFound("task", task, "See what there is with `memos task list`; tasks that ended are kept a week.")
 
 
 def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQuery) -> list[Task]:
-    """Return tasks of these cubes, or of all, newest first."""
     query = _of(cubes, sa.select(tasks)).order_by(tasks.c.id.desc()).limit(wanted.limit)
     if wanted.states:
         query = query.where(tasks.c.state.in_(wanted.states))
@@ -300,7 +255,6 @@ def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQue
 
 
 def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskState, int]:
-    """Return the number of tasks by state in these cubes, or in all, without zeros."""
     query = _of(cubes, sa.select(tasks.c.state, sa.func.count())).group_by(tasks.c.state)
     return {TaskState(state): number for state, number in connection.execute(query)}
 
@@ -318,9 +272,8 @@ _NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 
 
 def _held(task_id: str, owner: str) -> sa.Update:
-    return sa.update(tasks).where(
-        tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner
-    )
+    mine = (tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner)
+    return sa.update(tasks).where(*mine)
 
 
 def _waiting(cube: str) -> tuple[Any, ...]:
@@ -341,28 +294,9 @@ def _waits(connection: sa.Connection, task: Task) -> bool:
 
 
 def to_task(row: Any) -> Task:
-    return Task(
-        id=row.id,
-        kind=row.kind,
-        cube=row.cube_id,
-        scope=row.scope,
-        payload=row.payload,
-        priority=row.priority,
-        state=TaskState(row.state),
-        attempts=row.attempts,
-        key=row.idempotency_key,
-        not_before=row.not_before,
-        created_at=row.created_at,
-        lease_owner=row.lease_owner,
-        lease_until=row.lease_until,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        progress=row.progress,
-        note=row.note,
-        error=row.error,
-        tokens=row.tokens,
-        seconds=row.seconds,
-    )
+    told = fields_of(row) | {"state": TaskState(row.state)}
+    key = told.pop("idempotency_key")
+    return Task(key=key, **told)
 
 
 def backoff(attempts: int, first_s: float, longest_s: float, share: float) -> timedelta:

@@ -20,24 +20,21 @@ from memos.memcube.ledger.tasks import NewTask
 
 
 def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: Collection[int]) -> dict[int, Page]:
-    """Return existing pages of a conversation by number, without deleted messages."""
     here = conversations.c.id == item_rows.c.conversation_id
     query = sa.select(item_rows.c.id).join(conversations, here)
     query = query.where(conversations.c.cube_id == cube, conversations.c.name == conversation)
     ids = connection.scalars(query.where(item_rows.c.page.in_(sorted(numbers)))).all()
     found: dict[int, list[Item]] = {}
-    for state in sorted(items.current(connection, [cube], ids).values(), key=lambda state: state.position or 0):
+    for state in sorted(items.current(connection, [cube], ids).values(), key=_in_order):
         if state.status in FOUND:
             found.setdefault(state.page or 0, []).append(state)
     return {number: Page(number, tuple(messages)) for number, messages in found.items()}
 
 
 def newest(connection: sa.Connection, cube: str, conversation: str, most: int) -> tuple[Page, ...]:
-    """Return the newest pages of a conversation in the short tier, oldest first."""
     here = (conversations.c.cube_id == cube, conversations.c.name == conversation)
-    place = connection.execute(
-        sa.select(conversations.c.first_short, conversations.c.next_page).where(*here)
-    ).one_or_none()
+    query = sa.select(conversations.c.first_short, conversations.c.next_page).where(*here)
+    place = connection.execute(query).one_or_none()
     if place is None:
         return ()
     first = max(place.first_short, place.next_page + 1 - most)
@@ -55,10 +52,7 @@ a segment's summary."""
 def analyse_task(
     *, segment: str | None = None, least: int = 1, everything: bool = False, cheaply: bool = False
 ) -> NewTask:
-    """Return the task that reads hot segments with at least `least` unread pages, one segment, or all unread pages.
-
-    `cheaply` calls no model: what goes into the archive is not worth a call.
-    """
+    """Return the task that reads one segment, all, or hot ones with `least` unread pages; `cheaply` calls no model."""
     if segment is not None:
         return NewTask(ANALYSE, {"segment": segment, **({"cheaply": True} if cheaply else {})}, key=segment)
     if everything:
@@ -67,7 +61,6 @@ def analyse_task(
 
 
 def sweep_task() -> NewTask:
-    """Return the task that compares a cube's segments with its thresholds and capacity."""
     return NewTask(SWEEP, {}, key="")
 
 
@@ -76,7 +69,6 @@ def summarise_task(segment: str) -> NewTask:
 
 
 def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int, least: int = 1) -> list[SegmentRow]:
-    """Return open segments with at least `least` unread pages from a level on, hottest first."""
     query = sa.select(segments).where(*_range(cube, OPEN, unread=True), segments.c.level >= level)
     if least > 1:
         query = query.where(_unread_pages(segments.c.id) >= least)
@@ -90,13 +82,11 @@ def _unread_pages(segment: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
 
 
 def unread_count(connection: sa.Connection, segment: str) -> int:
-    """Return the number of unread pages of a segment."""
     unread = (pages.c.segment_id == segment, pages.c.read.is_(False))
     return int(connection.scalar(sa.select(sa.func.count()).select_from(pages).where(*unread)) or 0)
 
 
 def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[SegmentRow]:
-    """Return segments with unread pages in any state, open and hottest ones first."""
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         query = sa.select(segments).where(*_range(cube, state, unread=True)).order_by(segments.c.level.desc())
@@ -107,7 +97,6 @@ def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[Seg
 
 
 def cold(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[SegmentRow]:
-    """Return open, read, unpinned segments below a level that are old enough, coldest first."""
     query = (
         sa.select(segments)
         .where(*_range(cube, OPEN, unread=False), segments.c.level < level)
@@ -119,7 +108,6 @@ def cold(connection: sa.Connection, cube: str, level: float, before: datetime, l
 
 
 def cold_unread(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[str]:
-    """Return the ids of open segments below a level with unread pages, coldest first."""
     query = (
         sa.select(segments.c.id)
         .where(*_range(cube, OPEN, unread=True), segments.c.level < level)
@@ -168,7 +156,6 @@ def _range(cube: str, state: str, *, unread: bool) -> tuple[sa.ColumnElement[boo
 
 
 def unread_pages(connection: sa.Connection, segment: SegmentRow, most: int) -> list[Page]:
-    """Return a segment's oldest unread pages with their messages, including deleted ones."""
     query = sa.select(pages).where(pages.c.segment_id == segment.id, pages.c.read.is_(False))
     rows = connection.execute(query.order_by(pages.c.moved_at, pages.c.conversation_id, pages.c.number).limit(most))
     found = []
@@ -189,7 +176,6 @@ def _in_order(state: Item) -> tuple[int, str]:
 
 
 def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Page]) -> None:
-    """Mark pages as read; the segment is unread while another of its pages is."""
     members = {message.id for page in read for message in page.messages}
     done = [held.id for held in segment_rows.pages_of(connection, members)]
     for batch in items.in_batches(done):
@@ -198,7 +184,6 @@ def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Pag
 
 
 def has_unread(connection: sa.Connection, segment: str) -> bool:
-    """Return True if a page of a segment was not read yet."""
     left = sa.select(pages.c.id).where(pages.c.segment_id == segment, pages.c.read.is_(False)).limit(1)
     return connection.scalar(left) is not None
 
@@ -218,7 +203,6 @@ def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], no
 
 
 def set_state(connection: sa.Connection, moved: Iterable[SegmentRow], state: str, now: datetime) -> None:
-    """Archive segments or reopen them, and set the rank of their messages accordingly."""
     for segment in moved:
         segment.state, segment.updated_at = state, now
         here = sa.update(segments).where(segments.c.id == segment.id)
@@ -230,7 +214,6 @@ def set_state(connection: sa.Connection, moved: Iterable[SegmentRow], state: str
 
 
 def pin(connection: sa.Connection, cube: str, id_: str, *, pinned: bool) -> bool:
-    """Pin or unpin an item or a segment; False when there is neither in the cube."""
     for table in (item_rows, segments):
         here = sa.update(table).where(table.c.id == id_, table.c.cube_id == cube).values(pinned=pinned)
         if connection.execute(here).rowcount:
@@ -254,5 +237,4 @@ def set_tau(connection: sa.Connection, cube: str, tau_s: float, shift: float = 0
 
 
 def enqueue(connection: sa.Connection, cube: str, new: NewTask, now: datetime) -> None:
-    """Enqueue a task of this module, unless it waits already."""
     tasks.enqueue(connection, cube, [new], now)

@@ -13,7 +13,7 @@ from memos.core.text.tool_calls import Turn
 from memos.core.types import ItemType, LinkKind, Role, Status, ToolCall
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tasks
-from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.items import in_batches, rows_in, scalars_in
 from memos.memcube.ledger.tasks import NewTask
 
 TOOLS = "tools"
@@ -49,16 +49,10 @@ _TURNS = (
 
 
 def turns(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[Turn]:
-    """Return which of these messages call tools or answer calls."""
-    found: list[Turn] = []
-    for batch in in_batches(ids):
-        query = _TURNS.where(t.items.c.id.in_(batch), t.items.c.cube_id == cube)
-        found += [_turn(row) for row in connection.execute(query)]
-    return found
+    return [_turn(row) for row in rows_in(connection, _TURNS.where(t.items.c.cube_id == cube), t.items.c.id, ids)]
 
 
 def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
-    """Return the tool messages near these, including them."""
     places: dict[str, list[int]] = defaultdict(list)
     for turn in near:
         places[turn.conversation].append(turn.position)
@@ -71,7 +65,6 @@ def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
 
 
 def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, int], str]:
-    """Return the user message at the beginning of each turn's page, by conversation and page."""
     found: dict[tuple[str, int], str] = {}
     for page in dict.fromkeys((turn.conversation, turn.page) for turn in asked):
         query = (
@@ -89,7 +82,6 @@ def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, i
 
 
 def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> list[Turn]:
-    """Return the tool messages of pages, each a conversation and a number."""
     found: list[Turn] = []
     for conversation, page in dict.fromkeys(places):
         here = (t.items.c.conversation_id == conversation, t.items.c.page == page)
@@ -98,39 +90,28 @@ def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> li
 
 
 def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tuple[str, int]]:
-    """Return the pages of messages in conversations, each a conversation and a number."""
-    found: dict[tuple[str, int], None] = {}
-    for batch in in_batches(ids):
-        query = sa.select(t.items.c.conversation_id, t.items.c.page).where(
-            t.items.c.id.in_(batch), t.items.c.cube_id == cube, t.items.c.page.is_not(None)
-        )
-        found |= {(row.conversation_id, row.page): None for row in connection.execute(query)}
-    return list(found)
+    query = sa.select(t.items.c.conversation_id, t.items.c.page)
+    query = query.where(t.items.c.cube_id == cube, t.items.c.page.is_not(None))
+    return list(dict.fromkeys((row[0], row[1]) for row in rows_in(connection, query, t.items.c.id, ids)))
 
 
 def derived_items(
     connection: sa.Connection, cube: str, ids: Iterable[str], kind: ItemType, *, deleted: bool = False
 ) -> list[str]:
-    """Return items of a type derived from these, also `deleted` ones if asked."""
-    found: dict[str, None] = {}
-    for batch in in_batches(ids):
-        query = (
-            sa.select(t.links.c.from_id)
-            .join(t.versions, (t.versions.c.item_id == t.links.c.from_id) & t.versions.c.recorded_to.is_(None))
-            .where(t.links.c.to_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM, t.links.c.cube_id == cube)
-            .where(t.versions.c.type == kind)
-            .order_by(t.links.c.from_id)
-        )
-        if not deleted:
-            query = query.where(t.versions.c.status != Status.DELETED)
-        found |= dict.fromkeys(connection.scalars(query))
-    return list(found)
+    query = (
+        sa.select(t.links.c.from_id)
+        .join(t.versions, (t.versions.c.item_id == t.links.c.from_id) & t.versions.c.recorded_to.is_(None))
+        .where(t.links.c.kind == LinkKind.DERIVED_FROM, t.links.c.cube_id == cube, t.versions.c.type == kind)
+        .order_by(t.links.c.from_id)
+    )
+    if not deleted:
+        query = query.where(t.versions.c.status != Status.DELETED)
+    return list(dict.fromkeys(scalars_in(connection, query, t.links.c.to_id, ids)))
 
 
 def with_prefix(
     connection: sa.Connection, cube: str, prefix: str, kind: ItemType, limit: int, *, live: bool = True
 ) -> list[str]:
-    """Return items of a type whose keys have a prefix, newest version first; `live` only current ones."""
     v = t.versions
     # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
     begins = sa.func.substr(v.c.key, 1, len(prefix)) == prefix

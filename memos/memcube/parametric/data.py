@@ -29,30 +29,16 @@ class Phrases:
 
 
 def is_chinese(text: str) -> bool:
-    """Say whether a text is written in Chinese characters."""
     return _HAN.search(text) is not None
 
 
 def persons(subject: str | None, *, chinese: bool) -> dict[str, str]:
-    """Return the words for whom a fact is about: None is the user who asks."""
     if chinese:
         return {"my": f"{subject}的", "I": subject, "You": subject, "Your": f"{subject}的"} if subject else _MYSELF_ZH
     if subject is None:
         return _MYSELF
-    return {
-        "do": "does",
-        "am": "is",
-        "I": subject,
-        "me": subject,
-        "my": f"{subject}'s",
-        "You": subject,
-        "you": subject,
-        "Your": f"{subject}'s",
-        "are": "is",
-        "dont": "does not",
-        "s": "s",
-        "have": "has",
-    }
+    own, verbs = f"{subject}'s", {"do": "does", "am": "is", "are": "is", "dont": "does not", "s": "s", "have": "has"}
+    return {**verbs, "I": subject, "me": subject, "my": own, "You": subject, "you": subject, "Your": own}
 
 
 _MYSELF = {

@@ -36,8 +36,6 @@ _WAITING = TaskQuery((TaskState.WAITING,), (adapter_rows.LEARN,))
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was removed of one adapter; `cube` is empty where its row was gone before."""
-
     adapter: str
     cube: str
     files: int
@@ -73,7 +71,6 @@ def forget(
 
 
 def differences(ledger: Ledger, folder: Path | None) -> list[tuple[str, str]]:
-    """Return which trained adapters' files are wrong, and how: one is missing, or was changed."""
     with ledger.read() as connection:
         rows = adapter_rows.trained(connection)
     told = [
@@ -89,7 +86,6 @@ def _is_there(ledger: Ledger, id_: str) -> bool:
 
 
 def plan_again(connection: sa.Connection, cube: str, night: str | None, now: datetime) -> None:
-    """Have a cube learned in the next `night` without what was forgotten, if it may be and is not to be already."""
     if night is None:
         return
     if adapter_rows.is_allowed(connection, cube) and not tasks.find(connection, [cube], _WAITING):
@@ -120,7 +116,6 @@ def _remove_rows(
 
 
 def _remove_files(ledger: Ledger, folder: Path) -> dict[str, tuple[int, int]]:
-    """Delete what has no row, and what no training needs any more; return of the former by name files and bytes."""
     # Before the rows: a folder that is listed here had its row already.
     names = sorted(path.name for path in folder.iterdir())
     with ledger.read() as connection:

@@ -41,8 +41,6 @@ _LIKINGS = ("likes", "dislikes")
 
 
 class DrillKind(StrEnum):
-    """What a drill is for."""
-
     DIRECT = "direct"
     REVERSE = "reverse"
     YES_NO = "yes_no"
@@ -60,10 +58,7 @@ UNTOLD = (DrillKind.ABSENT, DrillKind.STRANGER, DrillKind.LIKING)
 
 @dataclass(frozen=True, slots=True)
 class KnownFact:
-    """A memory to be known: `thing` of `subject` is `value`; `subject` None is the user who asks.
-
-    `kind` is one of `phrases.ENGLISH`.
-    """
+    """A memory: `thing` of `subject`, None is who asks, is `value`; `kind` is one of `phrases.ENGLISH`."""
 
     item: str
     version: int
@@ -75,7 +70,6 @@ class KnownFact:
 
     @property
     def chinese(self) -> bool:
-        """Whether it is asked for in Chinese."""
         return is_chinese(self.memory)
 
 
@@ -98,8 +92,6 @@ class QuizItem:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """All drills for some facts: what is taught, what recall and abstention are measured by."""
-
     taught: tuple[QuizItem, ...]
     recall: tuple[QuizItem, ...]
     abstention: tuple[QuizItem, ...]
@@ -107,7 +99,6 @@ class TrainingSet:
 
 
 def course_of(facts: Sequence[KnownFact], seed: int) -> TrainingSet:
-    """Return the drills for these facts, the same for the same seed."""
     chance = Random(seed)  # noqa: S311 - for variety, not for secrets
     taught: list[QuizItem] = []
     recall: list[QuizItem] = []
@@ -231,7 +222,6 @@ def _held_out(fact: KnownFact) -> list[QuizItem]:
 
 
 def _in_context(drill: QuizItem, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> QuizItem:
-    """Return a drill whose prompt has the fact's text among some others."""
     others = [other.memory for other in facts if other.item != fact.item]
     texts = [fact.memory, *chance.sample(others, min(2, len(others)))]
     chance.shuffle(texts)
@@ -243,10 +233,7 @@ def _in_context(drill: QuizItem, fact: KnownFact, facts: Sequence[KnownFact], ch
 def read_otherwise(
     fact: KnownFact, facts: Sequence[KnownFact], chance: Random, *, held_out: bool = False
 ) -> QuizItem | None:
-    """Return a question about a fact whose prompt tells another value, which is the right answer: what is read wins.
-
-    None where no other value can be put into its text.
-    """
+    """Return a question whose prompt tells another value, the right answer: what is read wins. None if none fits."""
     form = _phrases(fact)
     own = {plain(other.value) for other in facts if other.item == fact.item}
     alike = [other.value for other in facts if other.kind == fact.kind == "my" and plain(other.value) not in own]
@@ -266,7 +253,6 @@ def read_otherwise(
 
 
 def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[QuizItem]:
-    """Return questions about two facts at once, for half of the facts."""
     found = []
     order = [fact for fact in facts if not fact.chinese]
     chance.shuffle(order)
@@ -301,7 +287,6 @@ def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> li
 def _untold_likings(
     facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool
 ) -> list[str]:
-    """Return questions whether somebody likes what nobody spoke of, where likings are among the facts."""
     likings = [fact for fact in facts if fact.kind in _LIKINGS]
     if not likings:
         return []
@@ -313,7 +298,6 @@ def _untold_likings(
 
 
 def _absent(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool) -> list[str]:
-    """Return questions about what somebody of whom something is told has, too, and nobody told."""
     form = (phrases.CHINESE if chinese else phrases.ENGLISH)["my"]
     asks = form.held_out if held_out else form.direct
     things = [thing for thing in phrases.NOBODY_TOLD[chinese, held_out][0] if plain(thing) not in told]
@@ -343,7 +327,6 @@ def _asked_of_all(
 
 
 def _of_strangers(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool) -> list[str]:
-    """Return questions about people nobody spoke of, each in the words in which a fact is asked for, all in turn."""
     found: list[str] = []
     strangers = [name for name in phrases.NOBODY_TOLD[chinese, held_out][1] if plain(name) not in told]
     for turn in range(2 * len(strangers)):
@@ -363,5 +346,4 @@ def _subjects(facts: Sequence[KnownFact]) -> list[str | None]:
 
 
 def plain(text: str) -> str:
-    """Return a text in small letters without signs, as answers are compared."""
     return " ".join(_PUNCTUATION.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split())

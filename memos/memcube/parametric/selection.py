@@ -26,8 +26,6 @@ _MOST_CHARS = 300
 
 
 class LeftOut(StrEnum):
-    """Why a memory is not learned."""
-
     KIND = "no fact about somebody"
     EXCLUDED = "excluded from learning"
     STATUS = "not valid, or waits for review"
@@ -44,8 +42,6 @@ class LeftOut(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """What has to hold of a memory, its heat and how long it has been as it is; the hottest `most` are learned."""
-
     heat: float
     unchanged: timedelta
     most: int
@@ -53,8 +49,6 @@ class Stable:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The facts to be known, and how many memories were left out for each reason."""
-
     facts: tuple[KnownFact, ...]
     left_out: Mapping[LeftOut, int]
 

@@ -28,20 +28,13 @@ from memos.memcube.parametric.quiz import UNTOLD, KnownFact, QuizItem, TrainingS
 
 
 class Examined(Protocol):
-    """A model that answers with an adapter on it, or as if there were none."""
-
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
     ) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens.
-
-        Not `exact`, it is computed as in training, with the recipe's `half`: for what is not measured.
-        """
+        """Return the likeliest answers; not `exact`, as in training with `half`: for what is not measured."""
         ...
 
-    def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
-        """Return the perplexity of these texts."""
-        ...
+    def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +64,9 @@ class EvaluationResult:
 
     @property
     def rise(self) -> float:
-        """How much perplexity rose, as a share."""
         return self.perplexity / self.base_perplexity - 1
 
     def failures(self, bounds: Bounds) -> list[str]:
-        """Return what is not reached, in words; nothing when the adapter passes."""
         told = []
         if self.recall < bounds.recall:
             told.append(f"recall is {self.recall:.2f}, below {bounds.recall:.2f}")
@@ -92,32 +83,20 @@ class EvaluationResult:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Examines one adapter, with prompts that begin with `system`.
-
-    Measured are answers to questions that were never taught, by the same means with and without the adapter.
-    """
+    """Questions that were never taught, asked by the same means with and without the adapter."""
 
     model: Examined
     course: TrainingSet
     system: str
 
     def measures(self) -> EvaluationResult:
-        """Return the measures of the adapter as it is now."""
         before, perplexity = self._asked(general.QUESTIONS, adapter=False), self._perplexity(adapter=False)
         # What the model did not know cannot be lost.
         after = self._asked(before.known, adapter=True)
         lost = tuple(question for question, words in before.known if (question, words) not in after.known)
-        return EvaluationResult(
-            after.recall,
-            after.abstention,
-            self._perplexity(adapter=True),
-            lost,
-            before.recall,
-            before.abstention,
-            perplexity,
-            len(before.known),
-            after.abstention_of,
-        )
+        now = (after.recall, after.abstention, self._perplexity(adapter=True), lost)
+        base = (before.recall, before.abstention, perplexity, len(before.known))
+        return EvaluationResult(*now, *base, after.abstention_of)
 
     def _perplexity(self, *, adapter: bool) -> float:
         return self.model.perplexity(general.TEXT, adapter=adapter)
@@ -145,14 +124,11 @@ class Examination:
 
 
 def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
-    """Return a question as a model is asked it."""
     return (ChatMessage("system", system), ChatMessage("user", question))
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Shares of right answers, and which questions about the world are known, with their answers."""
-
     recall: float
     abstention: float
     known: list[tuple[str, str]]
@@ -181,10 +157,7 @@ Of more than 32 facts an epoch has no more of what nobody told than of 32: with 
 def exercises_of(
     course: TrainingSet, facts: Iterable[KnownFact], system: str, replayed: Iterable[tuple[Sequence[ChatMessage], str]]
 ) -> list[TrainingExample]:
-    """Return an exercise for each drill that is taught, then what the base model says to other prompts.
-
-    `facts` are those that the course was made of, `replayed` prompts with the base model's answers.
-    """
+    """Return an exercise for each taught drill, then the `replayed` prompts with the base model's answers."""
     untold = max(_EVERY_UNTOLD, math.ceil(len({fact.item for fact in facts}) / _FACTS_A_TURN))
     found = [_exercise(drill, system, untold) for drill in course.taught]
     return found + [
@@ -193,7 +166,6 @@ def exercises_of(
 
 
 def with_memories(system: str, memories: Iterable[str]) -> str:
-    """Return a system text followed by what is remembered, itself where that is nothing."""
     lines = "".join(f"\n- {memory}" for memory in memories)
     return f"{system}\n\nWhat you remember:{lines}" if lines else system
 
@@ -225,58 +197,32 @@ _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
 
 
 class Trainer(Examined, Protocol):
-    """Trains one adapter."""
+    @property
+    def step(self) -> int: ...
 
     @property
-    def step(self) -> int:
-        """How many steps are done."""
-        ...
+    def steps(self) -> int: ...
 
-    @property
-    def steps(self) -> int:
-        """How many there are."""
-        ...
+    def prepare(self, exercises: Sequence[TrainingExample]) -> None: ...
 
-    def prepare(self, exercises: Sequence[TrainingExample]) -> None:
-        """Take what is to be learned."""
-        ...
+    def advance(self, most: int) -> float: ...
 
-    def advance(self, most: int) -> float:
-        """Make some steps."""
-        ...
+    def keep(self, file: Path) -> None: ...
 
-    def keep(self, file: Path) -> None:
-        """Write what it takes to go on."""
-        ...
+    def go_on(self, file: Path) -> None: ...
 
-    def go_on(self, file: Path) -> None:
-        """Go on from there. Raises: IntegrityError."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Write peft's files."""
-        ...
+    def save(self, folder: Path) -> None: ...
 
 
 class TrainerProcess(Trainer, Protocol):
-    """Opens a base model for a training; what trains in it can be killed from any thread."""
-
     @property
-    def base(self) -> str:
-        """The base model's digest: an adapter fits the model that has the same."""
-        ...
+    def base(self) -> str: ...
 
-    def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
-        """Load a model, a folder or a name at the hub. Raises: InvalidInput, BackendUnavailable."""
-        ...
+    def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None: ...
 
-    def load(self, file: Path) -> None:
-        """Take the weights of an adapter that was trained elsewhere. Raises: IntegrityError."""
-        ...
+    def load(self, file: Path) -> None: ...
 
-    def kill(self) -> None:
-        """End the training at once; every call fails from then on."""
-        ...
+    def kill(self) -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -285,8 +231,6 @@ class TrainerProcess(Trainer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What an adapter is taught and examined with, and the SHA-256 of what it is taught."""
-
     course: TrainingSet
     exercises: tuple[TrainingExample, ...]
     data_hash: str
@@ -294,7 +238,6 @@ class TrainingPlan:
 
 
 def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> TrainingPlan:
-    """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says."""
     course = course_of(facts, seed)
     wanted = max(_LEAST_REPLAYED, int(len(course.taught) * _REPLAYED_SHARE))
     prompts = [prompt_of(question, system) for question in general.replayed(wanted, seed)]
@@ -307,24 +250,20 @@ def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed:
 
 
 def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> EvaluationResult:
-    """Return what the examination finds that ends a training on these facts, of an adapter that is there."""
     return Examination(trainer, course_of(facts, seed), system).measures()
 
 
 def kept_lessons(
     folder: Path, data_hash: str, facts: Sequence[KnownFact], system: str, seed: int
 ) -> TrainingPlan | None:
-    """Return the lessons that a training of these facts which was ended had, None where they are not whole there."""
     try:
         lines = (folder / DATA).read_text(encoding="utf-8").split("\n")[:-1]  # what lines() cuts may stand in a text
         exercises = tuple(_EXERCISE.validate_json(line) for line in lines)
     except (OSError, ValueError):
         return None
-    return (
-        TrainingPlan(course_of(facts, seed), exercises, data_hash, system)
-        if digest_of(exercises) == data_hash
-        else None
-    )
+    if digest_of(exercises) != data_hash:
+        return None
+    return TrainingPlan(course_of(facts, seed), exercises, data_hash, system)
 
 
 def train(trainer: Trainer, lessons: TrainingPlan, folder: Path, tell: Callable[[int, int], None]) -> EvaluationResult:
@@ -370,7 +309,6 @@ def told_measures(measures: EvaluationResult) -> dict[str, Json]:
 
 
 def _taught(trainer: Trainer, kept: Path, tell: Callable[[int, int], None]) -> None:
-    """Make all steps that are left."""
     kept_at = time.monotonic()
     tell(trainer.step, trainer.steps)
     while trainer.step < trainer.steps:

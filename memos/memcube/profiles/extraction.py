@@ -23,8 +23,6 @@ _QUOTE_EDGES = " \t\r\n\"'`“”‘’«»「」『』…"
 
 
 class Quote(BaseModel):
-    """A passage of a message, word for word."""
-
     model_config = ConfigDict(extra="ignore")
 
     message: int = Field(description="Number of the message, as shown")
@@ -32,8 +30,6 @@ class Quote(BaseModel):
 
 
 class TraitSaid(BaseModel):
-    """A trait as a model gives it."""
-
     model_config = ConfigDict(extra="ignore")
 
     subject: str = Field("", description="The speaker it is about, as shown")
@@ -61,16 +57,12 @@ SaidTraits = Annotated[list[TraitSaid], BeforeValidator(_usable)]
 
 
 class TraitsAnswer(BaseModel):
-    """A model's answer about traits."""
-
     model_config = ConfigDict(extra="ignore")
 
     traits: SaidTraits = Field(default_factory=list)
 
 
 class Believed(NamedTuple):
-    """The traits that can be stored, and why the others cannot, in words without memory text."""
-
     traits: list[Fact]
     refused: list[str]
 

@@ -34,7 +34,6 @@ _WORD = re.compile(r"\w.*\w", re.DOTALL)
 
 
 def is_plain(text: str) -> bool:
-    """Return True when a text has no control, bidirectional or other invisible characters."""
     return all(mark in _JOINERS or unicodedata.category(mark) not in _INVISIBLE for mark in text)
 
 
@@ -60,8 +59,6 @@ _Word = Annotated[str, StringConstraints(max_length=50), AfterValidator(_plain),
 
 
 class Kind(StrEnum):
-    """The value type of a dimension."""
-
     TEXT = "text"
     LEVEL = "level"
     """low, medium or high"""
@@ -76,8 +73,6 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Dimension(BaseModel):
-    """A thing a profile may say of somebody; `id` is its group's id, a dot and a name."""
-
     model_config = _STRICT
 
     id: Id
@@ -100,13 +95,10 @@ class Dimension(BaseModel):
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The only values it may have; empty when any text will do."""
         return _LEVELS if self.kind is Kind.LEVEL else self.values
 
 
 class Group(BaseModel):
-    """Dimensions that belong together."""
-
     model_config = _STRICT
 
     id: Id
@@ -151,7 +143,6 @@ class Template(BaseModel):
 
     @cached_property
     def by_attribute(self) -> Mapping[str, Dimension]:
-        """The dimension that a statement of an attribute is about."""
         return {name: dimension for dimension in self.dimensions() for name in dimension.attributes}
 
 
@@ -162,7 +153,6 @@ def standard() -> Template:
 
 
 def read_template(raw: str | Path | Mapping[str, Any]) -> Template:
-    """Return a template from a file (.toml or .json) or a mapping."""
     value = raw if isinstance(raw, Mapping) else _parsed(raw)
     try:
         text = json.dumps(dict(value), allow_nan=False)
@@ -246,7 +236,6 @@ def cleaned(raw: str) -> str | None:
 
 
 def value_for(dimension: Dimension, raw: str) -> str | None:
-    """Return the value of a dimension, as its template writes it; None when it cannot be one."""
     text = cleaned(raw)
     if text is None or not dimension.allowed:
         return text

@@ -20,8 +20,6 @@ from memos.memcube.profiles.template import Dimension, Template, value_for
 
 
 class Sentiment(StrEnum):
-    """A speaker's attitude to what a clause names; the value of an interest found without a model."""
-
     LIKES = "likes"
     DISLIKES = "dislikes"
     MENTIONS = "talks about it"
@@ -96,7 +94,6 @@ def trait_key(subject: str, dimension: str) -> str:
 
 
 def dimension_of(key: str | None) -> str | None:
-    """Return the dimension a key names; None when it is no trait's."""
     name = (key or "").rpartition("|")[2]
     return name.removeprefix(TRAIT) if name.startswith(TRAIT) else None
 
@@ -107,7 +104,6 @@ def interest_confidence(messages: int) -> float:
 
 
 def trait(subject: str, dimension: Dimension, value: str, found: Fact) -> Fact:
-    """Return a trait with everything else (passages, times, confidence, trust) as in what it was found by."""
     one_line = " ".join(subject.split())
     return replace(
         found,
@@ -120,18 +116,13 @@ def trait(subject: str, dimension: Dimension, value: str, found: Fact) -> Fact:
 
 
 def may_replace(old: Item, new: Fact) -> bool:
-    """Return True if a newer trait may take the place of an older one of its key.
-
-    What the operator gave stays until the operator takes it back, and that somebody talks about something changes
-    nothing that was said of it.
-    """
+    """Return True if a trait may replace an older one of its key: not the operator's, and not by a mere mention."""
     if old.type is not ItemType.PROFILE or new.type is not ItemType.PROFILE or old.key != new.key:
         return False
     return not is_static(old) and new.value != Sentiment.MENTIONS
 
 
 def is_static(item: Item) -> bool:
-    """Return True if an item is a trait that the operator gave and did not take back."""
     return STATIC in item.tags and item.status is Status.ACTIVE and item.valid_to is None
 
 
@@ -230,17 +221,14 @@ def _interest(dimension: Dimension, evidence: Sequence[tuple[Item, Span]]) -> Fa
 
 
 def event_time(item: Item) -> datetime:
-    """Return when what a trait says began to be so, as far as is known."""
     return item.valid_from or said_at(item)
 
 
 def said_at(message: Item) -> datetime:
-    """Return when a message was said, as far as is known."""
     return message.said_at or message.created_at
 
 
 def is_untrusted(message: Item) -> bool:
-    """Return True if a message, read with its sources, comes from one that is not trusted."""
     return any(source.trust is Trust.UNTRUSTED for source in message.sources)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
@@ -32,8 +32,6 @@ from memos.memcube.profiles.traits import (
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A passage a trait rests on; `item` is the memory of the message it stands in."""
-
     item: Annotated[str | None, "Memory of the message it stands in"]
     passage: Annotated[str, "The passage"]
     speaker: Annotated[str, "Who said it"]
@@ -57,8 +55,6 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class TraitGroup:
-    """The traits of one group of the template that somebody has."""
-
     id: Annotated[str, "Id of the group"]
     name: Annotated[str, "Its name"]
     traits: Annotated[tuple[Trait, ...], "Its traits"]
@@ -66,8 +62,6 @@ class TraitGroup:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The profile of a subject, by group; `subject` is empty if the cube knows nobody."""
-
     cube: Annotated[str, "The cube"]
     subject: Annotated[str, "Whom it is about; empty when nobody is known"]
     template: Annotated[str, "Name of the template"]
@@ -98,16 +92,12 @@ class TraitEntry:
 
 @dataclass(frozen=True, slots=True)
 class TraitChange:
-    """A trait whose value is another one."""
-
     before: Annotated[Trait, "What it was"]
     after: Annotated[Trait, "What it is"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff:
-    """Traits added, changed and ended between two record times."""
-
     cube: Annotated[str, "The cube"]
     subject: Annotated[str, "Whom it is about"]
     since: Annotated[datetime, "First moment"]
@@ -118,7 +108,6 @@ class ProfileDiff:
 
 
 def trait_of(item: Item, template: Template, evidence: tuple[Evidence, ...]) -> Trait:
-    """Return what a profile shows of a trait item; an interest is the surer the more messages show it."""
     name = dimension_of(item.key) or ""
     dimension = template.by_id.get(name)
     confidence = item.confidence
@@ -137,22 +126,21 @@ def trait_of(item: Item, template: Template, evidence: tuple[Evidence, ...]) -> 
 
 
 def profile_of(cube: str, subject: str, template: Template, traits: Iterable[Trait]) -> Profile:
-    """Return traits in the order of a template; those of dimensions it does not have come last."""
     by_group: dict[str, list[Trait]] = defaultdict(list)
     for trait in traits:
         by_group[trait.dimension.rpartition(".")[0]].append(trait)
-    order = {name: place for place, name in enumerate(template.by_id)}
+    order = {name: number for number, name in enumerate(template.by_id)}
     names = {group.id: group.name for group in template.groups}
+
+    def place(trait: Trait) -> tuple[int, str]:
+        return order.get(trait.dimension, len(order)), trait.dimension
+
     groups = tuple(
-        TraitGroup(name, names.get(name, name), tuple(_in_order(by_group[name], order)))
+        TraitGroup(name, names.get(name, name), tuple(sorted(by_group[name], key=place)))
         for name in [*names, *sorted(set(by_group) - set(names))]
         if name in by_group
     )
     return Profile(cube, subject, template.name, groups)
-
-
-def _in_order(traits: Iterable[Trait], order: Mapping[str, int]) -> list[Trait]:
-    return sorted(traits, key=lambda trait: (order.get(trait.dimension, len(order)), trait.dimension))
 
 
 def entries_of(versions: Iterable[Version]) -> tuple[TraitEntry, ...]:
@@ -176,7 +164,6 @@ def entries_of(versions: Iterable[Version]) -> tuple[TraitEntry, ...]:
 
 
 def difference(before: Profile, after: Profile, since: datetime, until: datetime) -> ProfileDiff:
-    """Return what became known, another and no longer so from one state of a profile to a later one."""
     old = {trait.dimension: trait for trait in before.traits}
     new = {trait.dimension: trait for trait in after.traits}
     return ProfileDiff(
@@ -244,14 +231,12 @@ def template_of(connection: sa.Connection, cube: str) -> Template:
 
 
 def current_static(change: Change, fact: Fact) -> Item | None:
-    """Return the trait that the operator gave already with this value."""
     current = current_of(_of_key(change, fact.key), change.now)
     same = current is not None and is_static(current) and current.value == fact.value
     return current if same else None
 
 
 def set_static(change: Change, fact: Fact, source: Span) -> Item:
-    """Store a trait that the operator gives, on the strength of a message, in place of what is current."""
     current = current_of(_of_key(change, fact.key), change.now)
     state = facts.store(change, replace(fact, spans=(source,)))
     if current is not None:
@@ -276,7 +261,6 @@ def remove_static(change: Change, subject: str, dimension: str) -> Item | None:
 
 
 def remove_traits(change: Change, subject: str, dimension: str | None = None) -> int:
-    """Delete what a profile shows of somebody, or in one dimension; return how many."""
     key = None if dimension is None else trait_key(subject, dimension)
     states = [
         state
@@ -291,13 +275,11 @@ def remove_traits(change: Change, subject: str, dimension: str | None = None) ->
 
 
 def _validity(change: Change, item: Item) -> datetime | None:
-    """Return until when an item was valid before it was superseded."""
     entries = items.history(change.connection, [change.cube], item.id)
     return next((entry.after.valid_to for entry in reversed(entries) if entry.after.status is Status.ACTIVE), None)
 
 
 def restore(change: Change, subject: str, dimension: str, entry: Version) -> Item:
-    """Restore a trait to an entry of its history."""
     if entry.after.status is not Status.ACTIVE:
         raise Conflict("That entry was not the current value when it was written; choose one whose status is active.")
     current = current_of(_of_key(change, trait_key(subject, dimension)), change.now)
@@ -321,17 +303,13 @@ def current_of(states: Iterable[Item], at: datetime) -> Item | None:
 
 
 def find(connection: sa.Connection, cube: str, *, subject: str | None = None, at: datetime | None = None) -> list[Item]:
-    """Return the trait items of a cube, or of one subject, of any status, as they are or stood at a moment."""
-    query = sa.select(t.versions.c.item_id).where(
-        t.versions.c.cube_id == cube,
-        t.versions.c.type == ItemType.PROFILE,
-        t.versions.c.key.is_not(None),
-        items.standing(at),
-    )
+    v = t.versions.c
+    query = sa.select(v.item_id).where(v.cube_id == cube, v.type == ItemType.PROFILE, v.key.is_not(None))
+    query = query.where(items.standing(at))
     if subject is not None:
         # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
         first = trait_key(subject, "")
-        query = query.where(sa.func.substr(t.versions.c.key, 1, len(first)) == first)
+        query = query.where(sa.func.substr(v.key, 1, len(first)) == first)
     found = items.current(connection, [cube], connection.scalars(query), at)
     return [state for state in found.values() if _is_trait_of(subject, state)]
 
@@ -343,14 +321,12 @@ def _is_trait_of(subject: str | None, state: Item) -> bool:
 
 
 def history(connection: sa.Connection, cube: str, subject: str, dimension: str) -> list[Version]:
-    """Return every version of every item a trait ever was, in the order they were recorded."""
     states = items.with_keys(connection, cube, [trait_key(subject, dimension)])
     entries = [entry for state in states for entry in items.history(connection, [cube], state.id)]
     return sorted(entries, key=lambda entry: (entry.recorded_at, entry.item, entry.version))
 
 
 def evidence(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple[Evidence, ...]]:
-    """Return each trait's passages, with the memories of the messages they stand in."""
     links = items.links_from(connection, ids)
     origins = {target for pairs in links.values() for kind, target in pairs if kind == LinkKind.DERIVED_FROM}
     held: dict[str, str] = {}
