@@ -37,10 +37,7 @@ log = logging.getLogger("memos.api")
 
 
 class LazyApp:
-    """Builds an ASGI application lazily, in a thread, on its first request or in the background.
-
-    `begin` is awaited once, before the first request.
-    """
+    """Builds an ASGI application in a thread, on its first request or in the background; then awaits `begin`."""
 
     def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] | None = None) -> None:
         self._make = make
@@ -49,7 +46,6 @@ class LazyApp:
         self._app: ASGIApp | None = None
 
     async def ready(self) -> ASGIApp:
-        """Return the application, building it if needed."""
         if self._app is None:
             async with self._lock:
                 if self._app is None:
@@ -67,13 +63,10 @@ class LazyApp:
             log.exception("a route group cannot be built")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         await (await self.ready())(scope, receive, send)
 
 
 class RouteGroups:
-    """The route groups of one application."""
-
     def __init__(self, memos: MemOS, local_token: str | None, stopping: Callable[[], bool]) -> None:
         self._memos, self._token, self._stopping = memos, local_token, stopping
         self._upstream: Upstream | None = None
@@ -91,12 +84,10 @@ class RouteGroups:
         self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
 
     def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
-        """Return the application of each path, lazy ones if asked."""
         return self._lazy if lazy else {path: build() for path, build in self._builders.items()}
 
     @asynccontextmanager
     async def running(self, *, lazy: bool) -> AsyncIterator[None]:
-        """Run what the groups need for the duration of the block."""
         async with AsyncExitStack() as stack, anyio.create_task_group() as group:
             self._group = group
             stack.push_async_callback(self._close)
@@ -157,7 +148,6 @@ class RouteGroups:
         return self._mcp.app
 
     async def _begin_mcp(self) -> None:
-        """Run the MCP server until the application ends."""
         assert self._group is not None  # set by `running`
         await self._group.start(self._run_mcp)
 
@@ -184,12 +174,7 @@ def create_app(
 ) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
-    Args:
-        memos: The open installation.
-        local_token: Key of the local owner, None for none.
-        tracing: Records spans of requests and calls.
-        stopping: Returns True once the server is about to stop.
-        lazy: Build route groups after the start, or on their first request, instead of now.
+    With `lazy` route groups are built after the start, or on their first request; `stopping` says that a stop is near.
     """
     settings = memos.settings.server
     groups = RouteGroups(memos, local_token, stopping)

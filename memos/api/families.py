@@ -60,8 +60,6 @@ _DOCUMENTS = "/api/v1/openapi.json, /api/openmem/v1/openapi.json"
 
 
 class RequestRefused(MemosError):
-    """The server refuses a request before any route handles it."""
-
     code = "refused"
     status: int
 
@@ -71,8 +69,6 @@ class RequestRefused(MemosError):
 
 
 class RouteNotFound(RequestRefused):
-    """No route has the path of the request."""
-
     code = "not_found"
 
     def __init__(self, path: str) -> None:
@@ -80,8 +76,6 @@ class RouteNotFound(RequestRefused):
 
 
 class MethodNotAllowed(RequestRefused):
-    """A route has the path of the request, but does not take its method."""
-
     code = "method_not_allowed"
 
     def __init__(self, method: str, allowed: str) -> None:
@@ -90,7 +84,6 @@ class MethodNotAllowed(RequestRefused):
 
 
 def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
-    """Return the error for an HTTP exception of the framework."""
     if error.status_code == 404:
         return RouteNotFound(request.scope["path"])
     if error.status_code == 405:
@@ -99,7 +92,6 @@ def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
 
 
 def status_of(error: MemosError) -> int:
-    """Return the HTTP status of an error."""
     if isinstance(error, RequestRefused):
         return error.status
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
@@ -117,7 +109,6 @@ class BodyLimitMiddleware:
         self._apart = apart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, counting the bytes of its body."""
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in self._apart:
             await self._app(scope, receive, send)
             return
@@ -147,18 +138,7 @@ def create_group(
     documented: bool = False,
     large: frozenset[str] = frozenset(),
 ) -> FastAPI:
-    """Return the application of a route group.
-
-    Args:
-        title: Title in the OpenAPI document.
-        memos: The installation that the routes call.
-        error_response: Makes the response of an error with its status.
-        local_token: Key of the local owner, None for none.
-        summary: Summary in the OpenAPI document.
-        open_paths: Paths that need no key.
-        documented: Serve the OpenAPI document at `/openapi.json`.
-        large: Paths whose routes limit their bodies themselves.
-    """
+    """Return the application of a route group; `open_paths` need no key, `large` ones limit bodies themselves."""
     app = FastAPI(
         title=title,
         version=__version__,
@@ -209,7 +189,6 @@ def create_group(
 
 
 def first_problem(error: RequestValidationError, route: object = None) -> InvalidInput:
-    """Return the first thing wrong with a request, named as the caller wrote it, without its content."""
     problems = error.errors()
     problem = problems[0]
     if problem["type"] == "missing":  # perhaps given under another name
@@ -223,7 +202,6 @@ def first_problem(error: RequestValidationError, route: object = None) -> Invali
 
 
 def _fields_at(route: APIRoute, where: list[str]) -> list[str]:
-    """Return the fields a route's body has at a path, none if no model is there."""
     model = None if route.body_field is None else route.body_field.field_info.annotation
     found = _model_in(model)
     for part in where:
@@ -233,7 +211,6 @@ def _fields_at(route: APIRoute, where: list[str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of an annotation such as `Body` or `Body | None`."""
     kinds = (annotation, *get_args(annotation))
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 

@@ -69,18 +69,15 @@ class Metrics:
         memos.listeners.add(self._hear)
 
     def began(self) -> None:
-        """Count a request that has begun."""
         self._under_way.inc()
 
     def ended(self, ended: Ended) -> None:
-        """Count a request that has ended."""
         self._under_way.dec()
         method = ended.method if ended.method in _METHODS else "other"
         self._requests.labels(ended.route, method, f"{ended.status // 100}xx").inc()
         self._latency.labels(ended.route).observe(ended.seconds)
 
     def response(self) -> Response:
-        """Return all metrics in the format of Prometheus."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     def _hear(self, work: Work) -> None:
@@ -103,7 +100,6 @@ class _Installation(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current metrics."""
         yield GaugeMetricFamily("memos_open_installations", "Installations this process has open", 1)
         info = GaugeMetricFamily("memos_info", "The version that runs", labels=("version",))
         info.add_metric((__version__,), 1)
@@ -177,7 +173,6 @@ class RequestLog:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -237,7 +232,6 @@ class JsonLines(logging.Formatter):
         self._quotes = quotes
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         told: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -264,7 +258,6 @@ class JsonLines(logging.Formatter):
 
 
 def to_stream(level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Log everything from a level on to a stream, by default standard error, and return the handler."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(quotes=level == "debug"))
     root = logging.getLogger()

@@ -31,7 +31,6 @@ Rebuild = Callable[[str, dict[str, Any]], Any]
 
 
 def as_json(value: Any, where: str = "arguments") -> bytes:
-    """Return a value as one line of JSON. Raises: InvalidInput (it cannot be sent)."""
     try:
         return json.dumps(packed(value), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
@@ -40,7 +39,6 @@ def as_json(value: Any, where: str = "arguments") -> bytes:
 
 
 def packed(value: Any) -> Json:
-    """Return a value as JSON. Raises: TypeError (no call takes or returns its type)."""
     match value:
         case None | str() | int() | float():
             return value
@@ -73,10 +71,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:
-    """Return the value of JSON; `rebuild` makes objects from their fields, by default a mapping.
-
-    Raises: ValueError, KeyError, TypeError (malformed).
-    """
+    """Return the value of JSON; `rebuild` makes objects from their fields. Raises: ValueError, KeyError, TypeError."""
     if isinstance(told, list):
         return [unpacked(entry, rebuild) for entry in told]
     if not isinstance(told, dict):
@@ -108,7 +103,6 @@ def error_told(error: MemosError) -> dict[str, Any]:
 
 
 def error_of(told: Mapping[str, Any]) -> MemosError:
-    """Return the error that JSON describes."""
     kind, has = _ERRORS.get(told["class"], MemosError), dict(told["has"])
     if isinstance(has.get("tokens"), dict):
         has["tokens"] = Tokens(**has["tokens"])
@@ -132,7 +126,6 @@ def view(value: Any) -> Json:
 
 
 def error_view(error: MemosError) -> Json:
-    """Return an error as JSON: code, message, and the field for invalid input."""
     told: dict[str, Json] = {"code": error.code, "message": str(error)}
     if isinstance(error, InvalidInput):
         told["field"] = error.field

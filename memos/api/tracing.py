@@ -22,7 +22,6 @@ from memos.version import __version__
 
 
 def exporting(endpoint: str) -> Tracing:
-    """Return tracing that exports to an OTLP collector over HTTP."""
     return Tracing(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
 
 
@@ -36,7 +35,6 @@ class Tracing:
         self._tracer = self._provider.get_tracer("memos", __version__)
 
     def hear(self, work: Work) -> None:
-        """Record the spans of a call that ended, below those of its request."""
         span = self._tracer.start_span(f"memos.{work.operation}", start_time=work.started_ns)
         if work.failed:
             span.set_status(trace.StatusCode.ERROR)
@@ -75,7 +73,6 @@ class Tracing:
         return traced
 
     def close(self) -> None:
-        """Export what is left."""
         self._provider.shutdown()
 
 

@@ -58,11 +58,7 @@ class Value(BaseModel, metaclass=_OfDataclass):
 
 
 def model_of(source: type) -> type[Value]:
-    """Return the model of a dataclass, made from its described fields if none is declared.
-
-    A field is described by the text in its annotation, as in `id: Annotated[str, "Id of the memory"]`. One without a
-    description is internal, and no part of the answer.
-    """
+    """Return the model of a dataclass, made from its annotated fields if none is declared; others are internal."""
     return _MODELS.get(source) or _model(source, type(source.__name__, (Value,), {"__doc__": source.__doc__}))
 
 

@@ -194,7 +194,6 @@ def _contents(made: DumpInfo) -> str:
 
 
 def _passphrase_for(file: Path) -> str | None:
-    """Ask for a passphrase when the file is sealed."""
     from memos.memcube.dump.container import MAGIC, is_sealed  # noqa: PLC0415
 
     try:

@@ -70,7 +70,6 @@ class Output:
     notes: Iterable[str] = ()
 
     def show(self, as_json: bool) -> None:
-        """Print it. Raises: typer.Exit if the exit code is not 0."""
         if as_json:
             show_json(self.value)
         else:
@@ -165,7 +164,6 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 @contextmanager
 def shown_errors(as_json: bool) -> Iterator[None]:
-    """Turn an error of ours, or of the settings, into one line and an exit code."""
     try:
         yield
     except MemosError as error:
@@ -232,7 +230,6 @@ def _open_here(data_dir: Path | None, settings: Settings) -> MemOS:
 
 
 def settings_of(data_dir: Path | None, config: Path | None = None) -> Settings:
-    """Return the settings of an installation; a file is named by `config`, or in the environment."""
     from memos.core.settings import Settings  # noqa: PLC0415
 
     settings = Settings() if config is None else Settings(config=config)
@@ -251,7 +248,6 @@ def through_server(settings: Settings) -> MemOS | None:
 
 
 def check_alone(words: str, settings: Settings) -> None:
-    """Raise BackendUnavailable when a server has the folder open that a command needs for itself."""
     memos = through_server(settings)
     if memos is not None:
         memos.close()
@@ -263,7 +259,6 @@ def check_alone(words: str, settings: Settings) -> None:
 
 @contextmanager
 def interruptible(safe: str) -> Iterator[None]:
-    """Turn an interrupt into an exit code and a line that says what is safe."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -286,7 +281,6 @@ def sure(question: str, *, yes: bool) -> None:
 
 
 def json_option(name: str, text: str | None) -> Any:
-    """Return the value of an option that is JSON."""
     if text is None:
         return None
     try:
@@ -296,7 +290,6 @@ def json_option(name: str, text: str | None) -> Any:
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
-    """Print a value as JSON."""
     from memos.api.serialization import view  # noqa: PLC0415
 
     ascii_only = sys.stdout.encoding.lower() != "utf-8"
@@ -359,12 +352,10 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a line on standard error, as `say` does."""
     errors.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def say_masked(masked: Iterable[Masked]) -> None:
-    """Say on standard error what was not stored as written."""
     kinds: Counter[str] = Counter()
     for each in masked:
         kinds[each.kind] += each.count
@@ -388,6 +379,5 @@ def cell(text: str) -> str:
 
 
 def one_line(text: str, most: int | None = None) -> str:
-    """Return text without line breaks, cut after so many characters."""
     line = " ".join(text.split())
     return line if most is None or len(line) <= most else f"{line[:most]}…"

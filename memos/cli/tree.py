@@ -25,8 +25,6 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A word with commands below it."""
-
     help: str
     commands: Mapping[str, Command | Group]
 
@@ -383,11 +381,9 @@ class Commands(TyperGroup):
     path: tuple[str, ...] = ()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the words of the group."""
         return list(_entries(self.panels))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command, or make the group of this name; None if there is none."""
         entry = _entries(self.panels).get(cmd_name)
         if isinstance(entry, Group):
             group = Commands(
@@ -413,7 +409,6 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the panels."""
         for title, entries in self.panels.items():
             with formatter.section(title):
                 formatter.write_dl([(word, entry.help) for word, entry in entries.items()])
@@ -455,7 +450,6 @@ def _entries(panels: Panels) -> dict[str, Command | Group]:
 
 
 def walk(panels: Panels = TREE) -> Iterator[tuple[str, Command]]:
-    """Yield every command with its words, such as `cube share`."""
     for word, entry in _entries(panels).items():
         if isinstance(entry, Command):
             yield word, entry

@@ -34,7 +34,6 @@ def _flat(value: Json) -> Json:
 
 
 def metadata_of(metadata: Json) -> Mapping[str, Json] | None:
-    """Return metadata about a conversation if a prompt can show it. Raises: InvalidInput."""
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
@@ -58,7 +57,6 @@ _READABLE_CHARS = 32
 
 
 def check_id(where: str, value: Json) -> str:
-    """Return an id of any length and characters. Raises: InvalidInput (not a text, or blank)."""
     if not isinstance(value, str):
         raise InvalidInput(where, f"must be text, not {type(value).__name__}")
     if not value.strip():
@@ -67,7 +65,6 @@ def check_id(where: str, value: Json) -> str:
 
 
 def cube_of_user(user_id: str) -> str:
-    """Return the cube that holds a user's memory."""
     return f"memoryos-user-{_safe(user_id)}"
 
 
@@ -77,7 +74,6 @@ def cube_of_assistant(assistant_id: str) -> str:
 
 
 def conversation_with(assistant_id: str) -> str:
-    """Return the conversation of a user with an assistant, in the user's cube."""
     return f"with-{_safe(assistant_id)}"
 
 
@@ -104,9 +100,7 @@ def import_memoryos(
     on_bad: OnBad = "stop",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportSummary:
-    """Import the pages, knowledge and profiles of a MemoryOS program's data folder.
-
-    What was imported before is not stored again.
+    """Import the pages, knowledge and profiles of a MemoryOS program's data folder; none is stored twice.
 
     Args:
         memos: The installation.
@@ -117,10 +111,7 @@ def import_memoryos(
         on_bad: "stop" stores nothing if a record is unreadable.
         on_progress: Takes the number of records done and their total.
 
-    Raises:
-        InvalidInput: The folder or a record cannot be read, or `cube` would mix users.
-        NotFound: `cube` does not exist.
-        Conflict: A cube was created meanwhile.
+    Raises: InvalidInput (unreadable, or `cube` would mix users), NotFound, Conflict (a cube was made meanwhile).
     """
     found = owners(folder)
     users = [owner for owner in found if owner.kind == "user"]
@@ -148,7 +139,6 @@ def import_memoryos(
 
 
 def described(kind: str, id_: str) -> str:
-    """Return the description of a cube for a user or an assistant."""
     return f"MemoryOS {kind} {shown(id_)}"
 
 

@@ -35,10 +35,7 @@ _SILENCE_S = 60.0
 
 
 def served(home: Path) -> MemOS | None:
-    """Return the installation of a folder through the server that has it open, None if there is none.
-
-    Raises: BackendUnavailable (the server has another version).
-    """
+    """Return a folder's installation through the server that has it open, None if none has it."""
     endpoint = find(home)
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
@@ -83,7 +80,6 @@ def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | N
 
 
 def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the server's settings by name, as values of their types."""
     now: dict[str, Any] = {}
     for name, value in told.items():
         kind = Settings.model_fields[name].annotation
@@ -92,8 +88,6 @@ def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Part:
-    """The methods of one service of `MemOS`."""
-
     def __init__(self, client: httpx2.Client, part: str) -> None:
         self._client = client
         self._part = part
@@ -134,7 +128,6 @@ class RemoteMemOS:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; the server goes on."""
         self._client.close()
 
 
@@ -207,7 +200,6 @@ def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _typed(name: str, told: Any, *, end: bool = False) -> Any:
-    """Return a result as the type that the method's annotation says."""
     try:
         return routes.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
@@ -215,7 +207,6 @@ def _typed(name: str, told: Any, *, end: bool = False) -> Any:
 
 
 def _refused(told: Any) -> MemosError:
-    """Return the error of a request that was refused before any call was made."""
     message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
     return BackendUnavailable(f"The server that has the folder open refuses: {message}")
 

@@ -113,17 +113,6 @@ _VALUES: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One method that can be called by name.
-
-    Attributes:
-        given: Type of its result, or of each entry if it `streams`.
-        streams: It returns an iterator.
-        ends: Type of what a streamed answer ends with, if anything.
-        progress: Its parameter that takes progress, if any.
-        stops: Its parameter that takes an event to stop by, if any.
-        paths: Its parameters that may be paths.
-    """
-
     part: str
     method: str
     signature: inspect.Signature
@@ -135,7 +124,6 @@ class Call:
     paths: frozenset[str]
 
     def bound(self, memos: Any) -> Callable[..., Any]:
-        """Return the method of an installation."""
         found: Callable[..., Any] = getattr(getattr(memos, self.part), self.method)
         return found
 
@@ -153,7 +141,6 @@ def names() -> frozenset[str]:
 
 @cache
 def call_named(name: str) -> Call:
-    """Return the method of a name. Raises: InvalidInput (no such method)."""
     if name not in names():
         raise InvalidInput("call", f"{shown(name)} cannot be called here")
     part, method = (name, "__call__") if name in PARTS else (name.rpartition(".")[0], name.rpartition(".")[2])
@@ -180,12 +167,10 @@ def call_named(name: str) -> Call:
 
 @cache
 def adapter(name: str, *, end: bool = False) -> TypeAdapter[Any]:
-    """Return the type adapter of a call's results, or of what its stream ends with."""
     return TypeAdapter(cast(Any, call_named(name).ends) if end else call_named(name).given)
 
 
 def value_of(kind: str, its: dict[str, Any]) -> Any:
-    """Return an argument of one of our types from its fields. Raises: ValueError."""
     return TypeAdapter(_VALUES[kind]).validate_python(its) if kind in _VALUES else its
 
 
@@ -208,7 +193,6 @@ def proof(token: str, challenge: str) -> str:
 
 
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
-    """Return the application of these routes; long calls give up once `stopping` returns True."""
     app = create_group(
         "hippocube local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
     )
@@ -223,7 +207,6 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
 
 
 def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
-    """Return an application with these routes only."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.mount(PATH, create(memos, local_token, stopping))
     return app

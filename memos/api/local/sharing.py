@@ -31,15 +31,7 @@ _STOP_WITHIN_S = 5
 
 @contextmanager
 def in_background(home: Path, make: Callable[[str, Callable[[], bool]], ASGIApp]) -> Iterator[Endpoint]:
-    """Serve an application on loopback in a thread for the duration of the block.
-
-    Args:
-        home: Data folder in which the server is announced.
-        make: Returns the application for a token and for a function that says whether the server is about to stop.
-
-    Raises:
-        BackendUnavailable: No port is free.
-    """
+    """Serve an application on loopback in a thread; it is made for a token and for `stopping`."""
     token = new_token()
     try:
         listening = socket.create_server((_LOOPBACK, 0))
@@ -83,7 +75,6 @@ class SharedInstallation:
         self._through: Endpoint | None = None
 
     def __call__(self) -> MemOS:
-        """Return the installation. Raises: BackendUnavailable, and what opening it raises."""
         with self._lock:
             if self._memos is None or self._gone():
                 self._closing.close()
@@ -98,13 +89,11 @@ class SharedInstallation:
         self.close()
 
     def close(self) -> None:
-        """Close what was opened here; safe to call twice."""
         with self._lock:
             self._closing.close()
             self._memos = None
 
     def _gone(self) -> bool:
-        """Return True if the process that had the folder open has ended or was replaced."""
         return self._through is not None and (
             endpoint.find(self._home) != self._through or not _runs(self._through.pid)
         )

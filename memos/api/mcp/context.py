@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The context of one message.
-
-    Attributes:
-        reach: Returns the installation and the identity the message acts for; called when a tool first needs them.
-        all_tools: Show more than the everyday tools.
-        read_only: Show and run only tools that read.
-    """
-
     reach: Callable[[], tuple[MemOS, RequestIdentity]]
     all_tools: bool = False
     read_only: bool = False
@@ -40,17 +32,14 @@ class ToolContext:
 
     @property
     def memos(self) -> MemOS:
-        """The installation."""
         return self._reached[0]
 
     @property
     def actor(self) -> str:
-        """The user or agent who calls."""
         return self._reached[1].actor
 
     @property
     def home(self) -> str:
-        """The cube that is used when none is named."""
         return self._reached[1].home
 
 
@@ -61,13 +50,10 @@ ContextResolver = Callable[[Request | None], AbstractContextManager[ToolContext]
 
 
 def current_context() -> ToolContext:
-    """Return the context of the current message."""
     return _CONTEXT.get()
 
 
 def context_middleware(resolver: ContextResolver) -> ServerMiddleware[Any]:
-    """Return the middleware that sets the context of each message."""
-
     async def around(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         with resolver(ctx.request) as context:
             token = _CONTEXT.set(context)

@@ -117,7 +117,6 @@ class TaskShape(BaseModel):
 
 
 def fields_of(item: Item, sources: tuple[Source, ...]) -> dict[str, Any]:
-    """Return the fields of a memory that tools show."""
     return {
         "id": item.id,
         "cube": item.cube,

@@ -28,8 +28,6 @@ from memos.kernel.memos import MemOS
 
 
 def _by_request_key(memos: MemOS) -> ContextResolver:
-    """Let each message act for the identity of its own key."""
-
     @contextmanager
     def resolve(request: Request | None) -> Iterator[ToolContext]:
         caller = None if request is None else getattr(request.state, "caller", None)
@@ -55,7 +53,6 @@ class _Endpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Take requests for the duration of the block."""
         server = create(_by_request_key(self._memos))
         server.streamable_http_app(
             stateless_http=True,
@@ -74,8 +71,6 @@ class _Endpoint:
 
 
 class Mcp:
-    """The MCP application, and the context it has to run in."""
-
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)
         app = create_group("hippocube mcp", memos, error_response, local_token=local_token)

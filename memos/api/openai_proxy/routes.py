@@ -41,8 +41,6 @@ class TokenCharge:
 
     @classmethod
     async def begin(cls, memos: MemOS, body_bytes: int, longest_answer: int) -> TokenCharge:
-        """Reserve the tokens a request may use. Raises: LimitReached."""
-
         def take() -> TokenCharge:
             with ExitStack() as stack:
                 took = stack.enter_context(memos.quotas.reserve_tokens(body_bytes // 2 + longest_answer, "proxy"))
@@ -78,8 +76,6 @@ Passing = Annotated[Upstream, Depends(_upstream)]
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A request under way: whom it acts for, what was recalled, and where its answer is stored."""
-
     memos: MemOS
     completion: Completion
     acting: RequestIdentity
@@ -132,7 +128,6 @@ async def completions(request: Request, memos: CurrentMemos, caller: CurrentCall
 async def _answered(
     request: Request, upstream: Upstream, underway: _Exchange, token_charge: TokenCharge, response: httpx2.Response
 ) -> Response:
-    """Return the endpoint's answer and settle the charge."""
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
         copy = Copy(MAX_MESSAGE_BYTES)
 
@@ -175,8 +170,6 @@ async def model_named(model: str, upstream: Passing) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """What a client says about memory in headers."""
-
     user: str | None
     conversation: str | None
     store: bool

@@ -59,7 +59,6 @@ class LocalModelTransport(httpx2.AsyncBaseTransport):
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the model's answer, or an error response."""
         # Waiting for a turn takes a thread; made here, where the loop runs.
         self._limiter = self._limiter or anyio.CapacityLimiter(_THREADS)
         body = json.loads(request.content)
@@ -86,8 +85,6 @@ class LocalModelTransport(httpx2.AsyncBaseTransport):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What all parts of one answer have in common."""
-
     id: str
     created: int
     model: str
@@ -125,7 +122,6 @@ class _Reading:
             raise
 
     async def text(self) -> AsyncIterator[str]:
-        """Yield the text. Raises: ModelError, BackendUnavailable."""
         piece = self._first
         while isinstance(piece, str):
             if piece:
@@ -135,7 +131,6 @@ class _Reading:
             self.usage = _usage(piece.tokens)
 
     async def aclose(self) -> None:
-        """Release the model; safe to call twice."""
         with CancelScope(shield=True):
             await to_thread.run_sync(self._pieces.close, limiter=self._limiter)
 
@@ -177,7 +172,6 @@ class _Events(httpx2.AsyncByteStream):
 
 
 def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
-    """Return the request for the model. Raises: InvalidInput."""
     for name, fine in _UNKNOWN.items():
         if (value := body.get(name)) is not None and value not in fine:
             raise InvalidInput(name, "cannot be done by the model in this process; leave it out")
@@ -220,7 +214,6 @@ def _usage(tokens: Tokens) -> dict[str, Json]:
 
 
 def _failed(error: MemosError) -> httpx2.Response:
-    """Return an error with the status that an endpoint would give it."""
     if isinstance(error, InvalidInput) or (isinstance(error, ModelError) and error.permanent):
         status = 400
     else:
@@ -253,7 +246,6 @@ class Upstream:
         self._client: httpx2.AsyncClient | None = None
 
     def check(self) -> None:
-        """Check that there is a model. Raises: BackendUnavailable."""
         if not self.settings.there:
             raise BackendUnavailable(
                 "No language model is configured on this server. Its operator can set "
@@ -262,10 +254,6 @@ class Upstream:
             )
 
     async def send(self, body: bytes, prefix: Prefix | None = None) -> httpx2.Response:
-        """Send a request and return the response, its body still unread.
-
-        Raises: BackendUnavailable, BackendTimeout.
-        """
         self.check()
         client = self._client = self._client or self._made()
         base_url = self.settings.base_url or BASE_URL
@@ -280,7 +268,6 @@ class Upstream:
             raise broken_off() from error
 
     async def read(self, response: httpx2.Response) -> bytes:
-        """Return the whole body. Raises: BackendUnavailable (also if it is too large), BackendTimeout."""
         read = bytearray()
         try:
             with anyio.fail_after(self.settings.timeout_s):
@@ -295,7 +282,6 @@ class Upstream:
         return bytes(read)
 
     async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
-        """Yield a body's bytes as they come. Raises: BackendUnavailable, BackendTimeout (too long a pause)."""
         try:
             async for chunk in response.aiter_raw():
                 yield chunk
@@ -310,7 +296,6 @@ class Upstream:
         return body.replace(key.encode(), b"***") if key else body
 
     async def close(self) -> None:
-        """Close the connections; safe to call twice."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -342,10 +327,8 @@ def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def too_slow() -> BackendTimeout:
-    """Return the error of an endpoint that does not answer in time."""
     return BackendTimeout("The language model behind this server did not answer in time: try again later.")
 
 
 def broken_off() -> BackendUnavailable:
-    """Return the error of an endpoint that cannot be reached, or broke off."""
     return BackendUnavailable("The language model behind this server cannot be reached or broke off: try again later.")

@@ -15,7 +15,6 @@ from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
-    """Return the application of these routes."""
     app = create_group("hippocube openmem", memos, error_response, local_token=local_token, documented=True)
     for router in (
         messages.router,

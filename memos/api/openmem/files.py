@@ -41,10 +41,6 @@ Fetch = Callable[[str, str], File]
 
 
 def file_of(where: str, name: str | None, content: Json, most: int, fetch: Fetch) -> File:
-    """Return a file given as base64, as a data URL or by its web address.
-
-    Raises: InvalidInput, BackendUnavailable (it cannot be fetched).
-    """
     if not isinstance(content, str) or not content:
         raise InvalidInput(where, "must be the file's bytes as base64")
     if _REMOTE.match(content):

@@ -166,7 +166,6 @@ def delete_profile(body: DeleteProfileBody, memos: CurrentMemos, caller: Current
 
 
 def _template(binding: Binding, known: dict[str, Template]) -> Template:
-    """Return the template a binding names. Raises: InvalidInput, NotFound."""
     name = required("profile_template_id", binding.profile_template_id)
     if binding.template is not None:
         return read_template({"name": name, **binding.template})
@@ -177,7 +176,6 @@ def _template(binding: Binding, known: dict[str, Template]) -> Template:
 
 
 def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[RequestIdentity, str]:
-    """Return whose profile it is, and the subject's name in the cube. Raises: NotFound."""
     name = required("profile_template_id", template)
     acting = shapes.subject(memos, caller, body)
     own = memos.profiles.template(acting.home, actor=acting.actor)

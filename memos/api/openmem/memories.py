@@ -215,7 +215,6 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
 
 
 def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
-    """Return the kinds to look for, with the most hits of each."""
     views = _views(body.include_memory_view)
     wanted = [
         (True, details.PLAIN, details.MEMORY, "memory_limit_number"),
@@ -243,7 +242,6 @@ def _relevant(hits: Sequence[Hit], least: float) -> list[tuple[Any, float | None
 
 
 def _views(names: Sequence[str] | None) -> frozenset[str] | None:
-    """Return the lists that are wanted, None for all. Raises: InvalidInput."""
     if names is None:
         return None
     for name in names:

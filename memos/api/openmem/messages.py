@@ -180,7 +180,6 @@ def _added(
 
 
 def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str, str], str, str]]:
-    """Return names, actor and cube of each place to store messages."""
     people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
     targets = [(names, acting.actor, acting.home) for names, acting in people]
     first = people[0][0]
@@ -190,7 +189,6 @@ def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str
 def _besides(
     memos: MemOS, caller: Caller, acting: RequestIdentity, body: AddBody | FeedbackBody
 ) -> list[tuple[str, str]]:
-    """Return further places a request allows: the public cube and knowledge bases."""
     me = caller.identity.id
     bases = shapes.knowledge(memos, caller, body.allow_knowledgebase_ids)
     cubes = [*([shapes.public_cube(memos, caller)] if body.allow_public else []), *bases]
@@ -233,7 +231,6 @@ def _followed(memos: MemOS, submission: Submission) -> dict[str, Any]:
 
 
 def same(path: str, body: Body) -> str:
-    """Return the text by which equal requests are recognised."""
     try:
         return json.dumps([path, body.model_dump(mode="python")], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:

@@ -91,7 +91,6 @@ async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
 
 
 def task_key(task_id: str) -> str:
-    """Return the idempotency key of an add under a client's own task id."""
     return f"task:{task_id}"
 
 
@@ -190,7 +189,6 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
 
 
 def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
-    """Take the user's last words as a correction."""
     said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
     words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
     if not words or not isinstance(words[-1], str):
@@ -367,7 +365,6 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
 
 
 def _graph(items: list[Item]) -> dict[str, Any]:
-    """Return items as nodes, with edges to the items they supersede."""
     ids = {item.id for item in items}
     edges = [
         {"source": item.superseded_by, "target": item.id, "type": "SUPERSEDES"}

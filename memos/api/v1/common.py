@@ -70,14 +70,11 @@ class ItemBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """The actor and the cube of a request."""
-
     actor: str
     cube: str
 
 
 def current_identity(memos: CurrentMemos, caller: CurrentCaller, user: UserName = None) -> RequestIdentity:
-    """Return the identity a request without a body acts for."""
     return resolve_identity(memos, caller, user, new=False)
 
 
@@ -85,7 +82,6 @@ CurrentIdentity = Annotated[RequestIdentity, Depends(current_identity)]
 
 
 def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
-    """Return actor and cube of a request without a body."""
     return RequestTarget(current_identity.actor, current_identity.home if cube is None else cube)
 
 
@@ -93,13 +89,11 @@ CurrentTarget = Annotated[RequestTarget, Depends(current_target)]
 
 
 def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> RequestTarget:
-    """Return actor and cube of a request's body."""
     found = resolve_identity(memos, caller, body.user, new=new)
     return RequestTarget(found.actor, found.home if body.cube is None else body.cube)
 
 
 def actor_of(memos: MemOS, caller: Caller, body: Body) -> str:
-    """Return the actor of a request's body."""
     return resolve_identity(memos, caller, body.user, new=False).actor
 
 
@@ -110,7 +104,6 @@ def creation(key: str | None, call: str, target: RequestTarget, given: Json) -> 
 
 
 def read_filter(text: str | None) -> dict[str, Any] | None:
-    """Return the filter of JSON text. Raises: InvalidInput."""
     if text is None:
         return None
     try:
@@ -173,7 +166,6 @@ _REMEDIES = {
 
 
 def problem(error: MemosError) -> dict[str, Any]:
-    """Return an error as these routes show it."""
     told: dict[str, Any] = {"code": error.code, "message": message_of(error, _REMEDIES)}
     if isinstance(error, InvalidInput):
         told["field"] = error.field
@@ -181,7 +173,6 @@ def problem(error: MemosError) -> dict[str, Any]:
 
 
 def error_response(error: MemosError, status: int) -> Response:
-    """Return the response of an error."""
     return JSONResponse(problem(error), status)
 
 

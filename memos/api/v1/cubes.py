@@ -239,7 +239,6 @@ async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, 
 
 
 async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
-    """Write the body to a file, block by block. Raises: RequestRefused (it is too large)."""
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:
@@ -260,7 +259,6 @@ async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
 
 
 def _decoded(header: str | None) -> str | None:
-    """Return a header as the UTF-8 it was sent as. Raises: InvalidInput."""
     try:
         return None if header is None else header.encode("latin-1").decode()
     except UnicodeError as error:
