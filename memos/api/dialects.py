@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Unpack, cast
+from typing import IO, Any, Unpack
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -79,8 +79,9 @@ def _identity_of(identity: Identity) -> RequestIdentity:
 def chat_options(body: BaseModel, **own: Unpack[ChatOptions]) -> ChatOptions:
     """Return the options of a chat: the fields of `body` that have an option's name, then the dialect's own."""
     fields = type(body).model_fields
-    same = {name: getattr(body, name) for name in ChatOptions.__annotations__ if name in fields}
-    return cast(ChatOptions, same | own)
+    same: Any = {name: getattr(body, name) for name in ChatOptions.__annotations__ if name in fields}
+    options: ChatOptions = same | own
+    return options
 
 
 def chat_response(

@@ -452,3 +452,9 @@ def as_model(model: type[Model]) -> Callable[[Reply], Model]:
             raise strange(reply.status, reply.headers, f"no {model.__name__}") from None
 
     return read
+
+
+def as_field(model: type[Model], pick: Callable[[Model], T]) -> Callable[[Reply], T]:
+    """Return a reader of one field of answers as a model."""
+    read = as_model(model)
+    return lambda reply: pick(read(reply))

@@ -14,9 +14,11 @@ from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.api.client.openmem import ChatAnswer
+from memos.core.closing import Closing
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 C = TypeVar("C", Connection, AsyncConnection)
 
 _STREAM = "Stream["
@@ -27,20 +29,28 @@ class _Holder(Protocol[C]):
     _connection: C
 
 
-class _Method:
-    """Makes a method of a description: one that waits, or a coroutine function if the connection is asynchronous."""
+class _Method(Generic[P, T, A]):
+    """A method made of a description: it returns T, or is a coroutine function of A on an asynchronous connection."""
 
-    def __init__(self, describe: Callable[..., Any]) -> None:
-        def waiting(self: _Holder[Connection], /, *given: Any, **named: Any) -> Any:
+    def __init__(self, describe: Callable[P, Any]) -> None:
+        def waiting(self: _Holder[Connection], /, *given: P.args, **named: P.kwargs) -> Any:
             return self._connection.do(describe(*given, **named))
 
-        async def coroutine(self: _Holder[AsyncConnection], /, *given: Any, **named: Any) -> Any:
+        async def coroutine(self: _Holder[AsyncConnection], /, *given: P.args, **named: P.kwargs) -> Any:
             return await self._connection.do(describe(*given, **named))
 
         self._waiting, self._coroutine = waiting, coroutine
         for method in (waiting, coroutine):
             _describe(method, describe)
 
+    @overload
+    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, holder: _Holder[AsyncConnection], owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, A]]: ...
+    @overload
+    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
     def __get__(self, holder: Any, owner: type | None = None) -> Any:
         if holder is None:
             return self._coroutine if owner is not None and issubclass(owner, AsyncMemOSClient) else self._waiting
@@ -67,63 +77,21 @@ def _returned(described: str) -> str:
     return f"Iterator[{inner}]" if kind == _STREAM else inner
 
 
-class sends(_Method, Generic[P, T]):  # noqa: N801 - reads as a verb where it is used
-    """The method that sends the request a function describes, and returns its result."""
-
-    def __init__(self, describe: Callable[P, Call[T] | Waiting[T] | Download[T]]) -> None:
-        super().__init__(describe)
-
-    @overload
-    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, T]: ...
-    @overload
-    def __get__(
-        self, holder: _Holder[AsyncConnection], owner: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
-    def __get__(self, holder: Any, owner: type | None = None) -> Any:
-        """Return the method of a client, or of the class."""
-        return super().__get__(holder, owner)
+def sends(describe: Callable[P, Call[T] | Waiting[T] | Download[T]]) -> _Method[P, T, T]:
+    """Return the method that sends the request a function describes, and returns its result."""
+    return _Method(describe)
 
 
-class streams(_Method, Generic[P, T]):  # noqa: N801 - as above
-    """The method that sends such a request, and returns the values that the server streams."""
-
-    def __init__(self, describe: Callable[P, Stream[T]]) -> None:
-        super().__init__(describe)
-
-    @overload
-    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, Streamed[T]]: ...
-    @overload
-    def __get__(
-        self, holder: _Holder[AsyncConnection], owner: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, AsyncStreamed[T]]]: ...
-    @overload
-    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
-    def __get__(self, holder: Any, owner: type | None = None) -> Any:
-        """Return the method of a client, or of the class."""
-        return super().__get__(holder, owner)
+def streams(describe: Callable[P, Stream[T]]) -> _Method[P, Streamed[T], AsyncStreamed[T]]:
+    """Return the method that sends such a request, and returns the values that the server streams."""
+    return _Method(describe)
 
 
-class chats(_Method, Generic[P]):  # noqa: N801 - as above
-    """The method that sends a chat, which is streamed if its parameters say so."""
-
-    def __init__(self, describe: Callable[P, Call[ChatAnswer] | Stream[str]]) -> None:
-        super().__init__(describe)
-
-    @overload
-    def __get__(
-        self, holder: _Holder[Connection], owner: type | None = None
-    ) -> Callable[P, ChatAnswer | Streamed[str]]: ...
-    @overload
-    def __get__(
-        self, holder: _Holder[AsyncConnection], owner: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, ChatAnswer | AsyncStreamed[str]]]: ...
-    @overload
-    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
-    def __get__(self, holder: Any, owner: type | None = None) -> Any:
-        """Return the method of a client, or of the class."""
-        return super().__get__(holder, owner)
+def chats(
+    describe: Callable[P, Call[ChatAnswer] | Stream[str]],
+) -> _Method[P, ChatAnswer | Streamed[str], ChatAnswer | AsyncStreamed[str]]:
+    """Return the method that sends a chat, which is streamed if its parameters say so."""
+    return _Method(describe)
 
 
 class Part(Generic[C]):
@@ -285,7 +253,7 @@ class _Client(Generic[C]):
     chat = chats(openmem.chat)
 
 
-class MemOSClient(_Client[Connection]):
+class MemOSClient(_Client[Connection], Closing):
     """A client of a hippocube server; thread-safe. Close it, or use it as a context manager.
 
     Args:
@@ -310,12 +278,6 @@ class MemOSClient(_Client[Connection]):
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class AsyncMemOSClient(_Client[AsyncConnection]):

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from memos.api import values
-from memos.api.client.calls import Call, ClientUsageError, Download, Reply, as_model
+from memos.api.client.calls import Call, ClientUsageError, Download, as_field, as_model
 from memos.api.client.openmem import existing
 from memos.api.client.v1_requests import as_list, changing, getting, making, nothing, path_of, queried
 from memos.errors import Conflict
@@ -154,22 +154,15 @@ def drop_cube(cube: str, *, user: str | None = None) -> Call[values.EraseReceipt
 
 
 def grant(cube: str, identity: str, role: str = "reader", *, user: str | None = None) -> Call[values.Grant]:
-    """Give a user, agent, group or `*` (everyone) a role on a cube.
-
-    Raises: InvalidInput, NotFound, PermissionDenied.
-    """
+    """Give somebody, or `*` (everyone), a role on a cube. Raises: InvalidInput, NotFound, PermissionDenied."""
     path = path_of("cubes", ("cube", cube), "grants", ("identity", identity))
     return changing("PUT", path, as_model(values.Grant), body={"role": role}, query={"user": user})
 
 
 def revoke(cube: str, identity: str, *, user: str | None = None) -> Call[bool]:
     """Take a role back; return False if there was none. Raises: NotFound, PermissionDenied."""
-
-    def read(reply: Reply) -> bool:
-        return as_model(values.Revoked)(reply).revoked
-
     path = path_of("cubes", ("cube", cube), "grants", ("identity", identity))
-    return changing("DELETE", path, read, query={"user": user})
+    return changing("DELETE", path, as_field(values.Revoked, lambda found: found.revoked), query={"user": user})
 
 
 def grants(cube: str, *, user: str | None = None) -> Call[list[values.Grant]]:
@@ -213,11 +206,8 @@ def enable_user(id_: str, *, enabled: bool = True) -> Call[values.Identity]:
 
 def members(group: str) -> Call[tuple[str, ...]]:
     """Return the members of a group by id. Admins only. Raises: NotFound, PermissionDenied."""
-
-    def read(reply: Reply) -> tuple[str, ...]:
-        return as_model(values.Members)(reply).members
-
-    return getting(path_of("groups", ("group", group), "members"), read)
+    path = path_of("groups", ("group", group), "members")
+    return getting(path, as_field(values.Members, lambda found: found.members))
 
 
 def join(group: str, member: str) -> Call[None]:
@@ -252,10 +242,7 @@ def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[l
 
 
 def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = None) -> Call[values.Key]:
-    """Replace a key's limits. Admins only.
-
-    Raises: InvalidInput, NotFound, PermissionDenied.
-    """
+    """Replace a key's limits. Admins only. Raises: InvalidInput, NotFound, PermissionDenied."""
     body = {"limits": dict(limits), "user": user}
     return changing("PUT", path_of("keys", ("key", key), "limits"), as_model(values.Key), body=body)
 

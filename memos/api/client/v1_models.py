@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memos.api import values
-from memos.api.client.calls import Call, Download, Reply, as_model
+from memos.api.client.calls import Call, Download, as_field, as_model
 from memos.api.client.v1_cubes import new_file
 from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of, queried
 
@@ -39,14 +39,8 @@ def allow_learning(cube: str | None = None, *, items: str | Sequence[str] = (), 
 
 
 def disallow_learning(cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Stop learning a cube's memories, and return how many adapters were removed.
-
-    Raises: NotFound, PermissionDenied.
-    """
-
-    def read(reply: Reply) -> int:
-        return as_model(values.Consent)(reply).removed
-
+    """Stop learning a cube's memories; return how many adapters were removed. Raises: NotFound, PermissionDenied."""
+    read = as_field(values.Consent, lambda found: found.removed)
     return changing("POST", path_of("adapters", "disallow"), read, body={"cube": cube, "user": user})
 
 
@@ -112,10 +106,7 @@ def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[
 
     Raises: NotFound, PermissionDenied.
     """
-
-    def read(reply: Reply) -> str:
-        return as_model(values.Composing)(reply).task
-
+    read = as_field(values.Composing, lambda found: found.task)
     return changing("POST", path_of("activation", "compose"), read, body={"cube": cube, "user": user})
 
 
@@ -133,10 +124,7 @@ def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
 
     Raises: NotFound, PermissionDenied, BackendUnavailable.
     """
-
-    def read(reply: Reply) -> int:
-        return as_model(values.Dropped)(reply).blocks
-
+    read = as_field(values.Dropped, lambda found: found.blocks)
     return changing("POST", path_of("activation", "drop"), read, body={"cube": cube, "user": user})
 
 
@@ -146,12 +134,6 @@ def kv_stats(*, user: str | None = None) -> Call[values.KvStats]:
 
 
 def verify_kv(*, user: str | None = None) -> Call[tuple[str, ...]]:
-    """Read every block on disk, remove damaged ones and return their keys. Admins only.
-
-    Raises: PermissionDenied.
-    """
-
-    def read(reply: Reply) -> tuple[str, ...]:
-        return as_model(values.Damaged)(reply).damaged
-
+    """Check every block on disk; remove damaged ones and return their keys. Admins only. Raises: PermissionDenied."""
+    read = as_field(values.Damaged, lambda found: found.damaged)
     return replace(changing("POST", path_of("activation", "verify"), read, query={"user": user}), least_s=_SILENT_S)

@@ -129,14 +129,8 @@ def list_tasks(
     user: str | None = None,
 ) -> Call[list[values.Task]]:
     """Return tasks, newest first; `after` continues behind the task of that id. Raises: InvalidInput, NotFound."""
-    query = {
-        "cube": listed(cubes),
-        "state": listed(states),
-        "kind": listed(kinds),
-        "limit": limit,
-        "after": after,
-        "user": user,
-    }
+    chosen = {"cube": listed(cubes), "state": listed(states), "kind": listed(kinds)}
+    query = {**chosen, "limit": limit, "after": after, "user": user}
     return getting(path_of("tasks"), as_list(values.Task), query)
 
 
@@ -191,13 +185,8 @@ def follow_events(
 
     Raises: InvalidInput, NotFound (cube).
     """
-    query = {
-        "cube": cube,
-        "after": after,
-        "kind": listed(kinds),
-        "timeout_s": check_wait("timeout_s", timeout_s),
-        "user": user,
-    }
+    seconds = check_wait("timeout_s", timeout_s)
+    query = {"cube": cube, "after": after, "kind": listed(kinds), "timeout_s": seconds, "user": user}
     return following(path_of("events", "stream"), values.Event, query)
 
 
@@ -285,14 +274,8 @@ def update(
 
     Raises: InvalidInput, NotFound, Conflict (it is at another version).
     """
-    body = {
-        **fields,
-        "memory": memory,
-        "cube": cube,
-        "user": user,
-        "expected_version": expected_version,
-        "reason": reason,
-    }
+    about = {"cube": cube, "user": user, "expected_version": expected_version, "reason": reason}
+    body = {**fields, "memory": memory, **about}
     return changing("PATCH", path_of("memories", ("item", item)), as_model(values.Item), body=body)
 
 
@@ -311,12 +294,7 @@ def history(item: str, *, cube: str | None = None, user: str | None = None) -> C
 
 
 def rollback(
-    item: str,
-    to_version: int,
-    *,
-    cube: str | None = None,
-    user: str | None = None,
-    expected_version: int | None = None,
+    item: str, to_version: int, *, cube: str | None = None, user: str | None = None, expected_version: int | None = None
 ) -> Call[values.Item]:
     """Write a new version equal to an old one. Raises: InvalidInput, NotFound, Conflict."""
     body = {"to_version": to_version, "cube": cube, "user": user, "expected_version": expected_version}

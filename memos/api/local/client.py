@@ -9,11 +9,11 @@ import inspect
 import json
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -23,6 +23,7 @@ from memos.api.endpoint import Endpoint, find
 from memos.api.local import routes
 from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
 from memos.core.clock import SystemClock
+from memos.core.closing import Closing
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown
 from memos.kernel.chat.chat import ChatStream
@@ -61,7 +62,9 @@ def served(home: Path) -> MemOS | None:
         client.close()
         raise
     # It has every public method that another process can call; what only its own process has is not there.
-    return cast(MemOS, RemoteMemOS(client, settings))
+    remote: Any = RemoteMemOS(client, settings)
+    memos: MemOS = remote
+    return memos
 
 
 def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | None:
@@ -106,7 +109,7 @@ class _Part:
         return _called(self._client, self._part, *given, **named)
 
 
-class RemoteMemOS:
+class RemoteMemOS(Closing):
     """An installation that a server has open. The local owner makes each call there. Thread-safe."""
 
     memories: _Part
@@ -120,12 +123,6 @@ class RemoteMemOS:
             setattr(self, part, _Part(client, part))
         self.add, self.get, self.update = self.memories.add, self.memories.get, self.memories.update
         self.feedback, self.delete, self.erase = self.memories.feedback, self.memories.delete, self.memories.erase
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._client.close()
@@ -150,8 +147,10 @@ def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> A
     raise _lost()
 
 
-def _entries(name: str, lines: Iterator[dict[str, Any]], stop: threading.Event | None) -> Generator[Any, None, Any]:
-    with closing(cast(Generator[dict[str, Any], None, None], lines)):
+def _entries(
+    name: str, lines: Generator[dict[str, Any], None, None], stop: threading.Event | None
+) -> Generator[Any, None, Any]:
+    with closing(lines):
         for told in lines:
             if stop is not None and stop.is_set():
                 return None
@@ -176,7 +175,7 @@ def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
+def _lines(client: httpx2.Client, body: bytes) -> Generator[dict[str, Any], None, None]:
     """Make a call and yield its lines, an empty mapping for a heartbeat. Raises: what the call raises."""
     began = False
     try:

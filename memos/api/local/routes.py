@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import anyio
 from fastapi import APIRouter, Depends, FastAPI, Header, Request
@@ -116,12 +116,12 @@ class Call:
     part: str
     method: str
     signature: inspect.Signature
-    given: Any
+    given: Any  # type of its result, or of each entry if it streams
     streams: bool
-    ends: type | None
-    progress: str | None
-    stops: str | None
-    paths: frozenset[str]
+    ends: Any  # type of what a streamed answer ends with, None for nothing
+    progress: str | None  # its parameter that takes progress
+    stops: str | None  # its parameter that takes an event to stop by
+    paths: frozenset[str]  # its parameters that may be paths
 
     def bound(self, memos: Any) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(getattr(memos, self.part), self.method)
@@ -167,7 +167,7 @@ def call_named(name: str) -> Call:
 
 @cache
 def adapter(name: str, *, end: bool = False) -> TypeAdapter[Any]:
-    return TypeAdapter(cast(Any, call_named(name).ends) if end else call_named(name).given)
+    return TypeAdapter(call_named(name).ends if end else call_named(name).given)
 
 
 def value_of(kind: str, its: dict[str, Any]) -> Any:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,6 +20,7 @@ from memos.api import endpoint
 from memos.api.endpoint import Endpoint, announced, new_token
 from memos.api.local.client import served
 from memos.api.local.routes import alone
+from memos.core.closing import Closing
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
@@ -63,7 +63,7 @@ _PATIENCE_S = 20.0
 _LOOK_EVERY_S = 0.2
 
 
-class SharedInstallation:
+class SharedInstallation(Closing):
     """The installation of a folder, however it can be reached. Call it for each use. Thread-safe; close it."""
 
     def __init__(self, data_dir: Path | None, settings: Settings) -> None:
@@ -81,12 +81,6 @@ class SharedInstallation:
                 self._memos, self._through = None, None
                 self._memos = self._reach()
             return self._memos
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         with self._lock:

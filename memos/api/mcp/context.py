@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ToolContext:
-    reach: Callable[[], tuple[MemOS, RequestIdentity]]
-    all_tools: bool = False
+    reach: Callable[[], tuple[MemOS, RequestIdentity]]  # called when a tool first needs them
+    all_tools: bool = False  # more than the everyday ones
     read_only: bool = False
 
     @cached_property

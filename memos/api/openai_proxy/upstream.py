@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import anyio
 import httpx2
@@ -194,7 +194,7 @@ def _message(message: Mapping[str, Any], place: int) -> ChatMessage:
     parts = message.get("content")
     if isinstance(parts, list) and any(not isinstance(part, dict) or part.get("type") != "text" for part in parts):
         raise InvalidInput(f"messages[{place}].content", "must be text: the model in this process takes nothing else")
-    return ChatMessage(role, text_of(cast(dict[str, Any], message)))
+    return ChatMessage(role, text_of(message))
 
 
 def _number(body: Mapping[str, Any], name: str) -> float | None:
@@ -259,36 +259,22 @@ class Upstream:
         base_url = self.settings.base_url or BASE_URL
         extensions = {} if self._inside is None else {PREFIX: prefix}
         request = client.build_request("POST", f"{base_url}/chat/completions", content=body, extensions=extensions)
-        try:
-            with anyio.fail_after(self.settings.timeout_s):
-                return await client.send(request, stream=True)
-        except (httpx2.TimeoutException, TimeoutError) as error:
-            raise too_slow() from error
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise broken_off() from error
+        with _failures(), anyio.fail_after(self.settings.timeout_s):
+            return await client.send(request, stream=True)
 
     async def read(self, response: httpx2.Response) -> bytes:
         read = bytearray()
-        try:
-            with anyio.fail_after(self.settings.timeout_s):
-                async for chunk in response.aiter_raw():
-                    read += chunk
-                    if len(read) > _MOST_BYTES:
-                        raise BackendUnavailable(f"The language model sent more than {_MOST_BYTES:,} bytes.")
-        except (httpx2.TimeoutException, TimeoutError) as error:
-            raise too_slow() from error
-        except httpx2.HTTPError as error:
-            raise broken_off() from error
+        with _failures(), anyio.fail_after(self.settings.timeout_s):
+            async for chunk in response.aiter_raw():
+                read += chunk
+                if len(read) > _MOST_BYTES:
+                    raise BackendUnavailable(f"The language model sent more than {_MOST_BYTES:,} bytes.")
         return bytes(read)
 
     async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
-        try:
+        with _failures():
             async for chunk in response.aiter_raw():
                 yield chunk
-        except httpx2.TimeoutException as error:
-            raise too_slow() from error
-        except httpx2.HTTPError as error:
-            raise broken_off() from error
 
     def without_key(self, body: bytes) -> bytes:
         """Return a failure's body without the operator's key, which some endpoints quote."""
@@ -326,9 +312,12 @@ def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def too_slow() -> BackendTimeout:
-    return BackendTimeout("The language model behind this server did not answer in time: try again later.")
-
-
-def broken_off() -> BackendUnavailable:
-    return BackendUnavailable("The language model behind this server cannot be reached or broke off: try again later.")
+@contextmanager
+def _failures() -> Iterator[None]:
+    told = "The language model behind this server"
+    try:
+        yield
+    except (httpx2.TimeoutException, TimeoutError) as error:
+        raise BackendTimeout(f"{told} did not answer in time: try again later.") from error
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise BackendUnavailable(f"{told} cannot be reached or broke off: try again later.") from error

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
@@ -68,8 +67,9 @@ class ItemBody(Body):
     cube: str | None = Field(None, description="Cube it must be in; default: whichever it is in")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTarget:
+class RequestTarget(TypedDict):
+    """Actor and cube of a request, as most calls take them: `**target`."""
+
     actor: str
     cube: str
 
@@ -82,25 +82,39 @@ CurrentIdentity = Annotated[RequestIdentity, Depends(current_identity)]
 
 
 def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
-    return RequestTarget(current_identity.actor, current_identity.home if cube is None else cube)
+    return RequestTarget(actor=current_identity.actor, cube=current_identity.home if cube is None else cube)
 
 
 CurrentTarget = Annotated[RequestTarget, Depends(current_target)]
 
 
-def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> RequestTarget:
+class ItemTarget(TypedDict):
+    """Actor of a request about one memory or file, and the cube it must be in, if any: `**where`."""
+
+    actor: str
+    cube: str | None
+
+
+def current_item(current_identity: CurrentIdentity, cube: ItemCube = None) -> ItemTarget:
+    return ItemTarget(actor=current_identity.actor, cube=cube)
+
+
+CurrentItem = Annotated[ItemTarget, Depends(current_item)]
+
+
+def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = False) -> RequestTarget:
     found = resolve_identity(memos, caller, body.user, new=new)
-    return RequestTarget(found.actor, found.home if body.cube is None else body.cube)
+    return RequestTarget(actor=found.actor, cube=found.home if body.cube is None else body.cube)
 
 
-def actor_of(memos: MemOS, caller: Caller, body: Body) -> str:
-    return resolve_identity(memos, caller, body.user, new=False).actor
+def item_of(memos: MemOS, caller: Caller, body: ItemBody) -> ItemTarget:
+    return ItemTarget(actor=resolve_identity(memos, caller, body.user, new=False).actor, cube=body.cube)
 
 
 def creation(key: str | None, call: str, target: RequestTarget, given: Json) -> Creation | None:
     """Return the record that makes a repeated creation recognisable, None without an idempotency key."""
     told = given.model_dump(mode="json") if isinstance(given, BaseModel) else given
-    return None if key is None else Creation(key, call, [target.actor, target.cube, told], target.actor, target.cube)
+    return None if key is None else Creation(key, call, [target["actor"], target["cube"], told], **target)
 
 
 def read_filter(text: str | None) -> dict[str, Any] | None:
@@ -204,6 +218,10 @@ class ValueRoute(APIRoute):
             if model != returned:
                 options["response_model"] = model
         super().__init__(path, endpoint, **options)
+
+
+def value_router(*tags: str, prefix: str = "") -> APIRouter:
+    return APIRouter(route_class=ValueRoute, prefix=prefix, tags=list(tags) or None, responses=ERRORS)
 
 
 class Text(Value):

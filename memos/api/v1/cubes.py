@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from typing import IO, Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from memos.api.dialects import file_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import (
-    ERRORS,
     Body,
     CubeId,
     CurrentIdentity,
     IdempotencyKey,
     IdentityId,
     RequestTarget,
-    ValueRoute,
     creation,
+    value_router,
 )
 from memos.api.values import Dump, Loaded, Revoked
 from memos.core.identities import Grant
@@ -32,7 +31,7 @@ from memos.kernel.memos import MemOS
 from memos.kernel.statistics import Overview
 from memos.kernel.transfer import open_dump, scratch_file, write_scratch
 
-router = APIRouter(route_class=ValueRoute, tags=["cubes"], responses=ERRORS)
+router = value_router("cubes")
 
 
 class CreateCubeBody(Body):
@@ -72,7 +71,7 @@ def create(
     """Make an empty cube."""
     actor = resolve_identity(memos, caller, body.user).actor
     return memos.idempotency.once(
-        creation(idempotency_key, "cubes.create", RequestTarget(actor, body.id), body),
+        creation(idempotency_key, "cubes.create", RequestTarget(actor=actor, cube=body.id), body),
         lambda: memos.cubes.create(
             body.id, actor=actor, description=body.description, time_zone=body.time_zone, redact_pii=body.redact_pii
         ),
@@ -150,7 +149,7 @@ def drop(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseRec
     return memos.cubes.drop(cube, actor=acting.actor)
 
 
-files_router = APIRouter(route_class=ValueRoute, prefix="/cubes", tags=["cubes"], responses=ERRORS)
+files_router = value_router("cubes", prefix="/cubes")
 
 _BLOCK = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 
 from memos.api.dialects import chat_options, chat_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner, encode_event
 from memos.api.v1.common import (
-    ERRORS,
     Body,
     CubeBody,
     CurrentTarget,
     IdempotencyKey,
     Moment,
-    ValueRoute,
     creation,
     problem,
     target_of,
+    value_router,
 )
 from memos.api.values import Value
 from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.tiers import WorkingMemory
 
-router = APIRouter(route_class=ValueRoute, tags=["search"], responses=ERRORS)
+router = value_router("search")
 
 
 class QuestionBody(Body):
@@ -112,7 +111,7 @@ def working_memory(
     max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
 ) -> WorkingMemory:
     """Return the small set a prompt begins with."""
-    return memos.tiers.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
+    return memos.tiers.working_memory(conversation, **target, max_tokens=max_tokens)
 
 
 @router.post("/feedback", status_code=201)
@@ -120,13 +119,12 @@ def feedback(
     body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> FeedbackReceipt:
     """Take a correction as the newest statement; what it contradicts is superseded."""
-    target = target_of(memos, caller, body)
+    target = target_of(memos, caller, body, new=True)
 
     def correct() -> FeedbackReceipt:
         return memos.feedback(
             body.text,
-            cube=target.cube,
-            actor=target.actor,
+            **target,
             speaker=body.speaker,
             conversation=body.conversation,
             item_ids=body.item_ids,
@@ -134,7 +132,7 @@ def feedback(
         )
 
     def again(made: tuple[str, ...]) -> FeedbackReceipt:
-        memos.cubes.get(target.cube, actor=target.actor)
+        memos.cubes.get(**target)
         item, *others = made
         middle = others.index("")
         return FeedbackReceipt(item, tuple(others[:middle]), tuple(others[middle + 1 :]), indexed=False)
@@ -145,7 +143,7 @@ def feedback(
     )
 
 
-chat_router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
+chat_router = value_router("chat", prefix="/chat")
 
 
 class ChatBody(Body):
