@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("memos.api")
+
+_GROUPS = {"/api/v1": "memos.api.v1.routes", "/api/openmem/v1": "memos.api.openmem", "/product": "memos.api.product"}
+_PROXY = "/openai/v1"
 
 
 class LazyApp:
@@ -72,13 +77,7 @@ class RouteGroups:
         self._upstream: Upstream | None = None
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
-        builders: Mapping[str, Callable[[], FastAPI]] = {
-            "/api/v1": self._v1,
-            "/api/openmem/v1": self._openmem,
-            "/product": self._product,
-            "/openai/v1": self._proxy,
-        }
-        self._builders = {path: self._with_stopping(build) for path, build in builders.items()}
+        self._builders = {path: partial(self._built, path) for path in (*_GROUPS, _PROXY)}
         self._lazy = {path: LazyApp(build) for path, build in self._builders.items()}
         # Not mounted: clients do not follow a redirect to a path with a slash at its end.
         self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
@@ -88,15 +87,18 @@ class RouteGroups:
 
     @asynccontextmanager
     async def running(self, *, lazy: bool) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack, anyio.create_task_group() as group:
-            self._group = group
-            stack.push_async_callback(self._close)
-            if lazy:
-                group.start_soon(self._prepare)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                if lazy:
+                    group.start_soon(self._prepare)
+                try:
+                    yield
+                finally:
+                    group.cancel_scope.cancel()
+        finally:
+            if self._upstream is not None:
+                await self._upstream.close()
 
     async def _prepare(self) -> None:
         for each in (*self._lazy.values(), self.mcp):
@@ -105,34 +107,12 @@ class RouteGroups:
         # Everything that stays is loaded: a garbage collection through it held up requests for a tenth of a second.
         gc.freeze()
 
-    async def _close(self) -> None:
-        if self._upstream is not None:
-            await self._upstream.close()
-
-    def _with_stopping(self, build: Callable[[], FastAPI]) -> Callable[[], FastAPI]:
-        def built() -> FastAPI:
-            app = build()
-            app.state.stopping = self._stopping
-            return app
-
-        return built
-
     # Each imports what it needs itself: hundreds of models, and the MCP library.
 
-    def _v1(self) -> FastAPI:
-        from memos.api.v1.routes import create  # noqa: PLC0415 - see above
-
-        return create(self._memos, self._token)
-
-    def _openmem(self) -> FastAPI:
-        from memos.api.openmem import create  # noqa: PLC0415 - see above
-
-        return create(self._memos, self._token)
-
-    def _product(self) -> FastAPI:
-        from memos.api.product import create  # noqa: PLC0415 - see above
-
-        return create(self._memos, self._token)
+    def _built(self, path: str) -> FastAPI:
+        app = self._proxy() if path == _PROXY else import_module(_GROUPS[path]).create(self._memos, self._token)
+        app.state.stopping = self._stopping
+        return app
 
     def _proxy(self) -> FastAPI:
         from memos.api.openai_proxy import create  # noqa: PLC0415 - see above

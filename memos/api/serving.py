@@ -50,12 +50,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     # uvicorn sends itself the signal again once requests have ended: the installation must still be closed then.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listening = _listen(settings.server.host, settings.server.port)
-    with (
-        suppress(KeyboardInterrupt),
-        listening,
-        _tracing() as tracing,
-        MemOS.open(home, settings=settings) as memos,
-    ):
+    with suppress(KeyboardInterrupt), listening, _tracing() as tracing, MemOS.open(home, settings=settings) as memos:
         token = new_token()
         config = uvicorn.Config(
             create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),
@@ -81,11 +76,7 @@ def work(home: Path | None, settings: Settings, announce: Callable[[str], None])
     if settings.tasks.workers == 0:
         raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        suppress(KeyboardInterrupt),
-        _tracing() as tracing,
-        MemOS.open(home, settings=settings) as memos,
-    ):
+    with suppress(KeyboardInterrupt), _tracing() as tracing, MemOS.open(home, settings=settings) as memos:
         if tracing is not None:
             memos.listeners.add(tracing.hear)
         announce(memos.ledger.description)

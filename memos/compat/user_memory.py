@@ -334,10 +334,7 @@ class UserMemory:
 
     def assistant_knowledge(self) -> list[Known]:
         """Return what the assistant knows itself, the newest last, at most as much as is to be kept in view."""
-        found = [
-            *self._tagged(self._assistant_cubes(), ASSISTANT_KNOWLEDGE),
-            *self._derived([str(ItemType.ASSISTANT)]),
-        ]
+        found = [*self._tagged(self._assistant_cubes(), ASSISTANT_KNOWLEDGE), *self._derived([str(ItemType.ASSISTANT)])]
         found.sort(key=lambda item: item.said_at or item.created_at)
         return [known_of(item) for item in found[-self._limits.knowledge :]]
 

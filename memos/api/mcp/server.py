@@ -71,10 +71,7 @@ _INSTRUCTIONS = (
 _EVERYDAY = frozenset(tool.__name__ for tool in (*tools.READ_TOOLS, *tools.WRITE_TOOLS, *tools.DESTRUCTIVE_TOOLS))
 
 
-_REMEDIES = {
-    "cube": "list_cubes says which can be read.",
-    "item": "search_memories finds the ids of those there are.",
-}
+_REMEDIES = {"cube": "list_cubes says which can be read.", "item": "search_memories finds the ids of those there are."}
 
 
 class _Tool(Tool):
@@ -180,13 +177,8 @@ def _memory(id: str) -> str:
     context = current_context()
     item = context.memos.get(id, actor=context.actor)
     sources = [
-        {
-            "conversation": source.conversation,
-            "speaker": source.speaker,
-            "at": source.at.isoformat(),
-            "trust": source.trust,
-        }
-        for source in item.sources
+        {"conversation": each.conversation, "speaker": each.speaker, "at": each.at.isoformat(), "trust": each.trust}
+        for each in item.sources
     ]
     memory = extra_tools.Memory(**extra_tools.fields_of(item, item.sources)).model_dump(mode="json")
     return _json({**memory, "memory": quoted(item, item.memory), "sources": sources})

@@ -60,10 +60,7 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
     messages, _ = without_files(messages, settings.limits.file_bytes, _not_fetched)
     check_tokens("messages", said(messages), _EXTRACT_TOKENS)
     reading = Reading(
-        ZoneInfo(settings.time_zone),
-        memos.clock.now(),
-        settings.mask_secrets,
-        asker=lambda: memos.models.reader,
+        ZoneInfo(settings.time_zone), memos.clock.now(), settings.mask_secrets, asker=lambda: memos.models.reader
     )
     given = messages if isinstance(messages, list) else [messages]
     found = preview(PreviewSource(tuple(given), (None,) * len(given)), reading)

@@ -162,10 +162,7 @@ class FeedbackBody(Body):
 def feedback(body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take a correction in plain words; what it replaces is superseded and stays in history."""
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
-    return done(
-        [_correct(memos, acting.actor, cube, body) for cube in cubes],
-        "Feedback processed",
-    )
+    return done([_correct(memos, acting.actor, cube, body) for cube in cubes], "Feedback processed")
 
 
 def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[str, Any]:

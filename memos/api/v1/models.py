@@ -10,14 +10,7 @@ from memos.api import values
 from memos.api.dialects import file_response
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner
-from memos.api.v1.common import (
-    AdapterId,
-    CubeBody,
-    CurrentIdentity,
-    CurrentTarget,
-    target_of,
-    value_router,
-)
+from memos.api.v1.common import AdapterId, CubeBody, CurrentIdentity, CurrentTarget, target_of, value_router
 from memos.core.kv_cache import CubePrefix, KvStats, Warmed
 from memos.errors import NotFound
 from memos.kernel.adapters.service import REMOVED, open_export

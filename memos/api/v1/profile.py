@@ -9,15 +9,7 @@ from fastapi import Query
 from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.v1.common import (
-    CubeBody,
-    CurrentTarget,
-    Template,
-    Text,
-    moment,
-    target_of,
-    value_router,
-)
+from memos.api.v1.common import CubeBody, CurrentTarget, Template, Text, moment, target_of, value_router
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 
 router = value_router("profile", prefix="/profile")

@@ -11,15 +11,7 @@ from starlette.responses import StreamingResponse
 from memos.api import values
 from memos.api.families import CurrentMemos
 from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
-from memos.api.v1.common import (
-    STREAM,
-    CurrentIdentity,
-    CurrentTarget,
-    Limit,
-    TaskId,
-    Timeout,
-    value_router,
-)
+from memos.api.v1.common import STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout, value_router
 from memos.core.types import Event, Task
 from memos.errors import InvalidInput
 
