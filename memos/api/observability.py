@@ -209,7 +209,7 @@ def route_of(scope: Scope) -> str:
 
 _KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 # They log the address of each call, which may contain the question, or each of their steps.
-_TALKATIVE = (
+_TALKATIVE = [
     "alembic",
     "apscheduler",
     "httpx2",
@@ -220,7 +220,7 @@ _TALKATIVE = (
     "neo4j",
     "qdrant_client",
     "urllib3",
-)
+]
 _PLACES = 12
 
 

@@ -190,13 +190,7 @@ async def cancel_on_disconnect(request: Request, work: Callable[[], Awaitable[_T
     """Return what `work` returns; cancel it if the client disconnects. Only for requests whose body was read."""
     outcome: list[_T | Exception] = []
     async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
+        group.start_soon(_cancel_at_disconnect, request.receive, group.cancel_scope)
         try:
             outcome.append(await work())
         except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
@@ -207,6 +201,12 @@ async def cancel_on_disconnect(request: Request, work: Callable[[], Awaitable[_T
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0]
+
+
+async def _cancel_at_disconnect(receive: Receive, scope: CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 class ClosingStreamResponse(StreamingResponse):
@@ -279,13 +279,7 @@ class NdjsonResponse(Response):
         self, lines: MemoryObjectReceiveStream[bytes], receive: Receive, send: Send, stop: threading.Event
     ) -> None:
         async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                group.cancel_scope.cancel()
-
-            group.start_soon(watch)
+            group.start_soon(_cancel_at_disconnect, receive, group.cancel_scope)
             try:
                 async for line in _with_heartbeats(lines):
                     if line == _HEARTBEAT and self._stopping():

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from memos.kernel.importing import ImportSummary
     from memos.kernel.memos import MemOS
+    from memos.kernel.relocation import MoveSummary, RestoreSummary
     from memos.reader.preview import Preview, PreviewFact
 
 _SHOWN = 50
@@ -268,12 +269,7 @@ def restore(
     with progress_bar("rows, then index", as_json) as on_progress:
         done = put_back(folder, here, replace=replace, on_rows=on_progress, on_items=on_progress)
     told = f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since"
-    return Output(
-        done,
-        [told, *_differences(done.differences)],
-        code=1 if done.differences else 0,
-        notes=[] if done.indexed else [_REEMBED],
-    )
+    return _arrived(done, told)
 
 
 @command(opens=False, safe="the source is as it was")
@@ -291,12 +287,12 @@ def migrate(
         done = relocation.migrate(there, here, on_rows=on_progress, on_items=on_progress)
     before = f", {done.known} of them before" if done.known else ""
     told = f"copied {done.rows} rows{before}; counts and digests of every table are equal"
-    return Output(
-        done,
-        [told, *_differences(done.differences)],
-        code=1 if done.differences else 0,
-        notes=[] if done.indexed else [_REEMBED],
-    )
+    return _arrived(done, told)
+
+
+def _arrived(done: RestoreSummary | MoveSummary, told: str) -> Output:
+    code, notes = int(bool(done.differences)), [] if done.indexed else [_REEMBED]
+    return Output(done, [told, *_differences(done.differences)], code=code, notes=notes)
 
 
 def _differences(found: Sequence[Difference]) -> list[str]:

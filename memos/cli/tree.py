@@ -320,25 +320,30 @@ TREE: Panels = {
     },
 }
 
+_MEMORY = (
+    "erase",
+    "history",
+    "rollback",
+    "extractions",
+    "analyse",
+    "consolidate",
+    "reflect",
+    "pin",
+    "unpin",
+    "move",
+    "review",
+    "tools",
+)
+_DATA = ("verify", "reindex", "reembed", "backup", "backups", "restore", "migrate")
 FORMER = {
+    **{word: f"memory {word}" for word in _MEMORY},
+    **{word: f"data {word}" for word in _DATA},
     "get": "show",
     "update": "edit",
     "delete": "forget",
-    "erase": "memory erase",
-    "history": "memory history",
-    "rollback": "memory rollback",
     "read-finely": "memory extract",
-    "extractions": "memory extractions",
-    "analyse": "memory analyse",
-    "consolidate": "memory consolidate",
-    "reflect": "memory reflect",
     "segments": "memory topics",
     "working": "memory context",
-    "pin": "memory pin",
-    "unpin": "memory unpin",
-    "move": "memory move",
-    "review": "memory review",
-    "tools": "memory tools",
     "cubes": "cube",
     "cubes change": "cube edit",
     "cubes dump": "export",
@@ -355,13 +360,6 @@ FORMER = {
     "users": "user",
     "keys": "user key",
     "read": "data preview",
-    "verify": "data verify",
-    "reindex": "data reindex",
-    "reembed": "data reembed",
-    "backup": "data backup",
-    "backups": "data backups",
-    "restore": "data restore",
-    "migrate": "data migrate",
     "kb": "docs",
     "kv": "model kv",
     "kv ls": "model kv list",
@@ -427,11 +425,8 @@ class Commands(TyperGroup):
         for word in now.split():
             command = command.get_command(ctx, word)
         if not ctx.resilient_parsing:
-            below = (
-                f" {rest[0]}"
-                if isinstance(command, Commands) and rest and rest[0] in command.list_commands(ctx)
-                else ""
-            )
+            known = isinstance(command, Commands) and rest and rest[0] in command.list_commands(ctx)
+            below = f" {rest[0]}" if known else ""
             sys.stderr.write(f"`memos {former}{below}` is now `memos {now}{below}`.\n")
         return now, command, rest
 

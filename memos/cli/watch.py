@@ -107,29 +107,11 @@ def _drawn(now: Overview) -> str:
 
 
 def _cubes_table(now: Overview) -> Table:
-    numbers = (
-        "messages",
-        "short pages",
-        "open segments",
-        "archived",
-        "long items",
-        "waiting",
-        "running",
-        "adds/s",
-        "moves/min",
-        "tokens today",
-    )
-    table = _table(("cube",), numbers)
+    counts = ("messages", "short pages", "open segments", "archived", "long items", "waiting", "running")
+    table = _table(("cube",), (*counts, "adds/s", "moves/min", "tokens today"))
     for cube in now.cubes:
-        counted = (
-            cube.messages,
-            cube.short_pages,
-            cube.open_segments,
-            cube.archived_segments,
-            cube.long_items,
-            cube.waiting,
-            cube.running,
-        )
+        tiers = (cube.messages, cube.short_pages, cube.open_segments, cube.archived_segments, cube.long_items)
+        counted = (*tiers, cube.waiting, cube.running)
         rates = (f"{cube.adds_per_s:.1f}", f"{cube.moves_per_min:.1f}", f"{cube.tokens_today:,}")
         table.add_row(_cell(cube.cube), *(f"{number:,}" for number in counted), *rates)
     return table

@@ -69,13 +69,8 @@ class Shape:
     mid_term_similarity_threshold: float
 
     def __post_init__(self) -> None:
-        for name in (
-            "short_term_capacity",
-            "mid_term_capacity",
-            "long_term_knowledge_capacity",
-            "retrieval_queue_capacity",
-        ):
-            whole(name, getattr(self, name))
+        for each in fields(self)[:4]:  # the capacities
+            whole(each.name, getattr(self, each.name))
         number("mid_term_heat_threshold", self.mid_term_heat_threshold, above=True)
         number("mid_term_similarity_threshold", self.mid_term_similarity_threshold, most=2)
 

@@ -161,30 +161,19 @@ _BY_CODE: dict[str, type[MemosError]] = {
     )
 }
 _BY_NUMBER: dict[int, type[MemosError]] = {
-    40000: InvalidInput,
-    40002: InvalidInput,
-    40130: PermissionDenied,
-    40132: PermissionDenied,
-    40305: InvalidInput,
-    40306: PermissionDenied,
-    40307: NotFound,
+    **dict.fromkeys((40000, 40002, 40305), InvalidInput),
+    **dict.fromkeys((40130, 40132, 40306), PermissionDenied),
+    **dict.fromkeys((40307, 50120, 50131), NotFound),
     40309: LimitReached,
-    50120: NotFound,
-    50131: NotFound,
 }
 _BY_STATUS: dict[int, type[MemosError]] = {
-    400: InvalidInput,
-    401: PermissionDenied,
-    403: PermissionDenied,
+    **dict.fromkeys((400, 413, 422), InvalidInput),
+    **dict.fromkeys((401, 403), PermissionDenied),
+    **dict.fromkeys((408, 504), BackendTimeout),
+    **dict.fromkeys((502, 503), BackendUnavailable),
     404: NotFound,
-    408: BackendTimeout,
     409: Conflict,
-    413: InvalidInput,
-    422: InvalidInput,
     429: LimitReached,
-    502: BackendUnavailable,
-    503: BackendUnavailable,
-    504: BackendTimeout,
 }
 _PASSING = {408, 425, 500, 502, 503, 504}
 _NAMED = re.compile(r"No such (?P<what>[^:]{1,100}): (?P<quote>['\"])(?P<name>.*?)(?P=quote)\.")

@@ -123,10 +123,6 @@ class Call:
     stops: str | None  # its parameter that takes an event to stop by
     paths: frozenset[str]  # its parameters that may be paths
 
-    def bound(self, memos: Any) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(getattr(memos, self.part), self.method)
-        return found
-
 
 @cache
 def names() -> frozenset[str]:
@@ -231,52 +227,46 @@ async def call(request: Request, memos: CurrentMemos) -> Response:
     if state.limiter is None:
         state.limiter = anyio.CapacityLimiter(_CALLS_AT_ONCE)
     asked = _read(await request.body())
-    return NdjsonResponse(partial(_run, memos, asked), state.limiter, state.stopping)
+    return NdjsonResponse(partial(_run, memos, *asked), state.limiter, state.stopping)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    name: str
-    arguments: dict[str, Any]
-    progress: bool
-
-
-def _read(body: bytes) -> _Asked:
+def _read(body: bytes) -> tuple[str, dict[str, Any], bool]:
+    """Return the name of a call, its arguments, and whether progress is wanted."""
     try:
         told = json.loads(body)
         name, arguments = told["call"], serialization.unpacked(told["arguments"], value_of)
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise TypeError
-        return _Asked(name, arguments, told.get("progress") is True)
+        return name, arguments, told.get("progress") is True
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput("body", 'must be a call: {"call": name, "arguments": {…}}') from error
 
 
-def _run(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
+def _run(memos: MemOS, name: str, arguments: dict[str, Any], progress: bool, writer: ProgressWriter) -> None:
     try:
         with give_up_waits_on(writer.stop):
-            _make(memos, asked, writer)
+            _make(memos, name, arguments, progress, writer)
     except MemosError as error:
         writer.line(serialization.as_json({"error": serialization.error_told(error)}, "result"))
     except Exception as error:  # the caller must learn that it ended; the log says what is wrong
-        log.error("local call failed", extra={"call": asked.name}, exc_info=error)
+        log.error("local call failed", extra={"call": name}, exc_info=error)
         broken = MemosError("The server made a mistake; its log says which.")
         writer.line(serialization.as_json({"error": serialization.error_told(broken)}, "result"))
 
 
-def _make(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
-    found = call_named(asked.name)
+def _make(memos: MemOS, name: str, arguments: dict[str, Any], progress: bool, writer: ProgressWriter) -> None:
+    found = call_named(name)
     extras: dict[str, Any] = {}
     if found.stops is not None:
         extras[found.stops] = writer.stop
-    if found.progress is not None and asked.progress:
+    if found.progress is not None and progress:
         extras[found.progress] = _progress(writer)
-    arguments = asked.arguments | extras
+    arguments |= extras
     try:
         found.signature.bind(**arguments)
     except TypeError as error:
-        raise InvalidInput("arguments", f"do not fit {asked.name}") from error
-    result = found.bound(memos)(**arguments)
+        raise InvalidInput("arguments", f"do not fit {name}") from error
+    result = getattr(getattr(memos, found.part), found.method)(**arguments)
     if not found.streams:
         writer.line(serialization.as_json({"result": result}, "result"))
         return

@@ -44,12 +44,14 @@ def _by_request_key(memos: MemOS) -> ContextResolver:
     return resolve
 
 
-class _Endpoint:
-    """The ASGI endpoint of the protocol; usable while `running` is entered."""
+class Mcp:
+    """The endpoint of the protocol, usable while `running` is entered, and its application."""
 
-    def __init__(self, memos: MemOS) -> None:
+    def __init__(self, memos: MemOS, local_token: str | None) -> None:
         self._memos = memos
-        self._app: StreamableHTTPASGIApp | None = None
+        self._manager: StreamableHTTPASGIApp | None = None
+        self.app = create_group("hippocube mcp", memos, error_response, local_token=local_token)
+        self.app.router.routes.append(Route(PATH, endpoint=self))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -62,18 +64,9 @@ class _Endpoint:
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         async with server.session_manager.run():
-            self._app = StreamableHTTPASGIApp(server.session_manager)
+            self._manager = StreamableHTTPASGIApp(server.session_manager)
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._app is not None  # the application's lifespan began it
-        await self._app(scope, receive, send)
-
-
-class Mcp:
-    def __init__(self, memos: MemOS, local_token: str | None) -> None:
-        endpoint = _Endpoint(memos)
-        app = create_group("hippocube mcp", memos, error_response, local_token=local_token)
-        app.router.routes.append(Route(PATH, endpoint=endpoint))
-        self.running = endpoint.running
-        self.app = app
+        assert self._manager is not None  # the application's lifespan began it
+        await self._manager(scope, receive, send)

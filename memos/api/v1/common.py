@@ -54,6 +54,11 @@ class Body(BaseModel):
 
     user: str | None = Field(None, description=_USER)
 
+    def given(self, *besides: str) -> dict[str, Any]:
+        """Return the fields that a call takes under their names: all but for whom and where, and `besides`."""
+        apart = {"user", "cube", "cubes", *besides}
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in apart}
+
 
 class CubeBody(Body):
     """A request's body about a cube."""

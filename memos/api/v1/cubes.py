@@ -72,9 +72,7 @@ def create(
     actor = resolve_identity(memos, caller, body.user).actor
     return memos.idempotency.once(
         creation(idempotency_key, "cubes.create", RequestTarget(actor=actor, cube=body.id), body),
-        lambda: memos.cubes.create(
-            body.id, actor=actor, description=body.description, time_zone=body.time_zone, redact_pii=body.redact_pii
-        ),
+        lambda: memos.cubes.create(body.id, actor=actor, **body.given("id")),
         ids=lambda cube: [cube.id],
         again=lambda ids: memos.cubes.get(ids[0], actor=actor),
     )
@@ -140,7 +138,7 @@ def get(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Cube:
 def change(cube: CubeId, body: ChangeCubeBody, memos: CurrentMemos, caller: CurrentCaller) -> Cube:
     """Describe a cube anew, or have personal data masked in it, or not."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    return memos.cubes.change(cube, actor=actor, description=body.description, redact_pii=body.redact_pii)
+    return memos.cubes.change(cube, actor=actor, **body.given())
 
 
 @router.delete("/cubes/{cube:path}")

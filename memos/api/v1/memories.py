@@ -153,16 +153,7 @@ def add_memories(
 ) -> AddReceipt:
     """Store messages; they are durable and can be found when this answers."""
     target = target_of(memos, caller, body, new=True)
-    return memos.add(
-        body.messages,
-        **target,
-        conversation=body.conversation,
-        tags=body.tags,
-        info=body.info,
-        idempotency_key=idempotency_key,
-        mode=body.mode,
-        tools=body.tools,
-    )
+    return memos.add(body.messages, **target, **body.given("messages"), idempotency_key=idempotency_key)
 
 
 @router.get("", name="list_")

@@ -98,15 +98,7 @@ def add_rule(
 
     return memos.idempotency.once(
         creation(idempotency_key, "retention.add", target, body),
-        lambda: memos.retention.add(
-            action=body.action,
-            **target,
-            types=body.types,
-            tags=body.tags,
-            statuses=body.statuses,
-            age_days=body.age_days,
-            yes=body.yes,
-        ),
+        lambda: memos.retention.add(**target, **body.given()),
         ids=lambda rule: [rule.id],
         again=again,
     )

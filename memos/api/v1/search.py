@@ -71,36 +71,15 @@ class FeedbackBody(CubeBody):
 def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> SearchResult:
     """Return the best memories for a question."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    return memos.search(
-        body.query,
-        cubes=acting.cubes(body.cubes),
-        actor=acting.actor,
-        top_k=body.top_k,
-        filter=body.filter,
-        as_of=body.as_of,
-        reference_time=body.reference_time,
-        token_budget=body.token_budget,
-        explain=body.explain,
-        rerank=body.rerank,
-    )
+    return memos.search(body.query, cubes=acting.cubes(body.cubes), actor=acting.actor, **body.given("query"))
 
 
 @router.post("/search/why-not")
 def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNot:
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    return memos.search.why_not(
-        body.item,
-        body.query,
-        cubes=body.cubes,
-        actor=acting.actor,
-        top_k=body.top_k,
-        filter=body.filter,
-        as_of=body.as_of,
-        reference_time=body.reference_time,
-        token_budget=body.token_budget,
-        rerank=body.rerank,
-    )
+    asked = body.given("item", "query")
+    return memos.search.why_not(body.item, body.query, cubes=body.cubes, actor=acting.actor, **asked)
 
 
 @router.get("/working-memory")
@@ -122,14 +101,7 @@ def feedback(
     target = target_of(memos, caller, body, new=True)
 
     def correct() -> FeedbackReceipt:
-        return memos.feedback(
-            body.text,
-            **target,
-            speaker=body.speaker,
-            conversation=body.conversation,
-            item_ids=body.item_ids,
-            chat_time=body.chat_time,
-        )
+        return memos.feedback(body.text, **target, **body.given("text"))
 
     def again(made: tuple[str, ...]) -> FeedbackReceipt:
         memos.cubes.get(**target)
