@@ -1,7 +1,4 @@
-"""Translation that the API's dialects share: identities, chat options, event streams, envelopes and files.
-
-A dialect (`/api/v1`, `/api/openmem/v1`, `/product`, `/openai/v1`, `/mcp`) keeps only its own names, bodies and answers.
-"""
+"""What the dialects share: identities, chat options, event streams, envelopes and files."""
 
 from __future__ import annotations
 

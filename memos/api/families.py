@@ -1,7 +1,4 @@
-"""What the route groups of the server share: one FastAPI application each, error handling, and the caller.
-
-Every group shows errors in an envelope of its own, so each application has its own handlers. Knows no route.
-"""
+"""What the route groups share: an application each, whose handlers show errors in its envelope, and the caller."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Prometheus metrics, the request log, and logs as lines of JSON.
-
-Each application has its own registry. No label has a tenant's value, and no log line a key or the text of a memory.
-"""
+"""Prometheus metrics, request log and JSON logs: no tenant in a label, no key and no memory in a line."""
 
 from __future__ import annotations
 

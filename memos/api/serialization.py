@@ -1,7 +1,4 @@
-"""Values and errors as JSON and back, so that a call in another process returns what it returns here.
-
-Knows no calls. A value that JSON has no type for becomes an object with the key `$`, which says what it is.
-"""
+"""Values and errors as JSON and back; what JSON has no type for is an object whose key `$` says what it is."""
 
 from __future__ import annotations
 

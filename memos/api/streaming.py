@@ -1,7 +1,4 @@
-"""Polling without a thread per request, chats in threads of their own, and responses that stream.
-
-Knows no route.
-"""
+"""Polling without a thread per request, chats in threads of their own, and responses that stream."""
 
 from __future__ import annotations
 

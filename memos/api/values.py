@@ -1,8 +1,6 @@
-"""What `/api/v1` answers, as frozen models: the server's response models, and what the clients return.
+"""What `/api/v1` answers, as frozen models of values of `memos.core`, for the server and the clients.
 
-A value of `memos.core` is declared there; its model here has the fields that are described there, under their names.
-Imports no kernel and no framework of the server, so that clients stay light. Fields that a newer server adds are
-ignored.
+Imports no kernel and no framework of the server, so that clients stay light. Fields of newer servers are ignored.
 """
 
 from __future__ import annotations

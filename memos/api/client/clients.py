@@ -1,7 +1,4 @@
-"""`MemOSClient`, which blocks, and `AsyncMemOSClient`, whose methods are coroutines: the requests both can send.
-
-A request is described once, in `openmem` and `v1_*`; what it becomes as a method depends on the client's connection.
-"""
+"""`MemOSClient` and `AsyncMemOSClient`, with the requests that `openmem` and `v1_*` describe once for both."""
 
 from __future__ import annotations
 

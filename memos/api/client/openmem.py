@@ -1,8 +1,6 @@
-"""Requests of `/api/openmem/v1`, with the names and defaults of the public `MemOSClient`, and their answers.
+"""Requests of `/api/openmem/v1` as the public `MemOSClient` has them, and their answers, with its names and shortcuts.
 
-Each function only describes its request. A request that changes something may be repeated only if it has an idempotency
-key. Answers are frozen models; fields of newer servers are kept, and names and shortcuts (`memories`, `task_id`,
-`success`) are those of the public client.
+What changes something may be repeated only with an idempotency key. Fields of newer servers are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`RemoteMemOS`: the `MemOS` of a folder that another process has open, called through its `/local` routes.
-
-Knows no method by name: `routes` says which exist, with the arguments and typed results they have in one process.
-"""
+"""`RemoteMemOS`: the `MemOS` of a folder that another process has open; `routes` says which methods exist."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
 from memos.core.clock import SystemClock
 from memos.core.closing import Closing
 from memos.core.settings import Settings
-from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown
+from memos.errors import BackendUnavailable, ConnectionLost, shown
 from memos.kernel.chat.chat import ChatStream
 from memos.kernel.memos import MemOS
 from memos.version import __version__
@@ -182,7 +179,9 @@ def _lines(client: httpx2.Client, body: bytes) -> Generator[dict[str, Any], None
         with client.stream("POST", "/call", content=body) as answer:
             began = True
             if answer.status_code != 200:
-                raise _refused(json.loads(answer.read()))
+                told = json.loads(answer.read())
+                message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
+                raise BackendUnavailable(f"The server that has the folder open refuses: {message}")
             for line in answer.iter_lines():
                 told = serialization.unpacked(json.loads(line)) if line else {}
                 if "error" in told:
@@ -203,11 +202,6 @@ def _typed(name: str, told: Any, *, end: bool = False) -> Any:
         return routes.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
         raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
-
-
-def _refused(told: Any) -> MemosError:
-    message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
-    return BackendUnavailable(f"The server that has the folder open refuses: {message}")
 
 
 def _lost() -> ConnectionLost:

@@ -1,7 +1,4 @@
-"""`/local`: methods of the services of `MemOS` by name, for programs of the person who can read the data folder.
-
-One route makes any call and answers with lines of JSON: progress, entries, then the result or the error.
-"""
+"""`/local`: methods of `MemOS` by name, for who can read the data folder; answers are lines of JSON."""
 
 from __future__ import annotations
 

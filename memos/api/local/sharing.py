@@ -1,7 +1,4 @@
-"""An installation shared by long-running programs: reached through the process that has it open, or opened and lent.
-
-So any number of programs use one folder; when the one that has it open ends, another takes its place.
-"""
+"""A folder shared by long programs: one has it open and lends it; when that ends, another takes its place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a tool works on: the installation and the identity of its message, and which tools the client may see.
-
-Imports no kernel, so that a server on standard input and output answers at once.
-"""
+"""The installation, identity and visible tools of a message. Imports no kernel, so that stdio answers at once."""
 
 from __future__ import annotations
 

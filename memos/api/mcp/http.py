@@ -1,7 +1,4 @@
-"""`/mcp`: MCP over streamable HTTP. Every request has its own key; no sessions are kept.
-
-So any process of an installation can answer any request, and none can borrow another's session.
-"""
+"""`/mcp`: MCP over streamable HTTP, each request with its own key: no sessions, so any process can answer."""
 
 from __future__ import annotations
 

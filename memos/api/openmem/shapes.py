@@ -83,6 +83,7 @@ Names = str | list[str] | None
 _Value = TypeVar("_Value")
 
 MOST_PEOPLE = 100
+_MOST_PAGES = 1_000_000
 
 
 class Body(BaseModel):
@@ -110,6 +111,13 @@ def bounded(field: str, value: int | None, default: int, most: int) -> int:
     if not 0 <= value <= most:
         raise InvalidInput(field, f"must be from 0 to {most}")
     return value
+
+
+def page_of(number: int | None, field: str, size: int | None, most: int) -> tuple[int, int]:
+    number, size = 1 if number is None else number, bounded(field, size, 10, most)
+    if not 1 <= number <= _MOST_PAGES or size < 1:
+        raise InvalidInput("page" if size else field, "must be at least 1")
+    return number, size
 
 
 def only_one(**given: Any) -> str:

@@ -70,7 +70,7 @@ def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
         "memory": item.memory,
         "memory_type": memory_type(item),
         "type": str(item.type),
-        "status": _status(item),
+        "status": "activated" if item.status == "active" else str(item.status),
         "tier": str(item.tier),
         "key": item.key,
         "value": item.value,
@@ -104,16 +104,11 @@ def bucket(cube: str, memories: list[dict[str, Any]], total: int | None = None) 
     return {"cube_id": cube, "memories": memories, "total_nodes": len(memories) if total is None else total}
 
 
-def _status(item: Item) -> str:
-    return "activated" if item.status == "active" else str(item.status)
-
-
 def _source(source: dict[str, Any]) -> dict[str, Any]:
-    trusted = source["trust"] == Trust.TRUSTED
     return {
         "message_id": source["message_id"],
         "role": source["speaker"],
         "chat_time": source["at"],
         "content": source["passage"],
-        "trusted": trusted,
+        "trusted": source["trust"] == Trust.TRUSTED,
     }
