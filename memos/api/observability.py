@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,15 +34,6 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _COUNTED_EVERY_S = 5.0
 
 
-class Ended(NamedTuple):
-    """How a request ended; `route` is a pattern, never a path."""
-
-    method: str
-    route: str
-    status: int
-    seconds: float
-
-
 class Metrics:
     """The metrics of one application. Thread-safe."""
 
@@ -55,24 +46,19 @@ class Metrics:
         )
         self._under_way = Gauge("memos_requests_under_way", "Requests being answered", registry=registry)
         self._calls = Counter("memos_calls", "Calls of add and search", ("operation", "ended"), registry=registry)
-        self._stages = Histogram(
-            "memos_stage_seconds",
-            "Time of a stage of add and search",
-            ("operation", "stage"),
-            buckets=_BUCKETS,
-            registry=registry,
-        )
+        stage, told = ("operation", "stage"), "Time of a stage of add and search"
+        self._stages = Histogram("memos_stage_seconds", told, stage, buckets=_BUCKETS, registry=registry)
         registry.register(_Installation(memos))
         memos.listeners.add(self._hear)
 
     def began(self) -> None:
         self._under_way.inc()
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that has ended; `route` is a pattern, never a path."""
         self._under_way.dec()
-        method = ended.method if ended.method in _METHODS else "other"
-        self._requests.labels(ended.route, method, f"{ended.status // 100}xx").inc()
-        self._latency.labels(ended.route).observe(ended.seconds)
+        self._requests.labels(route, method if method in _METHODS else "other", f"{status // 100}xx").inc()
+        self._latency.labels(route).observe(seconds)
 
     def response(self) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
@@ -190,10 +176,10 @@ class RequestLog:
             await self._app(scope, receive, named)
         finally:
             request_id.reset(token)
-            ended = Ended(scope["method"], route_of(scope), status, time.perf_counter() - began)
-            self._metrics.ended(ended)
-            asked = {"request_id": id_, "method": ended.method, "route": ended.route}
-            log.info("request", extra={**asked, "status": status, "ms": round(ended.seconds * 1000, 1)})
+            method, route, seconds = scope["method"], route_of(scope), time.perf_counter() - began
+            self._metrics.ended(method, route, status, seconds)
+            asked = {"request_id": id_, "method": method, "route": route}
+            log.info("request", extra={**asked, "status": status, "ms": round(seconds * 1000, 1)})
 
 
 def route_of(scope: Scope) -> str:

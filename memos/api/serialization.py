@@ -55,16 +55,13 @@ def packed(value: Any) -> Json:
             if _KIND not in value and all(isinstance(key, str) for key in value):
                 return {key: packed(entry) for key, entry in value.items()}
             return {_KIND: "map", _IS: [[packed(key), packed(entry)] for key, entry in value.items()]}
-    named = _fields(value)
-    return {_KIND: "value", _OF: type(value).__name__, _IS: {key: packed(entry) for key, entry in named.items()}}
-
-
-def _fields(value: Any) -> dict[str, Any]:
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, BaseModel):
-        return {name: getattr(value, name) for name in type(value).model_fields}
-    raise TypeError(f"has a {type(value).__name__}")
+        names = [field.name for field in fields(value)]
+    elif isinstance(value, BaseModel):
+        names = list(type(value).model_fields)
+    else:
+        raise TypeError(f"has a {type(value).__name__}")
+    return {_KIND: "value", _OF: type(value).__name__, _IS: {name: packed(getattr(value, name)) for name in names}}
 
 
 def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:

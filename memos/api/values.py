@@ -99,9 +99,6 @@ def wire_type(hint: Any) -> Any:
     return hint
 
 
-# Memories
-
-
 class AddReceipt(types.AddReceipt, Value):
     """What an add stored."""
 
@@ -139,9 +136,6 @@ class ItemIds(Value):
     """Memories that were stored or taken away."""
 
     item_ids: tuple[str, ...] = Field(description="Their ids")
-
-
-# Cubes, users and keys
 
 
 class Cube(types.Cube, Value):
@@ -196,9 +190,6 @@ class NewKey(Value):
     )
 
 
-# Background work
-
-
 class Task(types.Task, Value):
     """One piece of background work as it stands."""
 
@@ -207,9 +198,6 @@ class Task(types.Task, Value):
 
 class Event(types.Event, Value):
     """One entry of a cube's chain of events."""
-
-
-# Dumps
 
 
 class Dump(Value):
@@ -249,9 +237,6 @@ class Loaded(Value):
     kv_left_out: str | None = Field(description="Why none were of those in the file")
     adapters: int = Field(description="Adapters that passed their examination here, and may be made active")
     adapters_left_out: str | None = Field(description="Why the others of the file did not, or were not taken")
-
-
-# Models in the server: adapters and activation memory
 
 
 class Adapter(Value):

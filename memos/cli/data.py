@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -73,24 +73,13 @@ def import_(
         raise InvalidInput("--mode", "is for chat exports; read a MemoryOS folder finely with `memos memory extract`")
     if format_ is not None and format_ not in {*Format, MEMORYOS}:
         raise InvalidInput("--format", f"must be one of {', '.join(Format)}, {MEMORYOS}; got {format_!r}")
-    bad: Literal["stop", "skip"] = "skip" if on_bad == "skip" else "stop"
     with progress_bar("messages", as_json) as on_progress:
+        how: dict[str, Any] = {"conversation": conversation, "on_bad": on_bad, "on_progress": on_progress}
         if format_ == MEMORYOS:
-            summary = import_memoryos(
-                memos, file, cube=cube, actor=actor, conversation=conversation, on_bad=bad, on_progress=on_progress
-            )
+            summary = import_memoryos(memos, file, cube=cube, actor=actor, **how)
         else:
-            summary = import_export(
-                memos,
-                file,
-                cube=DEFAULT_CUBE if cube is None else cube,
-                actor=actor,
-                conversation=conversation,
-                format=Format(format_) if format_ else None,
-                on_bad=bad,
-                on_progress=on_progress,
-                mode=mode,
-            )
+            how |= {"format": Format(format_) if format_ else None, "mode": mode}
+            summary = import_export(memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, **how)
     nothing = summary.bad and not summary.added and not summary.known
     return Output(summary, _imported(summary), code=InvalidInput.exit_code if nothing else 0)
 

@@ -97,7 +97,7 @@ def _config(settings: Settings) -> Found:
 
 def _folder(settings: Settings) -> Found:
     home = settings.home
-    if _all_on_servers(settings):
+    if None not in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url):
         yield State.GOOD, "not needed: all stores are on servers"
         return
     existing = next(path for path in (home, *home.absolute().parents) if path.exists())
@@ -281,10 +281,6 @@ def _look(settings: Settings) -> LedgerInspection | None:
         return look_at_server(settings.ledger_url.get_secret_value())
     path = settings.home / "ledger.db"
     return look_at_file(path) if path.exists() else None
-
-
-def _all_on_servers(settings: Settings) -> bool:
-    return None not in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
 
 
 _CHECKS: dict[str, Callable[[Settings], Found]] = {

@@ -183,16 +183,14 @@ def _wrong_setting(error: ValueError) -> InvalidInput | None:
         first = error.errors()[0]
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
         unknown = first["type"] == "extra_forbidden"
-        return InvalidInput(name, "is no setting (docs/settings.md)" if unknown else _reason(first["msg"]))
+        return InvalidInput(
+            name, "is no setting (docs/settings.md)" if unknown else first["msg"].removeprefix("Value error, ")
+        )
     if isinstance(error, SettingsError):
         field = re.search(r'field "(\w+)"', str(error))
         name = f"MEMOS_{field[1].upper()}" if field else "MEMOS_*"
         return InvalidInput(name, "is no JSON; write an object, or set each value, as in MEMOS_EMBED__THREADS=2")
     return None
-
-
-def _reason(message: str) -> str:
-    return message.removeprefix("Value error, ")
 
 
 def _fail(error: MemosError, as_json: bool) -> NoReturn:

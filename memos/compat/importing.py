@@ -121,7 +121,7 @@ def import_memoryos(
     parts: list[Part] = []
     new: dict[str, Owner] = {}
     for owner in found:
-        target = cube or _cube_of(owner)
+        target = cube or (cube_of_user(owner.id) if owner.kind == "user" else cube_of_assistant(owner.id))
         zone = _zone(memos, target, actor)
         if zone is None and cube is not None:
             raise NotFound("cube", cube)
@@ -146,10 +146,6 @@ def _assistant(found: list[Owner]) -> str:
     """Return the folder's assistant; the original's default unless there is exactly one."""
     assistants = [owner.id for owner in found if owner.kind == "assistant"]
     return assistants[0] if len(assistants) == 1 else DEFAULT_ASSISTANT
-
-
-def _cube_of(owner: Owner) -> str:
-    return cube_of_user(owner.id) if owner.kind == "user" else cube_of_assistant(owner.id)
 
 
 def _zone(memos: MemOS, cube: str, actor: str) -> ZoneInfo | None:

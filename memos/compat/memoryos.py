@@ -13,7 +13,7 @@ from typing import Any
 
 from memos.compat.importing import DEFAULT_ASSISTANT, check_id
 from memos.compat.opening import INSTALLATIONS, Model, Shape, embedder_of, filled, log, number, settings_of, whole
-from memos.compat.user_memory import AnswerStyle, MemoryLimits, UserMemory
+from memos.compat.user_memory import MemoryLimits, UserMemory
 from memos.core.closing import Closing
 from memos.core.ports import ChatModel
 from memos.core.types import Json
@@ -111,7 +111,7 @@ class Memoryos(Closing):
         If the model fails, its error is raised and nothing is stored. Raises: InvalidInput, ModelError,
         BackendUnavailable (also if no model is configured).
         """
-        return self._open().answer(query, AnswerStyle(relationship_with_user, style_hint, user_conversation_meta_data))
+        return self._open().answer(query, relationship_with_user, style_hint, user_conversation_meta_data)
 
     def get_user_profile_summary(self) -> str:
         """Return profile, preferences and instructions, one a line; the text `None` if there are none."""

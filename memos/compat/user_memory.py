@@ -270,13 +270,6 @@ class MemoryLimits:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerStyle:
-    relationship: str = "friend"
-    style: str = ""
-    metadata: Mapping[str, Json] | None = None
-
-
 class UserMemory:
     """The memory of one user with one assistant; the cube is made when new. Thread-safe."""
 
@@ -316,9 +309,9 @@ class UserMemory:
                 raise InvalidInput(f"meta_data{error.field.removeprefix('info')}", error.reason) from error
             raise
 
-    def answer(self, query: str, answer_style: AnswerStyle) -> str:
+    def answer(self, query: str, relationship: str, style: str, metadata: Mapping[str, Json] | None) -> str:
         """Return the chat model's answer and remember the exchange; of a failed call nothing is kept."""
-        context = self._context(filled("query", query), answer_style)
+        context = self._context(filled("query", query), relationship, style, metadata)
         answer = self._asker().complete_text(
             compose(context, self._limits.tokens),
             meter=UsageMeter("chat", cube=self.cube),
@@ -375,7 +368,7 @@ class UserMemory:
             )
         return asker
 
-    def _context(self, query: str, answer_style: AnswerStyle) -> Context:
+    def _context(self, query: str, relationship: str, style: str, metadata: Mapping[str, Json] | None) -> Context:
         self._asker()  # before anything is searched
         with self._memos.ledger.read() as connection:
             recent = [
@@ -385,12 +378,12 @@ class UserMemory:
         most = min(_KNOWLEDGE_SHOWN, self._limits.knowledge)
         return Context(
             query=query,
-            relationship=filled("relationship_with_user", answer_style.relationship),
-            style=check_text("style_hint", answer_style.style, 65_536),
+            relationship=filled("relationship_with_user", relationship),
+            style=check_text("style_hint", style, 65_536),
             assistant_knowledge=self._found(
                 query, self._assistant_cubes(), [str(ItemType.ASSISTANT)], ASSISTANT_KNOWLEDGE, most
             ),
-            metadata=metadata_of(answer_style.metadata),
+            metadata=metadata_of(metadata),
             recent=[exchange_of(page) for page in recent],
             retrieved=self._retrieved(query, {page.id for page in recent}),
             profile=self.profile(),

@@ -205,6 +205,16 @@ class _Client(Generic[C]):
     """What both clients have."""
 
     _connection: C
+    _connect: Any
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        is_global: str | bool = "false",
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self._share(self._connect(address_of(api_key, base_url, is_global), Options().changed(**options)))
 
     def _share(self, connection: C) -> None:
         self._connection = connection
@@ -263,14 +273,7 @@ class MemOSClient(_Client[Connection], Closing):
         InvalidInput: An argument is wrong, or there is no key.
     """
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        is_global: str | bool = "false",
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        self._share(Connection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+    _connect = Connection.to
 
     def close(self) -> None:
         """Close the connections."""
@@ -283,14 +286,7 @@ class AsyncMemOSClient(_Client[AsyncConnection]):
     Arguments and errors are those of `MemOSClient`.
     """
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        is_global: str | bool = "false",
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        self._share(AsyncConnection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+    _connect = AsyncConnection.to
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -149,20 +149,26 @@ class MessagesAnswer(Answer):
         return self.data.message_detail_list
 
 
-class SearchAnswer(Answer):
-    """Of `search_memory`."""
+class ListsAnswer(Answer):
+    """Of what gives memories."""
 
-    data: SearchData
+    data: Lists
 
     @property
     def memories(self) -> list[Detail]:
-        """Found memories, best first."""
+        """Memories: of a search the best first, of a page in its order."""
         return self.data.memory_detail_list
 
     @property
     def preferences(self) -> list[Detail] | None:
-        """Found preferences."""
+        """Preferences, in the same order."""
         return self.data.preference_detail_list
+
+
+class SearchAnswer(ListsAnswer):
+    """Of `search_memory`."""
+
+    data: SearchData
 
     @property
     def tool_memories(self) -> list[Detail] | None:
@@ -170,20 +176,10 @@ class SearchAnswer(Answer):
         return self.data.tool_memory_detail_list
 
 
-class MemoryAnswer(Answer):
+class MemoryAnswer(ListsAnswer):
     """Of `get_memory`."""
 
     data: PageData
-
-    @property
-    def memories(self) -> list[Detail]:
-        """Memories of this page."""
-        return self.data.memory_detail_list
-
-    @property
-    def preferences(self) -> list[Detail] | None:
-        """Preferences of this page."""
-        return self.data.preference_detail_list
 
 
 class TaskAnswer(Answer):

@@ -163,11 +163,7 @@ _MOST_COUNTED = 1_000_000_000
 
 
 def read_answer(raw: bytes) -> dict[str, Json] | None:
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    choice = _first(body)
+    choice = _first(_parsed(raw))
     message = choice.get("message")
     if not isinstance(message, dict) or choice.get("finish_reason") in _UNFINISHED or message.get("refusal"):
         return None
@@ -269,11 +265,15 @@ def tokens_of(usage: Json) -> int | None:
 
 
 def usage_in(raw: bytes) -> int | None:
+    body = _parsed(raw)
+    return tokens_of(body.get("usage")) if isinstance(body, dict) else None
+
+
+def _parsed(raw: bytes | str) -> Json:
     try:
-        body = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    return tokens_of(body.get("usage")) if isinstance(body, dict) else None
 
 
 def exchange(

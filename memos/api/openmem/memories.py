@@ -210,16 +210,11 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
 
 
 def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
-    views = _views(body.include_memory_view)
+    views, preferences = _views(body.include_memory_view), body.include_preference is not False
     wanted = [
         (True, details.PLAIN, details.MEMORY, "memory_limit_number"),
         (True, details.KINDS[details.PROFILE], details.PROFILE, "memory_limit_number"),
-        (
-            body.include_preference is not False,
-            details.KINDS[details.PREFERENCE],
-            details.PREFERENCE,
-            "preference_limit_number",
-        ),
+        (preferences, details.KINDS[details.PREFERENCE], details.PREFERENCE, "preference_limit_number"),
         (bool(body.include_tool_memory), details.KINDS[details.TOOL], details.TOOL, "tool_memory_limit_number"),
         (bool(body.include_skill), details.KINDS[details.SKILL], details.SKILL, "skill_limit_number"),
     ]

@@ -19,7 +19,7 @@ from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, 
 from memos.api.wording import message_of
 from memos.core.clock import new_id
 from memos.core.identities import Caller
-from memos.core.types import AddReceipt, Hit, Item, Json, Mode, TaskState
+from memos.core.types import AddReceipt, Item, Json, Mode, TaskState
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.idempotency import Progress
@@ -81,14 +81,11 @@ async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, calle
     if body.async_mode == "sync":
         for receipt in receipts:
             if receipt.task is not None:
-                await _ended(request, memos, receipt.task, acting.actor)
+                task = partial(memos.tasks.get, receipt.task, actor=acting.actor)
+                async for found in poll_for(request, task, _LONGEST_S):
+                    if found.ended:
+                        break
     return done(await to_thread.run_sync(partial(_stored, memos, acting.actor, receipts)), _ADDED)
-
-
-async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
-    async for found in poll_for(request, partial(memos.tasks.get, task, actor=actor), _LONGEST_S):
-        if found.ended:
-            return
 
 
 def task_key(task_id: str) -> str:
@@ -253,16 +250,15 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         rerank=None if body.rerank else body.rerank,
     )
     if body.relativity is None:
-        found = {kind: _usual(hits) for kind, hits in found.items()}
+        found = {
+            kind: tuple(hit for place, hit in enumerate(hits) if place < _AT_LEAST or hit.relevance >= _RELEVANT)
+            for kind, hits in found.items()
+        }
     data: dict[str, Any] = {name: buckets(cubes, found[kind]) for name, kind in _KINDS.items()}
     preferences = [hit.item.memory for hit in found[Kind.PREFERENCE]]
     data |= {"act_mem": [], "para_mem": [], "pref_string": "\n".join(f"- {text}" for text in preferences)}
     data["pref_note"] = _PREFERENCES if preferences else ""
     return done(data)
-
-
-def _usual(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    return tuple(hit for place, hit in enumerate(hits) if place < _AT_LEAST or hit.relevance >= _RELEVANT)
 
 
 class GetBody(Body):
@@ -284,16 +280,11 @@ def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> d
     acting = resolve_identity(memos, caller, body.user_id, new=False)
     size = body.page_size or _PER_CUBE
     skipped = ((body.page or 1) - 1) * size
-    wanted = {
-        "text_mem": True,
-        "pref_mem": body.include_preference,
-        "tool_mem": body.include_tool_memory,
-        "skill_mem": body.include_skill_memory,
-    }
+    asked = (True, body.include_preference, body.include_tool_memory, body.include_skill_memory)
     data = {}
-    for name, kind in _KINDS.items():
+    for (name, kind), wanted in zip(_KINDS.items(), asked, strict=True):
         found: list[Item] = []
-        if wanted[name]:
+        if wanted:
             chosen = narrowed_to_kind(kind, body.filter)
             found = memos.memories.list(
                 cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped

@@ -20,6 +20,7 @@ from memos.api.v1.common import (
     IdempotencyKey,
     IdentityId,
     RequestTarget,
+    UserName,
     creation,
     value_router,
 )
@@ -164,7 +165,6 @@ Learned = Annotated[bool, Query(description="Also the weights of the adapters th
 Passphrase = Annotated[
     str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
 ]
-User = Annotated[str | None, Query(description="User or agent to act for; default: whom the key belongs to")]
 
 
 @files_router.get(
@@ -179,7 +179,7 @@ def dump(
     vectors: Vectors = True,
     kv: Kv = False,
     adapters: Learned = False,
-    user: User = None,
+    user: UserName = None,
     passphrase: Passphrase = None,
 ) -> Response:
     """Return a cube as a file, with its history; its owners may."""
@@ -199,7 +199,7 @@ async def load(
     merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
     trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
     restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
-    user: User = None,
+    user: UserName = None,
     passphrase: Passphrase = None,
 ) -> Loaded:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
@@ -208,14 +208,9 @@ async def load(
 
         def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
+            secret = _decoded(passphrase)
             done = memos.transfer.load(
-                file,
-                cube=cube,
-                merge=merge,
-                trust=trust,
-                restore_erased=restore_erased,
-                passphrase=_decoded(passphrase),
-                actor=actor,
+                file, cube=cube, merge=merge, trust=trust, restore_erased=restore_erased, passphrase=secret, actor=actor
             )
             return Loaded.model_validate(done)
 
