@@ -15,21 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
-from memos.api.wording import unknown_name
+from memos.api.wording import STATUSES, unknown_name
 from memos.core.identities import Caller
-from memos.errors import (
-    BackendTimeout,
-    BackendUnavailable,
-    Conflict,
-    IntegrityError,
-    InvalidInput,
-    LimitReached,
-    MemosError,
-    ModelError,
-    NotFound,
-    PermissionDenied,
-    shown,
-)
+from memos.errors import InvalidInput, MemosError, shown
 from memos.kernel.memos import MemOS
 from memos.version import __version__
 
@@ -39,19 +27,6 @@ ErrorResponder = Callable[[MemosError, int], Response]
 
 BODY_BYTES = 200 * 2**20
 """Largest body of a request."""
-
-_STATUSES: tuple[tuple[type[MemosError], int], ...] = (
-    (InvalidInput, 400),
-    (NotFound, 404),
-    (Conflict, 409),
-    (Unauthenticated, 401),
-    (PermissionDenied, 403),
-    (LimitReached, 429),
-    (BackendTimeout, 504),
-    (BackendUnavailable, 503),
-    (ModelError, 502),
-    (IntegrityError, 500),
-)
 
 _DOCUMENTS = "/api/v1/openapi.json, /api/openmem/v1/openapi.json"
 
@@ -91,14 +66,13 @@ def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
 def status_of(error: MemosError) -> int:
     if isinstance(error, RequestRefused):
         return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    if isinstance(error, Unauthenticated):
+        return 401
+    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
 
 
 class BodyLimitMiddleware:
-    """Refuses a body of more than `most` bytes before it is in memory, whether or not its length is declared.
-
-    Paths in `apart` are streamed to files by their routes, which have limits of their own.
-    """
+    """Refuses a body of over `most` bytes before it is in memory; routes of paths in `apart` stream theirs to files."""
 
     def __init__(self, app: ASGIApp, most: int, apart: frozenset[str] = frozenset()) -> None:
         self._app = app

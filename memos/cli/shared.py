@@ -58,12 +58,12 @@ Human: TypeAlias = "str | Table | Iterable[str | Table]"
 class Output:
     """What a command found: a value for programs, lines and tables for people, and the exit code.
 
-    `human` may be a generator, which is not run where JSON is wanted; `empty` is said where it yields nothing.
+    `human`, or what it returns for the value, may be a generator, which JSON leaves alone; `empty` stands for nothing.
     `masked` and `notes` go to standard error, for people only.
     """
 
     value: Any
-    human: Human = ()
+    human: Human | Callable[[Any], Human] = ()
     empty: str = ""
     code: int = 0
     masked: Iterable[Masked] = ()
@@ -74,7 +74,7 @@ class Output:
             show_json(self.value)
         else:
             silent = True
-            for part in _parts(self.human):
+            for part in _parts(self.human(self.value) if callable(self.human) else self.human):
                 silent = False
                 if isinstance(part, str):
                     say(part)
@@ -205,15 +205,11 @@ def _fail(error: MemosError, as_json: bool) -> NoReturn:
 
 @contextmanager
 def opened(data_dir: Path | None, safe: str = "what was acknowledged is stored") -> Iterator[MemOS]:
-    """Open the installation for one command, or work through the server that has it open.
-
-    An interrupt closes it in order and says what is safe. People are told of a new one, or a mistyped folder would look
-    like lost memories.
-    """
+    """Open the installation for one command, or reach it through its server; an interrupt says what is safe."""
     settings = settings_of(data_dir)
     is_new = settings.ledger_url is None and not (settings.home / "ledger.db").exists()
     with interruptible(safe), through_server(settings) or _open_here(data_dir, settings) as memos:
-        if is_new and errors.is_terminal:
+        if is_new and errors.is_terminal:  # a mistyped folder would look like lost memories
             complain(f"New installation: {settings.home}")
         yield memos
 

@@ -102,15 +102,7 @@ def import_memoryos(
 ) -> ImportSummary:
     """Import the pages, knowledge and profiles of a MemoryOS program's data folder; none is stored twice.
 
-    Args:
-        memos: The installation.
-        folder: The program's data folder.
-        cube: Cube for the only user and all assistants; default: one each, created as needed.
-        actor: User who imports.
-        conversation: Conversation of the pages; default: that of `Memoryos` with the folder's assistant.
-        on_bad: "stop" stores nothing if a record is unreadable.
-        on_progress: Takes the number of records done and their total.
-
+    `cube` is for the only user and all assistants, by default one each; `conversation` is that of the pages.
     Raises: InvalidInput (unreadable, or `cube` would mix users), NotFound, Conflict (a cube was made meanwhile).
     """
     found = owners(folder)

@@ -80,9 +80,6 @@ class _Section:
     share: float
     newest: bool = False
 
-    def places(self) -> list[int]:
-        return sorted(range(len(self.entries)), reverse=self.newest)
-
 
 def compose(context: Context, max_tokens: int) -> tuple[ChatMessage, ChatMessage]:
     """Return system and user message of together at most `max_tokens` estimated tokens.
@@ -156,7 +153,7 @@ def _chosen(sections: Sequence[_Section], room: int) -> list[set[int]]:
 
 def _fill(section: _Section, taken: set[int], room: int) -> int:
     spent = 0
-    for place in section.places():
+    for place in sorted(range(len(section.entries)), reverse=section.newest):
         cost = _cost(section.entries[place])
         if place in taken:
             continue

@@ -229,10 +229,7 @@ class _Client(Generic[C]):
         self.kv: Kv[C] = Kv(connection)
 
     def using(self, **options: Unpack[ClientOptions]) -> Self:
-        """Return a client with other options that shares the connections; closing one closes both.
-
-        Raises: InvalidInput.
-        """
+        """Return a client with other options on the same connections; closing one closes both. Raises: InvalidInput."""
         other = type(self).__new__(type(self))
         other._share(self._connection.using(self._connection.options.changed(**options)))
         return other
@@ -281,10 +278,7 @@ class MemOSClient(_Client[Connection], Closing):
 
 
 class AsyncMemOSClient(_Client[AsyncConnection]):
-    """A client of a hippocube server for one event loop. Close it, or use it with `async with`.
-
-    Arguments and errors are those of `MemOSClient`.
-    """
+    """A `MemOSClient` for one event loop, whose methods are coroutines. Close it, or use it with `async with`."""
 
     _connect = AsyncConnection.to
 

@@ -74,13 +74,6 @@ def reply_of(response: httpx2.Response, body: bytes) -> Reply:
     return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
 
 
-def refusal(response: httpx2.Response, body: bytes) -> MemosError:
-    """Return the error of an answer whose status is one."""
-    error = problem(reply_of(response, body))
-    assert error is not None
-    return error
-
-
 @contextmanager
 def failures(address: Address, request_id: str) -> Iterator[None]:
     """Translate HTTP failures in the block into errors of this package."""
@@ -291,7 +284,9 @@ class _Exchanges(Generic[Client]):
         request = request_of(self._http, call, self._address, self.options, request_id)
         response = await self._send(request, True)
         if response.status_code >= 300:
-            raise refusal(response, await self._read(response))
+            error = problem(reply_of(response, await self._read(response)))
+            assert error is not None
+            raise error
         return response
 
     async def _fetched(self, download: Download[Any], request_id: str) -> Reply:

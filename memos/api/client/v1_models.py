@@ -8,8 +8,8 @@ from pathlib import Path
 
 from memos.api import values
 from memos.api.client.calls import Call, Download, as_field, as_model
-from memos.api.client.v1_cubes import new_file
-from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of, queried
+from memos.api.client.v1_cubes import fetching, new_file
+from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of
 
 # A server loads a model, reads a whole disk tier or checks all files before it answers.
 _SILENT_S = 300.0
@@ -62,10 +62,7 @@ def activate_adapter(adapter: str, *, user: str | None = None) -> Call[values.Ad
 def forget_learned(
     items: str | Sequence[str], cube: str | None = None, *, user: str | None = None
 ) -> Call[values.Unlearned]:
-    """Remove memories from what was learned, and never learn them again; the memories themselves stay.
-
-    Raises: NotFound, PermissionDenied, InvalidInput.
-    """
+    """Unlearn memories for good; they themselves stay. Raises: NotFound, PermissionDenied, InvalidInput."""
     path, body = path_of("adapters", "forget"), _memories(items, cube, user)
     return changing("POST", path, as_model(values.Unlearned), body=body)
 
@@ -81,15 +78,7 @@ def export_adapter(adapter: str, file: str | Path, *, user: str | None = None) -
     Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file exists, or the adapter may not answer).
     """
     target = new_file(file)
-    call = Call(
-        "GET",
-        path_of("adapters", ("adapter", adapter), "export"),
-        lambda _: target,
-        query=queried({"user": user}),
-        repeatable=True,
-        least_s=_SILENT_S,
-    )
-    return Download(call, target)
+    return fetching(path_of("adapters", ("adapter", adapter), "export"), target, {"user": user}, least_s=_SILENT_S)
 
 
 def _memories(items: str | Sequence[str], cube: str | None, user: str | None) -> dict[str, object]:
@@ -102,10 +91,7 @@ def show_prefix(cube: str | None = None, *, user: str | None = None) -> Call[val
 
 
 def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[str]:
-    """Compose the prompt prefix anew from hot and pinned memories; return the task, for `client.tasks.wait`.
-
-    Raises: NotFound, PermissionDenied.
-    """
+    """Compose the prompt prefix anew; return the task, for `client.tasks.wait`. Raises: NotFound, PermissionDenied."""
     read = as_field(values.Composing, lambda found: found.task)
     return changing("POST", path_of("activation", "compose"), read, body={"cube": cube, "user": user})
 
@@ -120,10 +106,7 @@ def warm_prefix(cube: str | None = None, *, user: str | None = None) -> Call[val
 
 
 def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Remove a cube's key-value caches and return how many blocks; they are computed again when needed.
-
-    Raises: NotFound, PermissionDenied, BackendUnavailable.
-    """
+    """Remove a cube's key-value caches; return how many. Raises: NotFound, PermissionDenied, BackendUnavailable."""
     read = as_field(values.Dropped, lambda found: found.blocks)
     return changing("POST", path_of("activation", "drop"), read, body={"cube": cube, "user": user})
 

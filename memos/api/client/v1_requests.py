@@ -20,7 +20,7 @@ from memos.api.client.calls import (
     Stream,
     Waiting,
     as_model,
-    check_wait,
+    check_seconds,
     encoded,
     failure,
     repeatable_with,
@@ -156,12 +156,12 @@ def wait_task(task: str, *, timeout_s: float | None = None, user: str | None = N
     def call(seconds: float) -> Call[values.Task]:
         return getting(path, as_model(values.Task), {"timeout_s": round(seconds, 3), "user": user})
 
-    return Waiting(call, lambda found: found.ended, check_wait("timeout_s", timeout_s), f"task {task!r}")
+    return Waiting(call, lambda found: found.ended, check_seconds("timeout_s", timeout_s), f"task {task!r}")
 
 
 def follow_task(task: str, *, timeout_s: float = 300.0, user: str | None = None) -> Stream[values.Task]:
     """Yield a task now and on every change until it has ended, for at most `timeout_s`. Raises: NotFound."""
-    query = {"timeout_s": check_wait("timeout_s", timeout_s), "user": user}
+    query = {"timeout_s": check_seconds("timeout_s", timeout_s), "user": user}
     return following(path_of("tasks", ("task", task), "stream"), values.Task, query, named="task")
 
 
@@ -181,11 +181,8 @@ def follow_events(
     timeout_s: float = 300.0,
     user: str | None = None,
 ) -> Stream[values.Event]:
-    """Yield events as they are committed, first those after the number `after`, for at most `timeout_s`.
-
-    Raises: InvalidInput, NotFound (cube).
-    """
-    seconds = check_wait("timeout_s", timeout_s)
+    """Yield events as they are committed, first those after number `after`. Raises: InvalidInput, NotFound (cube)."""
+    seconds = check_seconds("timeout_s", timeout_s)
     query = {"cube": cube, "after": after, "kind": listed(kinds), "timeout_s": seconds, "user": user}
     return following(path_of("events", "stream"), values.Event, query)
 
@@ -270,10 +267,7 @@ def update(
     reason: str = "updated",
     **fields: Any,
 ) -> Call[values.Item]:
-    """Write a memory's next version; `fields` are others of it, such as `tags` or `tier`.
-
-    Raises: InvalidInput, NotFound, Conflict (it is at another version).
-    """
+    """Write a memory's next version; `fields` are others, such as `tags`. Raises: InvalidInput, NotFound, Conflict."""
     about = {"cube": cube, "user": user, "expected_version": expected_version, "reason": reason}
     body = {**fields, "memory": memory, **about}
     return changing("PATCH", path_of("memories", ("item", item)), as_model(values.Item), body=body)
