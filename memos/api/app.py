@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
@@ -35,12 +37,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos.api")
 
+_GROUPS = {"/api/v1": "memos.api.v1.routes", "/api/openmem/v1": "memos.api.openmem", "/product": "memos.api.product"}
+_PROXY = "/openai/v1"
+
 
 class LazyApp:
-    """Builds an ASGI application lazily, in a thread, on its first request or in the background.
-
-    `begin` is awaited once, before the first request.
-    """
+    """Builds an ASGI application in a thread, on its first request or in the background; then awaits `begin`."""
 
     def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] | None = None) -> None:
         self._make = make
@@ -49,7 +51,6 @@ class LazyApp:
         self._app: ASGIApp | None = None
 
     async def ready(self) -> ASGIApp:
-        """Return the application, building it if needed."""
         if self._app is None:
             async with self._lock:
                 if self._app is None:
@@ -67,45 +68,37 @@ class LazyApp:
             log.exception("a route group cannot be built")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         await (await self.ready())(scope, receive, send)
 
 
 class RouteGroups:
-    """The route groups of one application."""
-
     def __init__(self, memos: MemOS, local_token: str | None, stopping: Callable[[], bool]) -> None:
         self._memos, self._token, self._stopping = memos, local_token, stopping
         self._upstream: Upstream | None = None
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
-        builders: Mapping[str, Callable[[], FastAPI]] = {
-            "/api/v1": self._v1,
-            "/api/openmem/v1": self._openmem,
-            "/product": self._product,
-            "/openai/v1": self._proxy,
-        }
-        self._builders = {path: self._with_stopping(build) for path, build in builders.items()}
+        self._builders = {path: partial(self._built, path) for path in (*_GROUPS, _PROXY)}
         self._lazy = {path: LazyApp(build) for path, build in self._builders.items()}
         # Not mounted: clients do not follow a redirect to a path with a slash at its end.
         self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
 
     def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
-        """Return the application of each path, lazy ones if asked."""
         return self._lazy if lazy else {path: build() for path, build in self._builders.items()}
 
     @asynccontextmanager
     async def running(self, *, lazy: bool) -> AsyncIterator[None]:
-        """Run what the groups need for the duration of the block."""
-        async with AsyncExitStack() as stack, anyio.create_task_group() as group:
-            self._group = group
-            stack.push_async_callback(self._close)
-            if lazy:
-                group.start_soon(self._prepare)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                if lazy:
+                    group.start_soon(self._prepare)
+                try:
+                    yield
+                finally:
+                    group.cancel_scope.cancel()
+        finally:
+            if self._upstream is not None:
+                await self._upstream.close()
 
     async def _prepare(self) -> None:
         for each in (*self._lazy.values(), self.mcp):
@@ -114,34 +107,12 @@ class RouteGroups:
         # Everything that stays is loaded: a garbage collection through it held up requests for a tenth of a second.
         gc.freeze()
 
-    async def _close(self) -> None:
-        if self._upstream is not None:
-            await self._upstream.close()
-
-    def _with_stopping(self, build: Callable[[], FastAPI]) -> Callable[[], FastAPI]:
-        def built() -> FastAPI:
-            app = build()
-            app.state.stopping = self._stopping
-            return app
-
-        return built
-
     # Each imports what it needs itself: hundreds of models, and the MCP library.
 
-    def _v1(self) -> FastAPI:
-        from memos.api.v1.routes import create  # noqa: PLC0415 - see above
-
-        return create(self._memos, self._token)
-
-    def _openmem(self) -> FastAPI:
-        from memos.api.openmem import create  # noqa: PLC0415 - see above
-
-        return create(self._memos, self._token)
-
-    def _product(self) -> FastAPI:
-        from memos.api.product import create  # noqa: PLC0415 - see above
-
-        return create(self._memos, self._token)
+    def _built(self, path: str) -> FastAPI:
+        app = self._proxy() if path == _PROXY else import_module(_GROUPS[path]).create(self._memos, self._token)
+        app.state.stopping = self._stopping
+        return app
 
     def _proxy(self) -> FastAPI:
         from memos.api.openai_proxy import create  # noqa: PLC0415 - see above
@@ -157,7 +128,6 @@ class RouteGroups:
         return self._mcp.app
 
     async def _begin_mcp(self) -> None:
-        """Run the MCP server until the application ends."""
         assert self._group is not None  # set by `running`
         await self._group.start(self._run_mcp)
 
@@ -184,12 +154,7 @@ def create_app(
 ) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
-    Args:
-        memos: The open installation.
-        local_token: Key of the local owner, None for none.
-        tracing: Records spans of requests and calls.
-        stopping: Returns True once the server is about to stop.
-        lazy: Build route groups after the start, or on their first request, instead of now.
+    With `lazy` route groups are built after the start, or on their first request; `stopping` says that a stop is near.
     """
     settings = memos.settings.server
     groups = RouteGroups(memos, local_token, stopping)

@@ -31,10 +31,7 @@ _IPV6_PREFIX = 64
 
 
 class LoginThrottle:
-    """Counts failed authentications by address and makes addresses with many of them wait.
-
-    A key that was good a moment ago is never kept out. For one event loop.
-    """
+    """Makes addresses with many wrong keys wait, but no key that was good a moment ago. For one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,7 +42,6 @@ class LoginThrottle:
         return len(self._failed) + len(self._good)
 
     def check(self, address: str, secret: str) -> None:
-        """Refuse an address that failed too often. Raises: LimitReached."""
         since, failures = self._failed.get(_place(address), (0.0, 0))
         left_s = since + _WITHIN_S - self._clock()
         if failures >= _MOST_FAILURES and left_s > 0 and _digest(secret) not in self._good:
@@ -54,7 +50,6 @@ class LoginThrottle:
             )
 
     def failed(self, address: str) -> None:
-        """Count a wrong key."""
         place, now = _place(address), self._clock()
         since, failures = self._failed.pop(place, (now, 0))
         self._failed[place] = (now, 1) if now - since >= _WITHIN_S else (since, failures + 1)
@@ -62,7 +57,6 @@ class LoginThrottle:
             self._failed.popitem(last=False)
 
     def succeeded(self, secret: str) -> None:
-        """Remember a good key, so that others at its address do not keep it out."""
         digest = _digest(secret)
         self._good.pop(digest, None)
         self._good[digest] = None
@@ -91,16 +85,11 @@ Refuse = Callable[[MemosError, int], Response]
 
 
 class Unauthenticated(PermissionDenied):
-    """The request has no valid key."""
-
     code = "unauthenticated"
 
 
 class KeyAuthentication:
-    """Middleware that lets requests with a valid key pass and limits them to the key's rights.
-
-    `local_token` stands for the local owner: programs of the same person read it from the data folder.
-    """
+    """Limits requests to the rights of their key; `local_token` is that of who can read the data folder."""
 
     def __init__(
         self, app: ASGIApp, *, memos: MemOS, refuse: Refuse, local_token: str | None, open_paths: frozenset[str]
@@ -114,7 +103,6 @@ class KeyAuthentication:
         self._attempts = LoginThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate a request and pass it on, or refuse it with 401, 429 or 503."""
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in self._open_paths:
             await self._app(scope, receive, send)
             return
@@ -152,14 +140,12 @@ class KeyAuthentication:
 
 
 def set_retry_after(error: MemosError, response: Response) -> None:
-    """Set the `Retry-After` header for an error that says when to come back."""
     after_s = error.retry_after_s if isinstance(error, BackendUnavailable | LimitReached) else None
     if after_s is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
 
 
 def read_key(header: str) -> str:
-    """Return the key of an `Authorization` header: `Bearer KEY` or `Token KEY`. Raises: Unauthenticated."""
     scheme, _, secret = header.strip().partition(" ")
     if scheme.lower() not in _SCHEMES or not secret.strip():
         raise Unauthenticated("The request has no key: send the header `Authorization: Bearer KEY`.")
@@ -167,19 +153,16 @@ def read_key(header: str) -> str:
 
 
 def local_caller(memos: MemOS) -> Caller:
-    """Return the caller that the local token stands for: the person who can read the data folder."""
     now = memos.clock.now()
     owner = Identity(LOCAL_OWNER, IdentityKind.USER, LOCAL_OWNER, True, False, None, None, LOCAL_OWNER, now)
     return Caller(owner, Key(_LOCAL_KEY, LOCAL_OWNER, _LOCAL_KEY, "", tuple(Right), LOCAL_OWNER, now))
 
 
 def is_local(caller: Caller) -> bool:
-    """Return True if a call came with the local token."""
     return caller.key.id == _LOCAL_KEY and caller.identity.id == LOCAL_OWNER
 
 
 def check_key(memos: MemOS, caller: Caller) -> None:
-    """Check that the key of a long request is still valid. Raises: Unauthenticated."""
     if is_local(caller):
         return
     try:

@@ -1,14 +1,11 @@
-"""Translation that the API's dialects share: identities, chat options, event streams, envelopes and files.
-
-A dialect (`/api/v1`, `/api/openmem/v1`, `/product`, `/openai/v1`, `/mcp`) keeps only its own names, bodies and answers.
-"""
+"""What the dialects share: identities, chat options, event streams, envelopes and files."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Unpack, cast
+from typing import IO, Any, Unpack
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -34,29 +31,18 @@ class RequestIdentity:
     home: str
 
     def cubes(self, named: Sequence[str] | None) -> list[str]:
-        """Return the cubes a request names, or the home cube if it names none."""
         return [self.home] if named is None else list(named)
 
 
 def resolve_identity(
     memos: MemOS, caller: Caller, name: str | None = None, *, agent: bool = False, new: bool = True
 ) -> RequestIdentity:
-    """Return the identity a request acts for.
+    """Return the identity a request acts for, `name`, or the key's own.
 
-    A key acts for its own identity, for agents of that identity, and, if it is an agent's, on the cube of its user.
-    An admin's key acts for everyone.
+    A key acts for its own identity, for agents of that identity, and, if it is an agent's, on the cube of its user. An
+    admin's key acts for everyone, and creates an unknown `name` if `new` and `MEMOS_SERVER__NEW_USERS` allow it.
 
-    Args:
-        memos: The installation.
-        caller: The key the request came with, and whose it is.
-        name: User or agent the request names, None for the key's own identity.
-        agent: Create `name` as an agent rather than a user.
-        new: Create an unknown `name` in an admin's request, if `MEMOS_SERVER__NEW_USERS` allows it.
-
-    Raises:
-        PermissionDenied: The key may not act for `name`.
-        InvalidInput: `name` cannot be a name.
-        NotFound: An admin named somebody unknown.
+    Raises: PermissionDenied, InvalidInput (`name` cannot be a name), NotFound.
     """
     me = caller.identity
     if name is None or name == me.id:
@@ -90,8 +76,9 @@ def _identity_of(identity: Identity) -> RequestIdentity:
 def chat_options(body: BaseModel, **own: Unpack[ChatOptions]) -> ChatOptions:
     """Return the options of a chat: the fields of `body` that have an option's name, then the dialect's own."""
     fields = type(body).model_fields
-    same = {name: getattr(body, name) for name in ChatOptions.__annotations__ if name in fields}
-    return cast(ChatOptions, same | own)
+    same: Any = {name: getattr(body, name) for name in ChatOptions.__annotations__ if name in fields}
+    options: ChatOptions = same | own
+    return options
 
 
 def chat_response(
@@ -101,13 +88,9 @@ def chat_response(
     end: Callable[[ChatResult], str],
     error: Callable[[MemosError], str],
 ) -> Response:
-    """Return a chat as server-sent events.
+    """Return a chat as server-sent events: `pieces` of the answer, then its result; an `error` ends the stream.
 
-    Args:
-        pieces: Pieces of the answer, then its result; closed when the response ends or the client disconnects.
-        text: Returns the event of a piece.
-        end: Returns the events of the result.
-        error: Returns the event of an error, which ends the stream.
+    `pieces` is closed when the response ends or the client disconnects.
     """
 
     async def stream() -> AsyncGenerator[str]:
@@ -123,17 +106,14 @@ def chat_response(
 
 
 def typed_event(kind: str, data: Json) -> str:
-    """Return a server-sent event whose data is `{type, data}`, as MemOS clients read it."""
     return encode_event({"type": kind, "data": data})
 
 
 def envelope(code: int, message: str, data: Json) -> dict[str, Any]:
-    """Return an answer in the envelope of MemOS clients."""
     return {"code": code, "message": message, "data": data}
 
 
 def error_envelope(failure: MemosError, code: int, status: int, **extra: Json) -> Response:
-    """Return an error in the envelope of MemOS clients."""
     return JSONResponse({**envelope(code, message_of(failure), None), **extra}, status)
 
 

@@ -16,21 +16,17 @@ _TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A running server's address, the token of the local owner, and its process."""
-
     url: str
     token: str
     pid: int
 
 
 def new_token() -> str:
-    """Return a token of 256 random bits for programs of the same person on this machine."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 @contextmanager
 def announced(home: Path, endpoint: Endpoint) -> Iterator[None]:
-    """Announce a server in its data folder for the duration of the block."""
     path = home / FILE
     beside = path.with_suffix(f".{os.getpid()}.tmp")
     try:

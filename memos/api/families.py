@@ -1,7 +1,4 @@
-"""What the route groups of the server share: one FastAPI application each, error handling, and the caller.
-
-Every group shows errors in an envelope of its own, so each application has its own handlers. Knows no route.
-"""
+"""What the route groups share: an application each, whose handlers show errors in its envelope, and the caller."""
 
 from __future__ import annotations
 
@@ -18,21 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
-from memos.api.wording import unknown_name
+from memos.api.wording import STATUSES, unknown_name
 from memos.core.identities import Caller
-from memos.errors import (
-    BackendTimeout,
-    BackendUnavailable,
-    Conflict,
-    IntegrityError,
-    InvalidInput,
-    LimitReached,
-    MemosError,
-    ModelError,
-    NotFound,
-    PermissionDenied,
-    shown,
-)
+from memos.errors import InvalidInput, MemosError, shown
 from memos.kernel.memos import MemOS
 from memos.version import __version__
 
@@ -43,25 +28,10 @@ ErrorResponder = Callable[[MemosError, int], Response]
 BODY_BYTES = 200 * 2**20
 """Largest body of a request."""
 
-_STATUSES: tuple[tuple[type[MemosError], int], ...] = (
-    (InvalidInput, 400),
-    (NotFound, 404),
-    (Conflict, 409),
-    (Unauthenticated, 401),
-    (PermissionDenied, 403),
-    (LimitReached, 429),
-    (BackendTimeout, 504),
-    (BackendUnavailable, 503),
-    (ModelError, 502),
-    (IntegrityError, 500),
-)
-
 _DOCUMENTS = "/api/v1/openapi.json, /api/openmem/v1/openapi.json"
 
 
 class RequestRefused(MemosError):
-    """The server refuses a request before any route handles it."""
-
     code = "refused"
     status: int
 
@@ -71,8 +41,6 @@ class RequestRefused(MemosError):
 
 
 class RouteNotFound(RequestRefused):
-    """No route has the path of the request."""
-
     code = "not_found"
 
     def __init__(self, path: str) -> None:
@@ -80,8 +48,6 @@ class RouteNotFound(RequestRefused):
 
 
 class MethodNotAllowed(RequestRefused):
-    """A route has the path of the request, but does not take its method."""
-
     code = "method_not_allowed"
 
     def __init__(self, method: str, allowed: str) -> None:
@@ -90,7 +56,6 @@ class MethodNotAllowed(RequestRefused):
 
 
 def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
-    """Return the error for an HTTP exception of the framework."""
     if error.status_code == 404:
         return RouteNotFound(request.scope["path"])
     if error.status_code == 405:
@@ -99,17 +64,15 @@ def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
 
 
 def status_of(error: MemosError) -> int:
-    """Return the HTTP status of an error."""
     if isinstance(error, RequestRefused):
         return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    if isinstance(error, Unauthenticated):
+        return 401
+    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
 
 
 class BodyLimitMiddleware:
-    """Refuses a body of more than `most` bytes before it is in memory, whether or not its length is declared.
-
-    Paths in `apart` are streamed to files by their routes, which have limits of their own.
-    """
+    """Refuses a body of over `most` bytes before it is in memory; routes of paths in `apart` stream theirs to files."""
 
     def __init__(self, app: ASGIApp, most: int, apart: frozenset[str] = frozenset()) -> None:
         self._app = app
@@ -117,7 +80,6 @@ class BodyLimitMiddleware:
         self._apart = apart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, counting the bytes of its body."""
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in self._apart:
             await self._app(scope, receive, send)
             return
@@ -147,18 +109,7 @@ def create_group(
     documented: bool = False,
     large: frozenset[str] = frozenset(),
 ) -> FastAPI:
-    """Return the application of a route group.
-
-    Args:
-        title: Title in the OpenAPI document.
-        memos: The installation that the routes call.
-        error_response: Makes the response of an error with its status.
-        local_token: Key of the local owner, None for none.
-        summary: Summary in the OpenAPI document.
-        open_paths: Paths that need no key.
-        documented: Serve the OpenAPI document at `/openapi.json`.
-        large: Paths whose routes limit their bodies themselves.
-    """
+    """Return the application of a route group; `open_paths` need no key, `large` ones limit bodies themselves."""
     app = FastAPI(
         title=title,
         version=__version__,
@@ -209,7 +160,6 @@ def create_group(
 
 
 def first_problem(error: RequestValidationError, route: object = None) -> InvalidInput:
-    """Return the first thing wrong with a request, named as the caller wrote it, without its content."""
     problems = error.errors()
     problem = problems[0]
     if problem["type"] == "missing":  # perhaps given under another name
@@ -223,7 +173,6 @@ def first_problem(error: RequestValidationError, route: object = None) -> Invali
 
 
 def _fields_at(route: APIRoute, where: list[str]) -> list[str]:
-    """Return the fields a route's body has at a path, none if no model is there."""
     model = None if route.body_field is None else route.body_field.field_info.annotation
     found = _model_in(model)
     for part in where:
@@ -233,7 +182,6 @@ def _fields_at(route: APIRoute, where: list[str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of an annotation such as `Body` or `Body | None`."""
     kinds = (annotation, *get_args(annotation))
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 

@@ -1,7 +1,4 @@
-"""Prometheus metrics, the request log, and logs as lines of JSON.
-
-Each application has its own registry. No label has a tenant's value, and no log line a key or the text of a memory.
-"""
+"""Prometheus metrics, request log and JSON logs: no tenant in a label, no key and no memory in a line."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -37,15 +34,6 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _COUNTED_EVERY_S = 5.0
 
 
-class Ended(NamedTuple):
-    """How a request ended; `route` is a pattern, never a path."""
-
-    method: str
-    route: str
-    status: int
-    seconds: float
-
-
 class Metrics:
     """The metrics of one application. Thread-safe."""
 
@@ -58,29 +46,21 @@ class Metrics:
         )
         self._under_way = Gauge("memos_requests_under_way", "Requests being answered", registry=registry)
         self._calls = Counter("memos_calls", "Calls of add and search", ("operation", "ended"), registry=registry)
-        self._stages = Histogram(
-            "memos_stage_seconds",
-            "Time of a stage of add and search",
-            ("operation", "stage"),
-            buckets=_BUCKETS,
-            registry=registry,
-        )
+        stage, told = ("operation", "stage"), "Time of a stage of add and search"
+        self._stages = Histogram("memos_stage_seconds", told, stage, buckets=_BUCKETS, registry=registry)
         registry.register(_Installation(memos))
         memos.listeners.add(self._hear)
 
     def began(self) -> None:
-        """Count a request that has begun."""
         self._under_way.inc()
 
-    def ended(self, ended: Ended) -> None:
-        """Count a request that has ended."""
+    def ended(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that has ended; `route` is a pattern, never a path."""
         self._under_way.dec()
-        method = ended.method if ended.method in _METHODS else "other"
-        self._requests.labels(ended.route, method, f"{ended.status // 100}xx").inc()
-        self._latency.labels(ended.route).observe(ended.seconds)
+        self._requests.labels(route, method if method in _METHODS else "other", f"{status // 100}xx").inc()
+        self._latency.labels(route).observe(seconds)
 
     def response(self) -> Response:
-        """Return all metrics in the format of Prometheus."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     def _hear(self, work: Work) -> None:
@@ -103,7 +83,6 @@ class _Installation(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current metrics."""
         yield GaugeMetricFamily("memos_open_installations", "Installations this process has open", 1)
         info = GaugeMetricFamily("memos_info", "The version that runs", labels=("version",))
         info.add_metric((__version__,), 1)
@@ -177,7 +156,6 @@ class RequestLog:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -198,10 +176,10 @@ class RequestLog:
             await self._app(scope, receive, named)
         finally:
             request_id.reset(token)
-            ended = Ended(scope["method"], route_of(scope), status, time.perf_counter() - began)
-            self._metrics.ended(ended)
-            asked = {"request_id": id_, "method": ended.method, "route": ended.route}
-            log.info("request", extra={**asked, "status": status, "ms": round(ended.seconds * 1000, 1)})
+            method, route, seconds = scope["method"], route_of(scope), time.perf_counter() - began
+            self._metrics.ended(method, route, status, seconds)
+            asked = {"request_id": id_, "method": method, "route": route}
+            log.info("request", extra={**asked, "status": status, "ms": round(seconds * 1000, 1)})
 
 
 def route_of(scope: Scope) -> str:
@@ -214,7 +192,7 @@ def route_of(scope: Scope) -> str:
 
 _KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 # They log the address of each call, which may contain the question, or each of their steps.
-_TALKATIVE = (
+_TALKATIVE = [
     "alembic",
     "apscheduler",
     "httpx2",
@@ -225,7 +203,7 @@ _TALKATIVE = (
     "neo4j",
     "qdrant_client",
     "urllib3",
-)
+]
 _PLACES = 12
 
 
@@ -237,7 +215,6 @@ class JsonLines(logging.Formatter):
         self._quotes = quotes
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         told: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -264,7 +241,6 @@ class JsonLines(logging.Formatter):
 
 
 def to_stream(level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Log everything from a level on to a stream, by default standard error, and return the handler."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(quotes=level == "debug"))
     root = logging.getLogger()

@@ -1,7 +1,4 @@
-"""Values and errors as JSON and back, so that a call in another process returns what it returns here.
-
-Knows no calls. A value that JSON has no type for becomes an object with the key `$`, which says what it is.
-"""
+"""Values and errors as JSON and back; what JSON has no type for is an object whose key `$` says what it is."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ Rebuild = Callable[[str, dict[str, Any]], Any]
 
 
 def as_json(value: Any, where: str = "arguments") -> bytes:
-    """Return a value as one line of JSON. Raises: InvalidInput (it cannot be sent)."""
     try:
         return json.dumps(packed(value), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
@@ -40,7 +36,6 @@ def as_json(value: Any, where: str = "arguments") -> bytes:
 
 
 def packed(value: Any) -> Json:
-    """Return a value as JSON. Raises: TypeError (no call takes or returns its type)."""
     match value:
         case None | str() | int() | float():
             return value
@@ -60,23 +55,17 @@ def packed(value: Any) -> Json:
             if _KIND not in value and all(isinstance(key, str) for key in value):
                 return {key: packed(entry) for key, entry in value.items()}
             return {_KIND: "map", _IS: [[packed(key), packed(entry)] for key, entry in value.items()]}
-    named = _fields(value)
-    return {_KIND: "value", _OF: type(value).__name__, _IS: {key: packed(entry) for key, entry in named.items()}}
-
-
-def _fields(value: Any) -> dict[str, Any]:
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, BaseModel):
-        return {name: getattr(value, name) for name in type(value).model_fields}
-    raise TypeError(f"has a {type(value).__name__}")
+        names = [field.name for field in fields(value)]
+    elif isinstance(value, BaseModel):
+        names = list(type(value).model_fields)
+    else:
+        raise TypeError(f"has a {type(value).__name__}")
+    return {_KIND: "value", _OF: type(value).__name__, _IS: {name: packed(getattr(value, name)) for name in names}}
 
 
 def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:
-    """Return the value of JSON; `rebuild` makes objects from their fields, by default a mapping.
-
-    Raises: ValueError, KeyError, TypeError (malformed).
-    """
+    """Return the value of JSON; `rebuild` makes objects from their fields. Raises: ValueError, KeyError, TypeError."""
     if isinstance(told, list):
         return [unpacked(entry, rebuild) for entry in told]
     if not isinstance(told, dict):
@@ -108,7 +97,6 @@ def error_told(error: MemosError) -> dict[str, Any]:
 
 
 def error_of(told: Mapping[str, Any]) -> MemosError:
-    """Return the error that JSON describes."""
     kind, has = _ERRORS.get(told["class"], MemosError), dict(told["has"])
     if isinstance(has.get("tokens"), dict):
         has["tokens"] = Tokens(**has["tokens"])
@@ -132,7 +120,6 @@ def view(value: Any) -> Json:
 
 
 def error_view(error: MemosError) -> Json:
-    """Return an error as JSON: code, message, and the field for invalid input."""
     told: dict[str, Json] = {"code": error.code, "message": str(error)}
     if isinstance(error, InvalidInput):
         told["field"] = error.field

@@ -46,19 +46,11 @@ class Started:
 
 
 def serve(home: Path | None, settings: Settings, announce: Callable[[Started], None]) -> None:
-    """Serve an installation until SIGINT or SIGTERM; requests under way finish first.
-
-    Raises: BackendUnavailable (the address is taken, or the folder is in use), and what `MemOS.open` raises.
-    """
+    """Serve an installation until SIGINT or SIGTERM; requests under way finish first."""
     # uvicorn sends itself the signal again once requests have ended: the installation must still be closed then.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listening = _listen(settings.server.host, settings.server.port)
-    with (
-        suppress(KeyboardInterrupt),
-        listening,
-        _tracing() as tracing,
-        MemOS.open(home, settings=settings) as memos,
-    ):
+    with suppress(KeyboardInterrupt), listening, _tracing() as tracing, MemOS.open(home, settings=settings) as memos:
         token = new_token()
         config = uvicorn.Config(
             create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),
@@ -80,18 +72,11 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
 
 
 def work(home: Path | None, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Run background tasks until SIGINT or SIGTERM, without serving requests; unfinished tasks are released.
-
-    Raises: InvalidInput (no workers are configured), and what `MemOS.open` raises.
-    """
+    """Run background tasks until SIGINT or SIGTERM, without serving requests; unfinished tasks are released."""
     if settings.tasks.workers == 0:
         raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        suppress(KeyboardInterrupt),
-        _tracing() as tracing,
-        MemOS.open(home, settings=settings) as memos,
-    ):
+    with suppress(KeyboardInterrupt), _tracing() as tracing, MemOS.open(home, settings=settings) as memos:
         if tracing is not None:
             memos.listeners.add(tracing.hear)
         announce(memos.ledger.description)
@@ -100,7 +85,6 @@ def work(home: Path | None, settings: Settings, announce: Callable[[str], None])
 
 @contextmanager
 def _tracing() -> Iterator[Tracing | None]:
-    """Yield the tracing that the environment asks for, None for none. Raises: InvalidInput (the extra is missing)."""
     if not (otlp_endpoint := os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")):
         yield None
         return

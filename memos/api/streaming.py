@@ -1,7 +1,4 @@
-"""Polling without a thread per request, chats in threads of their own, and responses that stream.
-
-Knows no route.
-"""
+"""Polling without a thread per request, chats in threads of their own, and responses that stream."""
 
 from __future__ import annotations
 
@@ -47,19 +44,13 @@ STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One server-sent event; a client that reconnects resumes after `id`."""
-
     event: str
     data: Json
     id: str | None = None
 
 
 async def poll(request: Request, call: Callable[[], _T]) -> _T:
-    """Return the result of a short call, made in one of the threads for polling.
-
-    Raises:
-        Unauthenticated: The request's key was revoked meanwhile; a stream may last an hour.
-    """
+    """Return the result of a short call, made in a thread for polling. Raises: Unauthenticated (revoked)."""
     state = request.app.state
     if not hasattr(state, "polling"):
         state.polling = anyio.CapacityLimiter(_POLLS_AT_ONCE)
@@ -73,10 +64,7 @@ async def poll(request: Request, call: Callable[[], _T]) -> _T:
 
 
 async def poll_for(request: Request, call: Callable[[], _T], timeout_s: float) -> AsyncIterator[_T]:
-    """Yield the result of a short call again and again, ever more rarely, and once more when the time is over.
-
-    Ends early when the server is about to stop, since a stop waits for requests.
-    """
+    """Yield results of a short call, ever more rarely, until the time is over or the server is to stop."""
     stopping = getattr(request.app.state, "stopping", lambda: False)
     deadline = time.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
@@ -90,7 +78,6 @@ async def poll_for(request: Request, call: Callable[[], _T], timeout_s: float) -
 
 
 def encode_event(data: Json, *, event: str | None = None, id: str | None = None) -> str:
-    """Return a server-sent event as text."""
     lines = [] if id is None else [f"id: {id}"]
     if event is not None:
         lines.append(f"event: {event}")
@@ -138,14 +125,11 @@ class ChatRunner:
         self._limiter = anyio.CapacityLimiter(max(_LEAST_CHAT_THREADS, 2 * model.parallel if model else 0))
 
     async def complete(self, request: Request, start: Callable[[], ChatStream]) -> ChatResult:
-        """Return the result of a chat, cancelling it between two steps if the client disconnects.
-
-        Raises: what the chat raises, ClientDisconnected.
-        """
+        """Return the result of a chat, cancelling it between two steps if the client disconnects."""
         return await cancel_on_disconnect(request, partial(self.finish, start))
 
     async def finish(self, start: Callable[[], ChatStream]) -> ChatResult:
-        """Return the result of a chat, even if the client disconnects. Raises: what the chat raises."""
+        """Return the result of a chat, even if the client disconnects."""
         async with aclosing(await self.start(start)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ChatResult):
@@ -153,10 +137,7 @@ class ChatRunner:
         raise AssertionError("a chat ends with its result")
 
     async def start(self, start: Callable[[], ChatStream]) -> AsyncGenerator[str | ChatResult]:
-        """Start a chat, wait for its first step, and return its pieces and then its result.
-
-        So a failure before the first step can still become the status of the response.
-        """
+        """Return a chat's pieces, then its result, once its first step is done: a failure can still be a status."""
         stream = await self.run(start)
         try:
             first = await self.run(partial(_step, stream))
@@ -178,7 +159,6 @@ class ChatRunner:
                 await self.run(stream.close)
 
     async def run(self, call: Callable[[], _T]) -> _T:
-        """Return the result of a call that asks the model, made in a thread for chats."""
         return await to_thread.run_sync(call, limiter=self._limiter)
 
 
@@ -204,21 +184,10 @@ CurrentRunner = Annotated[ChatRunner, Depends(_chat_runner)]
 
 
 async def cancel_on_disconnect(request: Request, work: Callable[[], Awaitable[_T]]) -> _T:
-    """Return what `work` returns; cancel it if the client disconnects.
-
-    Only for requests whose body was read.
-
-    Raises: what `work` raises, ClientDisconnected.
-    """
+    """Return what `work` returns; cancel it if the client disconnects. Only for requests whose body was read."""
     outcome: list[_T | Exception] = []
     async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
+        group.start_soon(_cancel_at_disconnect, request.receive, group.cancel_scope)
         try:
             outcome.append(await work())
         except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
@@ -229,6 +198,12 @@ async def cancel_on_disconnect(request: Request, work: Callable[[], Awaitable[_T
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0]
+
+
+async def _cancel_at_disconnect(receive: Receive, scope: CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 class ClosingStreamResponse(StreamingResponse):
@@ -247,7 +222,6 @@ class ClosingStreamResponse(StreamingResponse):
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -266,10 +240,7 @@ class ProgressWriter:
 
 
 class NdjsonResponse(Response):
-    """Runs a call in a thread and sends its lines, with an empty line now and then as a heartbeat.
-
-    The heartbeat lets each end notice when the other one is gone.
-    """
+    """Sends the lines of a call in a thread, and empty ones as a heartbeat: each end notices if the other is gone."""
 
     media_type = "application/x-ndjson"
 
@@ -305,13 +276,7 @@ class NdjsonResponse(Response):
         self, lines: MemoryObjectReceiveStream[bytes], receive: Receive, send: Send, stop: threading.Event
     ) -> None:
         async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                group.cancel_scope.cancel()
-
-            group.start_soon(watch)
+            group.start_soon(_cancel_at_disconnect, receive, group.cancel_scope)
             try:
                 async for line in _with_heartbeats(lines):
                     if line == _HEARTBEAT and self._stopping():

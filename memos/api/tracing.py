@@ -1,12 +1,6 @@
-"""OpenTelemetry traces: a span for each request, and below it one for each `add` and `search` with its stages.
-
-Imported only if traces are exported; the library is in the extra `tracing`. Spans contain routes and times only.
-"""
+"""OpenTelemetry spans of requests, `add` and `search`: routes and times only. Needs the extra `tracing`."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -22,7 +16,6 @@ from memos.version import __version__
 
 
 def exporting(endpoint: str) -> Tracing:
-    """Return tracing that exports to an OTLP collector over HTTP."""
     return Tracing(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
 
 
@@ -36,7 +29,6 @@ class Tracing:
         self._tracer = self._provider.get_tracer("memos", __version__)
 
     def hear(self, work: Work) -> None:
-        """Record the spans of a call that ended, below those of its request."""
         span = self._tracer.start_span(f"memos.{work.operation}", start_time=work.started_ns)
         if work.failed:
             span.set_status(trace.StatusCode.ERROR)
@@ -53,7 +45,8 @@ class Tracing:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            parent = TraceContextTextMapPropagator().extract(_headers(scope))
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            parent = TraceContextTextMapPropagator().extract(headers)
             with self._tracer.start_as_current_span(
                 scope["method"], parent, kind=trace.SpanKind.SERVER, record_exception=False
             ) as span:
@@ -70,19 +63,10 @@ class Tracing:
                 finally:
                     route = route_of(scope)
                     span.update_name(f"{scope['method']} {route}")
-                    span.set_attributes(_attributes(scope["method"], route))
+                    about = {"http.request.method": scope["method"], "http.route": route}
+                    span.set_attributes({**about, "memos.request_id": request_id.get()})
 
         return traced
 
     def close(self) -> None:
-        """Export what is left."""
         self._provider.shutdown()
-
-
-def _headers(scope: Scope) -> Mapping[str, str]:
-    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    return {name: found[name] for name in ("traceparent", "tracestate") if name in found}
-
-
-def _attributes(method: str, route: str) -> dict[str, Any]:
-    return {"http.request.method": method, "http.route": route, "memos.request_id": request_id.get()}

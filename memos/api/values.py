@@ -1,8 +1,6 @@
-"""What `/api/v1` answers, as frozen models: the server's response models, and what the clients return.
+"""What `/api/v1` answers, as frozen models of values of `memos.core`, for the server and the clients.
 
-A value of `memos.core` is declared there; its model here has the fields that are described there, under their names.
-Imports no kernel and no framework of the server, so that clients stay light. Fields that a newer server adds are
-ignored.
+Imports no kernel and no framework of the server, so that clients stay light. Fields of newer servers are ignored.
 """
 
 from __future__ import annotations
@@ -58,11 +56,7 @@ class Value(BaseModel, metaclass=_OfDataclass):
 
 
 def model_of(source: type) -> type[Value]:
-    """Return the model of a dataclass, made from its described fields if none is declared.
-
-    A field is described by the text in its annotation, as in `id: Annotated[str, "Id of the memory"]`. One without a
-    description is internal, and no part of the answer.
-    """
+    """Return the model of a dataclass, made from its annotated fields if none is declared; others are internal."""
     return _MODELS.get(source) or _model(source, type(source.__name__, (Value,), {"__doc__": source.__doc__}))
 
 
@@ -105,9 +99,6 @@ def wire_type(hint: Any) -> Any:
     return hint
 
 
-# Memories
-
-
 class AddReceipt(types.AddReceipt, Value):
     """What an add stored."""
 
@@ -145,9 +136,6 @@ class ItemIds(Value):
     """Memories that were stored or taken away."""
 
     item_ids: tuple[str, ...] = Field(description="Their ids")
-
-
-# Cubes, users and keys
 
 
 class Cube(types.Cube, Value):
@@ -202,9 +190,6 @@ class NewKey(Value):
     )
 
 
-# Background work
-
-
 class Task(types.Task, Value):
     """One piece of background work as it stands."""
 
@@ -213,9 +198,6 @@ class Task(types.Task, Value):
 
 class Event(types.Event, Value):
     """One entry of a cube's chain of events."""
-
-
-# Dumps
 
 
 class Dump(Value):
@@ -255,9 +237,6 @@ class Loaded(Value):
     kv_left_out: str | None = Field(description="Why none were of those in the file")
     adapters: int = Field(description="Adapters that passed their examination here, and may be made active")
     adapters_left_out: str | None = Field(description="Why the others of the file did not, or were not taken")
-
-
-# Models in the server: adapters and activation memory
 
 
 class Adapter(Value):

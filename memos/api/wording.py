@@ -7,7 +7,33 @@ import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from memos.errors import MemosError, NotFound
+from memos.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    Conflict,
+    IntegrityError,
+    InvalidInput,
+    LimitReached,
+    MemosError,
+    ModelError,
+    NotFound,
+    PermissionDenied,
+)
+
+STATUSES: Mapping[type[MemosError], int] = MappingProxyType(
+    {
+        InvalidInput: 400,
+        NotFound: 404,
+        Conflict: 409,
+        PermissionDenied: 403,
+        LimitReached: 429,
+        BackendTimeout: 504,
+        BackendUnavailable: 503,
+        ModelError: 502,
+        IntegrityError: 500,
+    }
+)
+"""The HTTP status of each kind of error, a narrower kind before a wider one."""
 
 _COMMAND = "`memos "
 _CLAUSE = re.compile("(?<=[.;]) ")

@@ -6,7 +6,6 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line."""
     from memos.cli.app import main as run  # noqa: PLC0415 - so that this package is light
 
     run()

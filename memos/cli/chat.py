@@ -58,7 +58,6 @@ def chat(
 
 
 def _answer(ask: Callable[[str], ChatStream], query: str, *, quiet: bool = False) -> ChatResult:
-    """Print an answer as it comes."""
     with ask(query) as stream:
         for piece in stream:
             if not quiet:
@@ -71,7 +70,6 @@ def _answer(ask: Callable[[str], ChatStream], query: str, *, quiet: bool = False
 
 
 def _output(result: ChatResult) -> Output:
-    """Return what follows an answer: what it cites, and what was not stored."""
     cited = [f"  {each.item} {one_line(each.memory, _SHOWN_CHARS)}" for each in result.cited]
     notes = [] if result.not_stored is None else [f"Not remembered: {result.not_stored}"]
     return Output(result, cited, masked=() if result.receipt is None else result.receipt.masked, notes=notes)

@@ -105,16 +105,8 @@ def export(
 ) -> Output:
     passphrase = _passphrase(twice=True) if seal else None
     with progress_bar("rows", as_json) as on_progress:
-        made = memos.transfer.dump(
-            cube,
-            file,
-            passphrase=passphrase,
-            vectors=vectors,
-            kv=kv,
-            adapters=adapters,
-            actor=actor,
-            on_progress=on_progress,
-        )
+        parts = {"vectors": vectors, "kv": kv, "adapters": adapters}
+        made = memos.transfer.dump(cube, file, passphrase=passphrase, **parts, actor=actor, on_progress=on_progress)
     return Output(made, f"dumped {_contents(made)} to {file}")
 
 
@@ -145,16 +137,8 @@ def load(
 ) -> Output:
     passphrase = _passphrase_for(file)
     with progress_bar("rows", as_json) as on_progress:
-        done = memos.transfer.load(
-            file,
-            cube=as_,
-            merge=merge,
-            trust=trust,
-            restore_erased=restore_erased,
-            passphrase=passphrase,
-            actor=actor,
-            on_progress=on_progress,
-        )
+        how = {"merge": merge, "trust": trust, "restore_erased": restore_erased}
+        done = memos.transfer.load(file, cube=as_, **how, passphrase=passphrase, actor=actor, on_progress=on_progress)
     return Output(done, _loaded(done))
 
 
@@ -194,7 +178,6 @@ def _contents(made: DumpInfo) -> str:
 
 
 def _passphrase_for(file: Path) -> str | None:
-    """Ask for a passphrase when the file is sealed."""
     from memos.memcube.dump.container import MAGIC, is_sealed  # noqa: PLC0415
 
     try:
@@ -276,16 +259,8 @@ def add_rule(
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
-    rule = memos.retention.add(
-        action=action,
-        cube=cube,
-        actor=actor,
-        types=type_ or [],
-        tags=tag or [],
-        statuses=status or [],
-        age_days=age_days,
-        yes=yes,
-    )
+    about = {"types": type_ or [], "tags": tag or [], "statuses": status or []}
+    rule = memos.retention.add(action=action, cube=cube, actor=actor, **about, age_days=age_days, yes=yes)
     return Output(rule, _rule(rule))
 
 

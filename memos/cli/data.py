@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from memos.kernel.importing import ImportSummary
     from memos.kernel.memos import MemOS
+    from memos.kernel.relocation import MoveSummary, RestoreSummary
     from memos.reader.preview import Preview, PreviewFact
 
 _SHOWN = 50
@@ -72,24 +73,13 @@ def import_(
         raise InvalidInput("--mode", "is for chat exports; read a MemoryOS folder finely with `memos memory extract`")
     if format_ is not None and format_ not in {*Format, MEMORYOS}:
         raise InvalidInput("--format", f"must be one of {', '.join(Format)}, {MEMORYOS}; got {format_!r}")
-    bad: Literal["stop", "skip"] = "skip" if on_bad == "skip" else "stop"
     with progress_bar("messages", as_json) as on_progress:
+        how: dict[str, Any] = {"conversation": conversation, "on_bad": on_bad, "on_progress": on_progress}
         if format_ == MEMORYOS:
-            summary = import_memoryos(
-                memos, file, cube=cube, actor=actor, conversation=conversation, on_bad=bad, on_progress=on_progress
-            )
+            summary = import_memoryos(memos, file, cube=cube, actor=actor, **how)
         else:
-            summary = import_export(
-                memos,
-                file,
-                cube=DEFAULT_CUBE if cube is None else cube,
-                actor=actor,
-                conversation=conversation,
-                format=Format(format_) if format_ else None,
-                on_bad=bad,
-                on_progress=on_progress,
-                mode=mode,
-            )
+            how |= {"format": Format(format_) if format_ else None, "mode": mode}
+            summary = import_export(memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, **how)
     nothing = summary.bad and not summary.added and not summary.known
     return Output(summary, _imported(summary), code=InvalidInput.exit_code if nothing else 0)
 
@@ -268,12 +258,7 @@ def restore(
     with progress_bar("rows, then index", as_json) as on_progress:
         done = put_back(folder, here, replace=replace, on_rows=on_progress, on_items=on_progress)
     told = f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since"
-    return Output(
-        done,
-        [told, *_differences(done.differences)],
-        code=1 if done.differences else 0,
-        notes=[] if done.indexed else [_REEMBED],
-    )
+    return _arrived(done, told)
 
 
 @command(opens=False, safe="the source is as it was")
@@ -291,12 +276,12 @@ def migrate(
         done = relocation.migrate(there, here, on_rows=on_progress, on_items=on_progress)
     before = f", {done.known} of them before" if done.known else ""
     told = f"copied {done.rows} rows{before}; counts and digests of every table are equal"
-    return Output(
-        done,
-        [told, *_differences(done.differences)],
-        code=1 if done.differences else 0,
-        notes=[] if done.indexed else [_REEMBED],
-    )
+    return _arrived(done, told)
+
+
+def _arrived(done: RestoreSummary | MoveSummary, told: str) -> Output:
+    code, notes = int(bool(done.differences)), [] if done.indexed else [_REEMBED]
+    return Output(done, [told, *_differences(done.differences)], code=code, notes=notes)
 
 
 def _differences(found: Sequence[Difference]) -> list[str]:

@@ -97,7 +97,7 @@ def _config(settings: Settings) -> Found:
 
 def _folder(settings: Settings) -> Found:
     home = settings.home
-    if _all_on_servers(settings):
+    if None not in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url):
         yield State.GOOD, "not needed: all stores are on servers"
         return
     existing = next(path for path in (home, *home.absolute().parents) if path.exists())
@@ -121,19 +121,13 @@ def _server(settings: Settings) -> Found:
             with httpx2.Client(timeout=_ANSWER_S, trust_env=False) as client:
                 ready = client.get(f"{endpoint.url}/ready")
         except httpx2.HTTPError as error:
-            yield (
-                State.BAD,
-                (
-                    f"process {endpoint.pid} should listen on {endpoint.url} and is silent ({type(error).__name__}): "
-                    "see its log; if it is gone, the next start takes over"
-                ),
-            )
+            silent = f"process {endpoint.pid} should listen on {endpoint.url} and is silent ({type(error).__name__})"
+            yield State.BAD, f"{silent}: see its log; if it is gone, the next start takes over"
             return
-        good = ready.status_code == 200
-        yield (
-            State.GOOD if good else State.BAD,
-            f"{endpoint.url} " + ("is ready" if good else "is not ready: see its log"),
-        )
+        if ready.status_code == 200:
+            yield State.GOOD, f"{endpoint.url} is ready"
+        else:
+            yield State.BAD, f"{endpoint.url} is not ready: see its log"
         return
     if (settings.home / "lock").exists():
         lock = FolderLock(settings.home)
@@ -155,19 +149,15 @@ def _ledger(settings: Settings) -> Found:
     if look.is_current:
         yield State.GOOD, f"{look.place}, schema {look.revision}"
     else:
-        yield (
-            State.DOUBTFUL,
-            (f"{look.place} has schema {look.revision or 'none'}: back it up, the next start brings it up to date"),
-        )
+        schema = look.revision or "none"
+        yield State.DOUBTFUL, f"{look.place} has schema {schema}: back it up, the next start brings it up to date"
 
 
 def _clock(settings: Settings) -> Found:
     look, now = _look(settings), datetime.now(UTC)
     if look is not None and look.changed_at is not None and look.changed_at - now > timedelta(minutes=1):
-        yield (
-            State.BAD,
-            f"the newest change is from {look.changed_at:%F %T}Z and now is {now:%F %T}Z: set the clock, run NTP",
-        )
+        times = f"the newest change is from {look.changed_at:%F %T}Z and now is {now:%F %T}Z"
+        yield State.BAD, f"{times}: set the clock, run NTP"
     else:
         yield State.GOOD, f"{now:%F %T}Z"
 
@@ -254,10 +244,8 @@ def _model(purpose: str, model: ChatSettings) -> tuple[State, str]:
         return State.BAD, f"{purpose}: {model.base_url} refuses the key: set MEMOS_{purpose.upper()}_MODEL__API_KEY"
     names = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(names, list):
-        return (
-            State.DOUBTFUL,
-            f"{purpose}: {model.base_url} answers {answer.status_code}, and lists no models to compare",
-        )
+        told = f"{purpose}: {model.base_url} answers {answer.status_code}, and lists no models to compare"
+        return State.DOUBTFUL, told
     if model.model not in [name.get("id") for name in names if isinstance(name, dict)]:
         return State.DOUBTFUL, f"{purpose}: {model.base_url} does not list {model.model!r}: is the name right?"
     return State.GOOD, f"{purpose}: {model.model} on {model.base_url}"
@@ -293,10 +281,6 @@ def _look(settings: Settings) -> LedgerInspection | None:
         return look_at_server(settings.ledger_url.get_secret_value())
     path = settings.home / "ledger.db"
     return look_at_file(path) if path.exists() else None
-
-
-def _all_on_servers(settings: Settings) -> bool:
-    return None not in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
 
 
 _CHECKS: dict[str, Callable[[Settings], Found]] = {

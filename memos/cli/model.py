@@ -131,8 +131,7 @@ def preview(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OW
 @command
 def train(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -> Output:
     with progress_bar("steps", as_json, lines=True) as on_progress:
-        found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
-    return Output(found, _lines(found))
+        return Output(memos.adapters.train(cube, actor=actor, on_progress=on_progress), _lines)
 
 
 @command
@@ -171,8 +170,7 @@ def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LO
 
 @command
 def show(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
-    found = memos.adapters.get(id_, actor=actor)
-    return Output(found, _lines(found))
+    return Output(memos.adapters.get(id_, actor=actor), _lines)
 
 
 @command
@@ -188,8 +186,7 @@ def export(
 
 @command
 def activate(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
-    found = memos.adapters.activate(id_, actor=actor)
-    return Output(found, _lines(found))
+    return Output(memos.adapters.activate(id_, actor=actor), _lines)
 
 
 @command

@@ -37,8 +37,7 @@ def show_profile(
     if tokens is not None:
         text = memos.profiles.render(cube, subject, tokens, actor=actor)
         return Output({"text": text}, text)
-    found = memos.profiles.get(cube, subject, as_of=as_of, actor=actor)
-    return Output(found, _profile(found), "nothing is known")
+    return Output(memos.profiles.get(cube, subject, as_of=as_of, actor=actor), _profile, "nothing is known")
 
 
 @command
@@ -74,8 +73,7 @@ def show_diff(
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
-    found = memos.profiles.diff(cube, since, until, subject=subject, actor=actor)
-    return Output(found, _diff(found), "nothing changed")
+    return Output(memos.profiles.diff(cube, since, until, subject=subject, actor=actor), _diff, "nothing changed")
 
 
 @command
@@ -87,8 +85,7 @@ def roll_back(
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
-    found = memos.profiles.rollback(cube, dimension, version, subject, actor=actor)
-    return Output(found, _line(found))
+    return Output(memos.profiles.rollback(cube, dimension, version, subject, actor=actor), _line)
 
 
 @command
@@ -100,8 +97,7 @@ def set_trait(
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
-    found = memos.profiles.set_static(cube, dimension, value, subject, actor=actor)
-    return Output(found, _line(found))
+    return Output(memos.profiles.set_static(cube, dimension, value, subject, actor=actor), _line)
 
 
 @command

@@ -77,7 +77,6 @@ def _serving() -> ModuleType:
 
 
 def _settings(config: Path | None, **flags: Any) -> Settings:
-    """Return the settings with what flags say of the server, and log as they say."""
     from memos.api import observability as logs  # noqa: PLC0415 - the extra `server`
 
     settings = settings_of(None, config)

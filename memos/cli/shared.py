@@ -58,24 +58,23 @@ Human: TypeAlias = "str | Table | Iterable[str | Table]"
 class Output:
     """What a command found: a value for programs, lines and tables for people, and the exit code.
 
-    `human` may be a generator, which is not run where JSON is wanted; `empty` is said where it yields nothing.
+    `human`, or what it returns for the value, may be a generator, which JSON leaves alone; `empty` stands for nothing.
     `masked` and `notes` go to standard error, for people only.
     """
 
     value: Any
-    human: Human = ()
+    human: Human | Callable[[Any], Human] = ()
     empty: str = ""
     code: int = 0
     masked: Iterable[Masked] = ()
     notes: Iterable[str] = ()
 
     def show(self, as_json: bool) -> None:
-        """Print it. Raises: typer.Exit if the exit code is not 0."""
         if as_json:
             show_json(self.value)
         else:
             silent = True
-            for part in _parts(self.human):
+            for part in _parts(self.human(self.value) if callable(self.human) else self.human):
                 silent = False
                 if isinstance(part, str):
                     say(part)
@@ -165,7 +164,6 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 @contextmanager
 def shown_errors(as_json: bool) -> Iterator[None]:
-    """Turn an error of ours, or of the settings, into one line and an exit code."""
     try:
         yield
     except MemosError as error:
@@ -185,16 +183,14 @@ def _wrong_setting(error: ValueError) -> InvalidInput | None:
         first = error.errors()[0]
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
         unknown = first["type"] == "extra_forbidden"
-        return InvalidInput(name, "is no setting (docs/settings.md)" if unknown else _reason(first["msg"]))
+        return InvalidInput(
+            name, "is no setting (docs/settings.md)" if unknown else first["msg"].removeprefix("Value error, ")
+        )
     if isinstance(error, SettingsError):
         field = re.search(r'field "(\w+)"', str(error))
         name = f"MEMOS_{field[1].upper()}" if field else "MEMOS_*"
         return InvalidInput(name, "is no JSON; write an object, or set each value, as in MEMOS_EMBED__THREADS=2")
     return None
-
-
-def _reason(message: str) -> str:
-    return message.removeprefix("Value error, ")
 
 
 def _fail(error: MemosError, as_json: bool) -> NoReturn:
@@ -209,15 +205,11 @@ def _fail(error: MemosError, as_json: bool) -> NoReturn:
 
 @contextmanager
 def opened(data_dir: Path | None, safe: str = "what was acknowledged is stored") -> Iterator[MemOS]:
-    """Open the installation for one command, or work through the server that has it open.
-
-    An interrupt closes it in order and says what is safe. People are told of a new one, or a mistyped folder would look
-    like lost memories.
-    """
+    """Open the installation for one command, or reach it through its server; an interrupt says what is safe."""
     settings = settings_of(data_dir)
     is_new = settings.ledger_url is None and not (settings.home / "ledger.db").exists()
     with interruptible(safe), through_server(settings) or _open_here(data_dir, settings) as memos:
-        if is_new and errors.is_terminal:
+        if is_new and errors.is_terminal:  # a mistyped folder would look like lost memories
             complain(f"New installation: {settings.home}")
         yield memos
 
@@ -232,7 +224,6 @@ def _open_here(data_dir: Path | None, settings: Settings) -> MemOS:
 
 
 def settings_of(data_dir: Path | None, config: Path | None = None) -> Settings:
-    """Return the settings of an installation; a file is named by `config`, or in the environment."""
     from memos.core.settings import Settings  # noqa: PLC0415
 
     settings = Settings() if config is None else Settings(config=config)
@@ -251,7 +242,6 @@ def through_server(settings: Settings) -> MemOS | None:
 
 
 def check_alone(words: str, settings: Settings) -> None:
-    """Raise BackendUnavailable when a server has the folder open that a command needs for itself."""
     memos = through_server(settings)
     if memos is not None:
         memos.close()
@@ -263,7 +253,6 @@ def check_alone(words: str, settings: Settings) -> None:
 
 @contextmanager
 def interruptible(safe: str) -> Iterator[None]:
-    """Turn an interrupt into an exit code and a line that says what is safe."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -286,7 +275,6 @@ def sure(question: str, *, yes: bool) -> None:
 
 
 def json_option(name: str, text: str | None) -> Any:
-    """Return the value of an option that is JSON."""
     if text is None:
         return None
     try:
@@ -296,7 +284,6 @@ def json_option(name: str, text: str | None) -> Any:
 
 
 def show_json(value: Any, indent: int | None = 2) -> None:
-    """Print a value as JSON."""
     from memos.api.serialization import view  # noqa: PLC0415
 
     ascii_only = sys.stdout.encoding.lower() != "utf-8"
@@ -359,12 +346,10 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a line on standard error, as `say` does."""
     errors.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def say_masked(masked: Iterable[Masked]) -> None:
-    """Say on standard error what was not stored as written."""
     kinds: Counter[str] = Counter()
     for each in masked:
         kinds[each.kind] += each.count
@@ -388,6 +373,5 @@ def cell(text: str) -> str:
 
 
 def one_line(text: str, most: int | None = None) -> str:
-    """Return text without line breaks, cut after so many characters."""
     line = " ".join(text.split())
     return line if most is None or len(line) <= most else f"{line[:most]}…"

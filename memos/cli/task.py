@@ -32,8 +32,7 @@ def list_(
 
 @command
 def show(memos: MemOS, task: TaskId) -> Output:
-    found = memos.tasks.get(task)
-    return Output(found, _details(found))
+    return Output(memos.tasks.get(task), _details)
 
 
 @command

@@ -25,8 +25,6 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A word with commands below it."""
-
     help: str
     commands: Mapping[str, Command | Group]
 
@@ -329,25 +327,31 @@ REMOVED = {
 }
 """Commands of version 0.1 without a successor of the same arguments, and what does the same."""
 
+
+_MEMORY = (
+    "erase",
+    "history",
+    "rollback",
+    "extractions",
+    "analyse",
+    "consolidate",
+    "reflect",
+    "pin",
+    "unpin",
+    "move",
+    "review",
+    "tools",
+)
+_DATA = ("verify", "reindex", "reembed", "backup", "backups", "restore", "migrate")
 FORMER = {
+    **{word: f"memory {word}" for word in _MEMORY},
+    **{word: f"data {word}" for word in _DATA},
     "get": "show",
     "update": "edit",
     "delete": "forget",
-    "erase": "memory erase",
-    "history": "memory history",
-    "rollback": "memory rollback",
     "read-finely": "memory extract",
-    "extractions": "memory extractions",
-    "analyse": "memory analyse",
-    "consolidate": "memory consolidate",
-    "reflect": "memory reflect",
     "segments": "memory topics",
     "working": "memory context",
-    "pin": "memory pin",
-    "unpin": "memory unpin",
-    "move": "memory move",
-    "review": "memory review",
-    "tools": "memory tools",
     "cubes": "cube",
     "cubes change": "cube edit",
     "cubes dump": "export",
@@ -364,13 +368,6 @@ FORMER = {
     "users": "user",
     "keys": "user key",
     "read": "data preview",
-    "verify": "data verify",
-    "reindex": "data reindex",
-    "reembed": "data reembed",
-    "backup": "data backup",
-    "backups": "data backups",
-    "restore": "data restore",
-    "migrate": "data migrate",
     "kb": "docs",
     "kv": "model kv",
     "kv ls": "model kv list",
@@ -390,11 +387,9 @@ class Commands(TyperGroup):
     path: tuple[str, ...] = ()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the words of the group."""
         return list(_entries(self.panels))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import a command, or make the group of this name; None if there is none."""
         entry = _entries(self.panels).get(cmd_name)
         if isinstance(entry, Group):
             group = Commands(
@@ -422,7 +417,6 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the panels."""
         for title, entries in self.panels.items():
             with formatter.section(title):
                 formatter.write_dl([(word, entry.help) for word, entry in entries.items()])
@@ -441,11 +435,8 @@ class Commands(TyperGroup):
         for word in now.split():
             command = command.get_command(ctx, word)
         if not ctx.resilient_parsing:
-            below = (
-                f" {rest[0]}"
-                if isinstance(command, Commands) and rest and rest[0] in command.list_commands(ctx)
-                else ""
-            )
+            known = isinstance(command, Commands) and rest and rest[0] in command.list_commands(ctx)
+            below = f" {rest[0]}" if known else ""
             sys.stderr.write(f"`memos {former}{below}` is now `memos {now}{below}`.\n")
         return now, command, rest
 
@@ -464,7 +455,6 @@ def _entries(panels: Panels) -> dict[str, Command | Group]:
 
 
 def walk(panels: Panels = TREE) -> Iterator[tuple[str, Command]]:
-    """Yield every command with its words, such as `cube share`."""
     for word, entry in _entries(panels).items():
         if isinstance(entry, Command):
             yield word, entry

@@ -50,20 +50,17 @@ def list_users(
 
 @command
 def show_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
-    found = memos.users.get(id_, actor=actor)
-    return Output(found, _told(found))
+    return Output(memos.users.get(id_, actor=actor), _told)
 
 
 @command
 def enable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
-    found = memos.users.enable(id_, actor=actor)
-    return Output(found, _told(found))
+    return Output(memos.users.enable(id_, actor=actor), _told)
 
 
 @command
 def disable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
-    found = memos.users.enable(id_, enabled=False, actor=actor)
-    return Output(found, _told(found))
+    return Output(memos.users.enable(id_, enabled=False, actor=actor), _told)
 
 
 @command

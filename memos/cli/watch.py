@@ -88,7 +88,6 @@ def top(
 
 
 def frame(now: Overview) -> Group:
-    """Return an overview as people see it."""
     left_out = f", {now.more_cubes} more not shown" if now.more_cubes else ""
     told = f"{now.at:%F %T} UTC  {len(now.cubes)} cubes{left_out}  {now.tokens_today:,} tokens today"
     parts: list[RenderableType] = [Text(told), _cubes_table(now), _tasks_table(now)]
@@ -100,7 +99,6 @@ def frame(now: Overview) -> Group:
 
 
 def _drawn(now: Overview) -> str:
-    """Return the frame as text."""
     # Tables need room: output that goes to a file is 110 columns wide, however narrow the window.
     paper = console if console.is_terminal else Console(emoji=False, width=max(_WIDTH, console.width))
     with paper.capture() as captured:
@@ -109,29 +107,11 @@ def _drawn(now: Overview) -> str:
 
 
 def _cubes_table(now: Overview) -> Table:
-    numbers = (
-        "messages",
-        "short pages",
-        "open segments",
-        "archived",
-        "long items",
-        "waiting",
-        "running",
-        "adds/s",
-        "moves/min",
-        "tokens today",
-    )
-    table = _table(("cube",), numbers)
+    counts = ("messages", "short pages", "open segments", "archived", "long items", "waiting", "running")
+    table = _table(("cube",), (*counts, "adds/s", "moves/min", "tokens today"))
     for cube in now.cubes:
-        counted = (
-            cube.messages,
-            cube.short_pages,
-            cube.open_segments,
-            cube.archived_segments,
-            cube.long_items,
-            cube.waiting,
-            cube.running,
-        )
+        tiers = (cube.messages, cube.short_pages, cube.open_segments, cube.archived_segments, cube.long_items)
+        counted = (*tiers, cube.waiting, cube.running)
         rates = (f"{cube.adds_per_s:.1f}", f"{cube.moves_per_min:.1f}", f"{cube.tokens_today:,}")
         table.add_row(_cell(cube.cube), *(f"{number:,}" for number in counted), *rates)
     return table
@@ -179,7 +159,6 @@ def _cell(text: str) -> Text:
 
 
 def _told(event: Event) -> str:
-    """Return an event as a line for people."""
     body = "(erased)" if event.body is None else json.dumps(event.body, ensure_ascii=False)
     if len(body) > _BODY_CHARS:
         body = f"{body[:_BODY_CHARS]}…"

@@ -34,7 +34,6 @@ def _flat(value: Json) -> Json:
 
 
 def metadata_of(metadata: Json) -> Mapping[str, Json] | None:
-    """Return metadata about a conversation if a prompt can show it. Raises: InvalidInput."""
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
@@ -58,7 +57,6 @@ _READABLE_CHARS = 32
 
 
 def check_id(where: str, value: Json) -> str:
-    """Return an id of any length and characters. Raises: InvalidInput (not a text, or blank)."""
     if not isinstance(value, str):
         raise InvalidInput(where, f"must be text, not {type(value).__name__}")
     if not value.strip():
@@ -67,7 +65,6 @@ def check_id(where: str, value: Json) -> str:
 
 
 def cube_of_user(user_id: str) -> str:
-    """Return the cube that holds a user's memory."""
     return f"memoryos-user-{_safe(user_id)}"
 
 
@@ -77,7 +74,6 @@ def cube_of_assistant(assistant_id: str) -> str:
 
 
 def conversation_with(assistant_id: str) -> str:
-    """Return the conversation of a user with an assistant, in the user's cube."""
     return f"with-{_safe(assistant_id)}"
 
 
@@ -104,23 +100,10 @@ def import_memoryos(
     on_bad: OnBad = "stop",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportSummary:
-    """Import the pages, knowledge and profiles of a MemoryOS program's data folder.
+    """Import the pages, knowledge and profiles of a MemoryOS program's data folder; none is stored twice.
 
-    What was imported before is not stored again.
-
-    Args:
-        memos: The installation.
-        folder: The program's data folder.
-        cube: Cube for the only user and all assistants; default: one each, created as needed.
-        actor: User who imports.
-        conversation: Conversation of the pages; default: that of `Memoryos` with the folder's assistant.
-        on_bad: "stop" stores nothing if a record is unreadable.
-        on_progress: Takes the number of records done and their total.
-
-    Raises:
-        InvalidInput: The folder or a record cannot be read, or `cube` would mix users.
-        NotFound: `cube` does not exist.
-        Conflict: A cube was created meanwhile.
+    `cube` is for the only user and all assistants, by default one each; `conversation` is that of the pages.
+    Raises: InvalidInput (unreadable, or `cube` would mix users), NotFound, Conflict (a cube was made meanwhile).
     """
     found = owners(folder)
     users = [owner for owner in found if owner.kind == "user"]
@@ -130,7 +113,7 @@ def import_memoryos(
     parts: list[Part] = []
     new: dict[str, Owner] = {}
     for owner in found:
-        target = cube or _cube_of(owner)
+        target = cube or (cube_of_user(owner.id) if owner.kind == "user" else cube_of_assistant(owner.id))
         zone = _zone(memos, target, actor)
         if zone is None and cube is not None:
             raise NotFound("cube", cube)
@@ -148,7 +131,6 @@ def import_memoryos(
 
 
 def described(kind: str, id_: str) -> str:
-    """Return the description of a cube for a user or an assistant."""
     return f"MemoryOS {kind} {shown(id_)}"
 
 
@@ -156,10 +138,6 @@ def _assistant(found: list[Owner]) -> str:
     """Return the folder's assistant; the original's default unless there is exactly one."""
     assistants = [owner.id for owner in found if owner.kind == "assistant"]
     return assistants[0] if len(assistants) == 1 else DEFAULT_ASSISTANT
-
-
-def _cube_of(owner: Owner) -> str:
-    return cube_of_user(owner.id) if owner.kind == "user" else cube_of_assistant(owner.id)
 
 
 def _zone(memos: MemOS, cube: str, actor: str) -> ZoneInfo | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from memos.compat.importing import DEFAULT_ASSISTANT, check_id
 from memos.compat.opening import INSTALLATIONS, Model, Shape, embedder_of, filled, log, number, settings_of, whole
-from memos.compat.user_memory import AnswerStyle, MemoryLimits, UserMemory
+from memos.compat.user_memory import MemoryLimits, UserMemory
+from memos.core.closing import Closing
 from memos.core.ports import ChatModel
 from memos.core.types import Json
 from memos.errors import BackendUnavailable
@@ -25,7 +26,7 @@ _NO_PROFILE = "None"
 """What the original returns for a user without a profile."""
 
 
-class Memoryos:
+class Memoryos(Closing):
     """One user's memory, as in `memoryos.Memoryos`. Thread-safe; close it, or use it as a context manager.
 
     Objects on one folder share it within a process. Pass `memos` to use an open installation with its settings for
@@ -110,7 +111,7 @@ class Memoryos:
         If the model fails, its error is raised and nothing is stored. Raises: InvalidInput, ModelError,
         BackendUnavailable (also if no model is configured).
         """
-        return self._open().answer(query, AnswerStyle(relationship_with_user, style_hint, user_conversation_meta_data))
+        return self._open().answer(query, relationship_with_user, style_hint, user_conversation_meta_data)
 
     def get_user_profile_summary(self) -> str:
         """Return profile, preferences and instructions, one a line; the text `None` if there are none."""
@@ -145,12 +146,6 @@ class Memoryos:
         if shared is not None:
             INSTALLATIONS.give_back(shared)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return (
             f"<Memoryos user_id={self.user_id!r} assistant_id={self.assistant_id!r} "
@@ -164,7 +159,7 @@ class Memoryos:
         return memory
 
 
-class MemoryOS:
+class MemoryOS(Closing):
     """One user's memory in two calls, `add_interaction` and `chat`; closed and shared like `Memoryos`.
 
     `long_term_heat_threshold` is checked and has no effect: what is hot once becomes long-term memory.
@@ -221,12 +216,6 @@ class MemoryOS:
     def close(self) -> None:
         """Release the folder; safe to call twice."""
         self._memory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return repr(self._memory).replace("Memoryos", "MemoryOS", 1)

@@ -38,7 +38,6 @@ _OTHER_MODELS = {
 
 
 def whole(where: str, value: Json, least: int = 1) -> int:
-    """Return a whole number of at least `least`. Raises: InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
         raise InvalidInput(where, f"must be a whole number from {least} to {_LARGEST:,}, not {shown(value)}")
     return value
@@ -54,7 +53,6 @@ def number(where: str, value: Json, *, least: float = 0.0, most: float = math.in
 
 
 def filled(where: str, value: Json) -> str:
-    """Return a text that is not blank. Raises: InvalidInput."""
     text = check_text(where, value, 65_536)
     if not text.strip():
         raise InvalidInput(where, "is empty; give it a value")
@@ -63,8 +61,6 @@ def filled(where: str, value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Capacities and thresholds under the original's names."""
-
     short_term_capacity: int
     mid_term_capacity: int
     long_term_knowledge_capacity: int
@@ -73,13 +69,8 @@ class Shape:
     mid_term_similarity_threshold: float
 
     def __post_init__(self) -> None:
-        for name in (
-            "short_term_capacity",
-            "mid_term_capacity",
-            "long_term_knowledge_capacity",
-            "retrieval_queue_capacity",
-        ):
-            whole(name, getattr(self, name))
+        for each in fields(self)[:4]:  # the capacities
+            whole(each.name, getattr(self, each.name))
         number("mid_term_heat_threshold", self.mid_term_heat_threshold, above=True)
         number("mid_term_similarity_threshold", self.mid_term_similarity_threshold, most=2)
 
@@ -91,7 +82,6 @@ class Shape:
 
     @property
     def heat(self) -> TierSettings:
-        """The original's heat policy with these numbers."""
         return TierSettings(
             idle_hours=0,  # the original's pages leave only when there are too many
             policy="memoryos",
@@ -112,7 +102,6 @@ class Model:
 
     @property
     def settings(self) -> ChatSettings | None:
-        """The model as our settings name it, None if none was given. Raises: InvalidInput."""
         name = filled("llm_model", self.name)
         if self.key is not None:
             filled("openai_api_key", self.key)
@@ -131,7 +120,6 @@ class Model:
 
 
 def settings_of(folder: Path, shape: Shape, model: ChatSettings | None, embedder: str | None) -> Settings:
-    """Return the process's settings with those that the parameters replace."""
     settings = Settings()
     changed: dict[str, Any] = {"home": folder, "heat": shape.heat}
     if model is not None:
@@ -142,7 +130,6 @@ def settings_of(folder: Path, shape: Shape, model: ChatSettings | None, embedder
 
 
 def embedder_of(name: Json, kwargs: Json) -> str | None:
-    """Return our name of an embedding model, None for the configured one. Raises: InvalidInput (unknown)."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidInput("embedding_model_kwargs", f"must be an object, not {type(kwargs).__name__}")
     known = filled("embedding_model_name", name).strip()
@@ -173,8 +160,6 @@ def _checked(where: str, **values: Any) -> ChatSettings:
 
 @dataclass(slots=True)
 class _Shared:
-    """An open installation, the parameters it was opened with, and its number of users."""
-
     memos: MemOS
     parameters: Mapping[str, object]
     users: int = 1
@@ -190,11 +175,7 @@ class Installations:
     def borrow(
         self, folder: Path, settings: Settings, parameters: Mapping[str, object], chat_model: ChatModel | None
     ) -> MemOS:
-        """Return the folder's installation; every `borrow` needs one `give_back`.
-
-        `parameters` are those of the caller that concern the whole installation, by name.
-        Raises: Conflict (open with other parameters), and what `MemOS.open` raises.
-        """
+        """Return the folder's installation, for one `give_back`. Raises: Conflict (other `parameters`)."""
         wanted = {**parameters, "chat_model": chat_model}
         with self._lock:
             shared = self._open.get(folder)
@@ -211,7 +192,6 @@ class Installations:
             return shared.memos
 
     def give_back(self, folder: Path) -> None:
-        """Close the installation once nobody uses it."""
         with self._lock:
             shared = self._open[folder]
             shared.users -= 1
@@ -220,7 +200,6 @@ class Installations:
                 shared.memos.close()
 
     def close_all(self) -> None:
-        """Close installations that were never given back, at the end of the program."""
         with self._lock:
             while self._open:
                 _, shared = self._open.popitem()

@@ -40,8 +40,6 @@ _LARGEST_PIECE = 4
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One page as the prompt shows it; `note` says what it belongs to."""
-
     at: datetime | None
     user: str
     assistant: str
@@ -50,8 +48,6 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One thing that is known, and since when."""
-
     text: str
     at: datetime | None = None
 
@@ -83,10 +79,6 @@ class _Section:
     entries: tuple[str, ...]
     share: float
     newest: bool = False
-
-    def places(self) -> list[int]:
-        """Return the entries' places in the order in which they are taken."""
-        return sorted(range(len(self.entries)), reverse=self.newest)
 
 
 def compose(context: Context, max_tokens: int) -> tuple[ChatMessage, ChatMessage]:
@@ -160,9 +152,8 @@ def _chosen(sections: Sequence[_Section], room: int) -> list[set[int]]:
 
 
 def _fill(section: _Section, taken: set[int], room: int) -> int:
-    """Take entries that fit and return their cost."""
     spent = 0
-    for place in section.places():
+    for place in sorted(range(len(section.entries)), reverse=section.newest):
         cost = _cost(section.entries[place])
         if place in taken:
             continue
@@ -184,7 +175,6 @@ def _cost(text: str) -> int:
 
 
 def _cut(text: str, tokens: int) -> str:
-    """Return a text cut to at most `tokens`."""
     if estimate_tokens(text) <= tokens:
         return text
     short, long = 0, len(text)
@@ -212,13 +202,11 @@ class Place:
 
     @classmethod
     def of(cls, item: Item) -> Place:
-        """Return the place of a message."""
         if item.conversation is None or item.page is None:
             return cls(item.cube, None, 0, replace(item, info={}))
         return cls(item.cube, item.conversation, item.page)
 
     def read(self, connection: sa.Connection) -> tuple[Page | None, Page | None]:
-        """Return the page and its predecessor."""
         if self.conversation is None:
             return (None if self.lone is None else Page(0, (self.lone,))), None
         found = paging.numbered(connection, self.cube, self.conversation, (self.number - 1, self.number))
@@ -239,13 +227,11 @@ def note_of(connection: sa.Connection, page: Page, before: Page | None) -> str:
 
 
 def with_sources(connection: sa.Connection, page: Page) -> Page:
-    """Return a page whose messages have their sources."""
     told = items.sources_of(connection, [message.id for message in page.messages])
     return replace(page, messages=tuple(replace(each, sources=told.get(each.id, ())) for each in page.messages))
 
 
 def exchange_of(page: Page, note: str = "") -> Exchange:
-    """Return a page with its sources as the prompt shows it."""
     by_role = {
         role: "\n".join(quoted(message, message.memory) for message in page.messages if message.role is role)
         for role in (Role.USER, Role.ASSISTANT)
@@ -254,7 +240,6 @@ def exchange_of(page: Page, note: str = "") -> Exchange:
 
 
 def known_of(item: Item) -> Known:
-    """Return an item with its sources as the prompt shows it."""
     return Known(quoted(item, item.memory), item.said_at or item.created_at)
 
 
@@ -280,15 +265,6 @@ class MemoryLimits:
     retrieved_pages: int
     knowledge: int
     tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerStyle:
-    """The style of an answer, and metadata about the conversation."""
-
-    relationship: str = "friend"
-    style: str = ""
-    metadata: Mapping[str, Json] | None = None
 
 
 class UserMemory:
@@ -330,12 +306,9 @@ class UserMemory:
                 raise InvalidInput(f"meta_data{error.field.removeprefix('info')}", error.reason) from error
             raise
 
-    def answer(self, query: str, answer_style: AnswerStyle) -> str:
-        """Return the chat model's answer and remember the exchange; of a failed call nothing is kept.
-
-        Raises: InvalidInput, BackendUnavailable (also: no model configured), ModelError.
-        """
-        context = self._context(filled("query", query), answer_style)
+    def answer(self, query: str, relationship: str, style: str, metadata: Mapping[str, Json] | None) -> str:
+        """Return the chat model's answer and remember the exchange; of a failed call nothing is kept."""
+        context = self._context(filled("query", query), relationship, style, metadata)
         answer = self._asker().complete_text(
             compose(context, self._limits.tokens),
             meter=UsageMeter("chat", cube=self.cube),
@@ -351,18 +324,12 @@ class UserMemory:
 
     def assistant_knowledge(self) -> list[Known]:
         """Return what the assistant knows itself, the newest last, at most as much as is to be kept in view."""
-        found = [
-            *self._tagged(self._assistant_cubes(), ASSISTANT_KNOWLEDGE),
-            *self._derived([str(ItemType.ASSISTANT)]),
-        ]
+        found = [*self._tagged(self._assistant_cubes(), ASSISTANT_KNOWLEDGE), *self._derived([str(ItemType.ASSISTANT)])]
         found.sort(key=lambda item: item.said_at or item.created_at)
         return [known_of(item) for item in found[-self._limits.knowledge :]]
 
     def analyse(self) -> None:
-        """Read every page of the mid tier that was not read yet.
-
-        Raises: BackendUnavailable (it failed, with the reason), BackendTimeout.
-        """
+        """Read every page of the mid tier that was not read yet. Raises: BackendUnavailable, BackendTimeout."""
         memos, until = self._memos, time.monotonic() + _ANALYSIS_S
         self._finish(tiers.OVERFLOW, until)  # pages on their way to the mid tier
         before = {task.id for task in self._tasks(moves.ANALYSE, _ENDED_BADLY)}
@@ -382,12 +349,10 @@ class UserMemory:
         return self._memos.tasks.list(cubes=[self.cube], kinds=[kind], states=states)
 
     def pages(self) -> int:
-        """Return how many pages are in the short tier."""
         with self._memos.ledger.read() as connection:
             return len(paging.newest(connection, self.cube, self.conversation, _LISTED))
 
     def segments(self) -> int:
-        """Return how many segments the mid tier has."""
         return len(self._memos.tiers.segments(cube=self.cube, limit=_LISTED))
 
     def _asker(self) -> LLMClient:
@@ -400,7 +365,7 @@ class UserMemory:
             )
         return asker
 
-    def _context(self, query: str, answer_style: AnswerStyle) -> Context:
+    def _context(self, query: str, relationship: str, style: str, metadata: Mapping[str, Json] | None) -> Context:
         self._asker()  # before anything is searched
         with self._memos.ledger.read() as connection:
             recent = [
@@ -410,12 +375,12 @@ class UserMemory:
         most = min(_KNOWLEDGE_SHOWN, self._limits.knowledge)
         return Context(
             query=query,
-            relationship=filled("relationship_with_user", answer_style.relationship),
-            style=check_text("style_hint", answer_style.style, 65_536),
+            relationship=filled("relationship_with_user", relationship),
+            style=check_text("style_hint", style, 65_536),
             assistant_knowledge=self._found(
                 query, self._assistant_cubes(), [str(ItemType.ASSISTANT)], ASSISTANT_KNOWLEDGE, most
             ),
-            metadata=metadata_of(answer_style.metadata),
+            metadata=metadata_of(metadata),
             recent=[exchange_of(page) for page in recent],
             retrieved=self._retrieved(query, {page.id for page in recent}),
             profile=self.profile(),
@@ -423,7 +388,6 @@ class UserMemory:
         )
 
     def _retrieved(self, query: str, shown: set[str]) -> list[Exchange]:
-        """Return the pages with the messages a search finds, those already shown left out."""
         most = self._limits.retrieved_pages
         limit = min(MAX_TOP_K, most * _HITS_A_PAGE)
         found = self._memos.search(query, cubes=[self.cube], filter=_SAID, top_k=limit)
@@ -454,7 +418,6 @@ class UserMemory:
         return [item for cube in cubes for item in self._listed(cube, {"tags": {"contains": tag}})]
 
     def _derived(self, kinds: list[str]) -> list[Item]:
-        """Return what was read out of pages and holds now."""
         now = self._memos.clock.now()
         found = self._listed(self.cube, {"type": {"in": kinds}})
         return [item for item in found if item.valid_to is None or item.valid_to > now]

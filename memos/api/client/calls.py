@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
+from memos.api.wording import STATUSES
 from memos.core.clock import new_id
 from memos.core.types import Json
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
     Conflict,
-    IntegrityError,
     InvalidInput,
     LimitReached,
     MemosError,
@@ -81,9 +81,9 @@ class Options:
             raise ClientUsageError(unknown[0], f"unknown option; known are {known}")
         changed = replace(self, **choices)
         for name in ("timeout_s", "connect_timeout_s"):
-            _check_seconds(name, getattr(changed, name), above=0.0)
+            check_seconds(name, getattr(changed, name), above=0.0)
         for name in ("pause_s", "most_pause_s"):
-            _check_seconds(name, getattr(changed, name), none=False)
+            check_seconds(name, getattr(changed, name), none=False)
         if isinstance(changed.retries, bool) or not isinstance(changed.retries, int) or not 0 <= changed.retries <= 100:
             raise ClientUsageError("retries", "must be a whole number from 0 to 100")
         return changed
@@ -114,12 +114,6 @@ def address_of(api_key: str | None, base_url: str | None, is_global: str | bool)
     return Address(_root(base_url or os.environ.get("MEMOS_BASE_URL") or LOCAL), key.strip())
 
 
-def check_wait(name: str, value: float | None) -> float | None:
-    """Return a time to wait, None for no limit. Raises: InvalidInput."""
-    _check_seconds(name, value)
-    return value
-
-
 def _root(url: str) -> str:
     """Return a URL without the path of a route group: callers give it with and without."""
     if not isinstance(url, str):
@@ -138,53 +132,29 @@ def _root(url: str) -> str:
     return root
 
 
-def _check_seconds(name: str, value: float | None, *, above: float | None = None, none: bool = True) -> None:
+def check_seconds(name: str, value: float | None, *, above: float | None = None, none: bool = True) -> float | None:
+    """Return a time to wait, None for no limit. Raises: InvalidInput."""
     if value is None and none:
-        return
+        return None
     fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST_S
     if not fine or value == above:
         raise ClientUsageError(name, f"must be seconds, at most {_LONGEST_S:,.0f}")
+    return value
 
 
-_BY_CODE: dict[str, type[MemosError]] = {
-    kind.code: kind
-    for kind in (
-        InvalidInput,
-        NotFound,
-        Conflict,
-        PermissionDenied,
-        BackendUnavailable,
-        BackendTimeout,
-        LimitReached,
-        ModelError,
-        IntegrityError,
-    )
-}
+_BY_CODE = {kind.code: kind for kind in STATUSES}
 _BY_NUMBER: dict[int, type[MemosError]] = {
-    40000: InvalidInput,
-    40002: InvalidInput,
-    40130: PermissionDenied,
-    40132: PermissionDenied,
-    40305: InvalidInput,
-    40306: PermissionDenied,
-    40307: NotFound,
+    **dict.fromkeys((40000, 40002, 40305), InvalidInput),
+    **dict.fromkeys((40130, 40132, 40306), PermissionDenied),
+    **dict.fromkeys((40307, 50120, 50131), NotFound),
     40309: LimitReached,
-    50120: NotFound,
-    50131: NotFound,
 }
 _BY_STATUS: dict[int, type[MemosError]] = {
-    400: InvalidInput,
+    **dict(zip(STATUSES.values(), STATUSES, strict=True)),
+    **dict.fromkeys((413, 422), InvalidInput),
+    **dict.fromkeys((500, 502), BackendUnavailable),  # of something between us and the server
     401: PermissionDenied,
-    403: PermissionDenied,
-    404: NotFound,
     408: BackendTimeout,
-    409: Conflict,
-    413: InvalidInput,
-    422: InvalidInput,
-    429: LimitReached,
-    502: BackendUnavailable,
-    503: BackendUnavailable,
-    504: BackendTimeout,
 }
 _PASSING = {408, 425, 500, 502, 503, 504}
 _NAMED = re.compile(r"No such (?P<what>[^:]{1,100}): (?P<quote>['\"])(?P<name>.*?)(?P=quote)\.")
@@ -354,10 +324,7 @@ class Download(Generic[T]):
 def exchange(
     call: Call[T], options: Options, clock: Callable[[], float] = time.monotonic
 ) -> Generator[float, Reply | MemosError, T]:
-    """Yield the pause before each attempt, take its outcome, and return the result.
-
-    Raises: MemosError.
-    """
+    """Yield the pause before each attempt, take its outcome, and return the result. Raises: MemosError."""
     pause, attempt, began = 0.0, 0, clock()
     while True:
         outcome = yield pause
@@ -396,10 +363,7 @@ def pause_before(attempt: int, error: MemosError, options: Options) -> float | N
 
 
 def _pause(attempt: int, options: Options) -> float | None:
-    """Return a doubling pause with jitter, None if the attempts are used up.
-
-    The jitter keeps clients that failed together from returning together.
-    """
+    """Return a doubling pause, None after the last attempt; its jitter parts clients that failed together."""
     if attempt > options.retries:
         return None
     doubled = min(options.pause_s * 2 ** min(attempt - 1, 60), options.most_pause_s)
@@ -452,3 +416,9 @@ def as_model(model: type[Model]) -> Callable[[Reply], Model]:
             raise strange(reply.status, reply.headers, f"no {model.__name__}") from None
 
     return read
+
+
+def as_field(model: type[Model], pick: Callable[[Model], T]) -> Callable[[Reply], T]:
+    """Return a reader of one field of answers as a model."""
+    read = as_model(model)
+    return lambda reply: pick(read(reply))

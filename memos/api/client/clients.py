@@ -1,7 +1,4 @@
-"""`MemOSClient`, which blocks, and `AsyncMemOSClient`, whose methods are coroutines: the requests both can send.
-
-A request is described once, in `openmem` and `v1_*`; what it becomes as a method depends on the client's connection.
-"""
+"""`MemOSClient` and `AsyncMemOSClient`, with the requests that `openmem` and `v1_*` describe once for both."""
 
 from __future__ import annotations
 
@@ -14,9 +11,11 @@ from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.api.client.openmem import ChatAnswer
+from memos.core.closing import Closing
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 C = TypeVar("C", Connection, AsyncConnection)
 
 _STREAM = "Stream["
@@ -27,20 +26,28 @@ class _Holder(Protocol[C]):
     _connection: C
 
 
-class _Method:
-    """Makes a method of a description: one that waits, or a coroutine function if the connection is asynchronous."""
+class _Method(Generic[P, T, A]):
+    """A method made of a description: it returns T, or is a coroutine function of A on an asynchronous connection."""
 
-    def __init__(self, describe: Callable[..., Any]) -> None:
-        def waiting(self: _Holder[Connection], /, *given: Any, **named: Any) -> Any:
+    def __init__(self, describe: Callable[P, Any]) -> None:
+        def waiting(self: _Holder[Connection], /, *given: P.args, **named: P.kwargs) -> Any:
             return self._connection.do(describe(*given, **named))
 
-        async def coroutine(self: _Holder[AsyncConnection], /, *given: Any, **named: Any) -> Any:
+        async def coroutine(self: _Holder[AsyncConnection], /, *given: P.args, **named: P.kwargs) -> Any:
             return await self._connection.do(describe(*given, **named))
 
         self._waiting, self._coroutine = waiting, coroutine
         for method in (waiting, coroutine):
             _describe(method, describe)
 
+    @overload
+    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, holder: _Holder[AsyncConnection], owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, A]]: ...
+    @overload
+    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
     def __get__(self, holder: Any, owner: type | None = None) -> Any:
         if holder is None:
             return self._coroutine if owner is not None and issubclass(owner, AsyncMemOSClient) else self._waiting
@@ -67,63 +74,21 @@ def _returned(described: str) -> str:
     return f"Iterator[{inner}]" if kind == _STREAM else inner
 
 
-class sends(_Method, Generic[P, T]):  # noqa: N801 - reads as a verb where it is used
-    """The method that sends the request a function describes, and returns its result."""
-
-    def __init__(self, describe: Callable[P, Call[T] | Waiting[T] | Download[T]]) -> None:
-        super().__init__(describe)
-
-    @overload
-    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, T]: ...
-    @overload
-    def __get__(
-        self, holder: _Holder[AsyncConnection], owner: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
-    def __get__(self, holder: Any, owner: type | None = None) -> Any:
-        """Return the method of a client, or of the class."""
-        return super().__get__(holder, owner)
+def sends(describe: Callable[P, Call[T] | Waiting[T] | Download[T]]) -> _Method[P, T, T]:
+    """Return the method that sends the request a function describes, and returns its result."""
+    return _Method(describe)
 
 
-class streams(_Method, Generic[P, T]):  # noqa: N801 - as above
-    """The method that sends such a request, and returns the values that the server streams."""
-
-    def __init__(self, describe: Callable[P, Stream[T]]) -> None:
-        super().__init__(describe)
-
-    @overload
-    def __get__(self, holder: _Holder[Connection], owner: type | None = None) -> Callable[P, Streamed[T]]: ...
-    @overload
-    def __get__(
-        self, holder: _Holder[AsyncConnection], owner: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, AsyncStreamed[T]]]: ...
-    @overload
-    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
-    def __get__(self, holder: Any, owner: type | None = None) -> Any:
-        """Return the method of a client, or of the class."""
-        return super().__get__(holder, owner)
+def streams(describe: Callable[P, Stream[T]]) -> _Method[P, Streamed[T], AsyncStreamed[T]]:
+    """Return the method that sends such a request, and returns the values that the server streams."""
+    return _Method(describe)
 
 
-class chats(_Method, Generic[P]):  # noqa: N801 - as above
-    """The method that sends a chat, which is streamed if its parameters say so."""
-
-    def __init__(self, describe: Callable[P, Call[ChatAnswer] | Stream[str]]) -> None:
-        super().__init__(describe)
-
-    @overload
-    def __get__(
-        self, holder: _Holder[Connection], owner: type | None = None
-    ) -> Callable[P, ChatAnswer | Streamed[str]]: ...
-    @overload
-    def __get__(
-        self, holder: _Holder[AsyncConnection], owner: type | None = None
-    ) -> Callable[P, Coroutine[Any, Any, ChatAnswer | AsyncStreamed[str]]]: ...
-    @overload
-    def __get__(self, holder: None, owner: type | None = None) -> Callable[..., Any]: ...
-    def __get__(self, holder: Any, owner: type | None = None) -> Any:
-        """Return the method of a client, or of the class."""
-        return super().__get__(holder, owner)
+def chats(
+    describe: Callable[P, Call[ChatAnswer] | Stream[str]],
+) -> _Method[P, ChatAnswer | Streamed[str], ChatAnswer | AsyncStreamed[str]]:
+    """Return the method that sends a chat, which is streamed if its parameters say so."""
+    return _Method(describe)
 
 
 class Part(Generic[C]):
@@ -240,6 +205,16 @@ class _Client(Generic[C]):
     """What both clients have."""
 
     _connection: C
+    _connect: Any
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        is_global: str | bool = "false",
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self._share(self._connect(address_of(api_key, base_url, is_global), Options().changed(**options)))
 
     def _share(self, connection: C) -> None:
         self._connection = connection
@@ -254,10 +229,7 @@ class _Client(Generic[C]):
         self.kv: Kv[C] = Kv(connection)
 
     def using(self, **options: Unpack[ClientOptions]) -> Self:
-        """Return a client with other options that shares the connections; closing one closes both.
-
-        Raises: InvalidInput.
-        """
+        """Return a client with other options on the same connections; closing one closes both. Raises: InvalidInput."""
         other = type(self).__new__(type(self))
         other._share(self._connection.using(self._connection.options.changed(**options)))
         return other
@@ -285,7 +257,7 @@ class _Client(Generic[C]):
     chat = chats(openmem.chat)
 
 
-class MemOSClient(_Client[Connection]):
+class MemOSClient(_Client[Connection], Closing):
     """A client of a hippocube server; thread-safe. Close it, or use it as a context manager.
 
     Args:
@@ -298,40 +270,17 @@ class MemOSClient(_Client[Connection]):
         InvalidInput: An argument is wrong, or there is no key.
     """
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        is_global: str | bool = "false",
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        self._share(Connection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+    _connect = Connection.to
 
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class AsyncMemOSClient(_Client[AsyncConnection]):
-    """A client of a hippocube server for one event loop. Close it, or use it with `async with`.
+    """A `MemOSClient` for one event loop, whose methods are coroutines. Close it, or use it with `async with`."""
 
-    Arguments and errors are those of `MemOSClient`.
-    """
-
-    def __init__(
-        self,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        is_global: str | bool = "false",
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        self._share(AsyncConnection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+    _connect = AsyncConnection.to
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -27,6 +27,7 @@ from memos.api.client.calls import (
     problem,
 )
 from memos.core.clock import new_id
+from memos.core.closing import Closing
 from memos.errors import BackendTimeout, BackendUnavailable, ConnectionLost, MemosError
 from memos.version import __version__
 
@@ -37,6 +38,7 @@ _UNKNOWN_TYPE = "application/octet-stream"
 Client = TypeVar("Client", httpx2.Client, httpx2.AsyncClient)
 T = TypeVar("T")
 
+Described = Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]
 Guarded = Callable[[], AbstractContextManager[None]]
 
 
@@ -70,13 +72,6 @@ def request_of(
 def reply_of(response: httpx2.Response, body: bytes) -> Reply:
     """Return an answer without its HTTP objects."""
     return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
-
-
-def refusal(response: httpx2.Response, body: bytes) -> MemosError:
-    """Return the error of an answer whose status is one."""
-    error = problem(reply_of(response, body))
-    assert error is not None
-    return error
 
 
 @contextmanager
@@ -149,7 +144,7 @@ def _failure(root: str, error: httpx2.RequestError) -> MemosError:
     return BackendUnavailable(f"The request to {root} cannot be sent ({type(error).__name__}).", permanent=True)
 
 
-class Streamed(Generic[T]):
+class Streamed(Closing, Generic[T]):
     """Values that a server streams; iterate it once. Close it, or use `with`, to end it early."""
 
     def __init__(self, response: httpx2.Response, each: Callable[[str, str], T | None], guard: Guarded) -> None:
@@ -172,119 +167,9 @@ class Streamed(Generic[T]):
         self.close()
         raise StopIteration
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Release the connection."""
         self._response.close()
-
-
-class Connection:
-    """A connection pool to one server, with the options it is used with."""
-
-    def __init__(self, http: httpx2.Client, address: Address, options: Options) -> None:
-        self._http, self._address, self._options = http, address, options
-
-    @classmethod
-    def to(cls, address: Address, options: Options) -> Connection:
-        """Return a connection with a new pool; nothing is sent yet."""
-        return cls(httpx2.Client(), address, options)
-
-    @property
-    def options(self) -> Options:
-        """The options of its calls."""
-        return self._options
-
-    def using(self, options: Options) -> Connection:
-        """Return a connection that shares the pool and has other options."""
-        return Connection(self._http, self._address, options)
-
-    def close(self) -> None:
-        """Close the pool for all that share it."""
-        self._http.close()
-
-    def do(self, described: Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]) -> Any:
-        """Send a request, again if needed and allowed, and return its result. Raises: MemosError."""
-        if isinstance(described, Download):
-            return self._repeated(described.call, lambda id_: self._fetched(described.call, id_, described.target))
-        if isinstance(described, Stream):
-            return self._streamed(described)
-        if isinstance(described, Waiting):
-            return self._waited(described)
-        return self._repeated(described, partial(self._once, described))
-
-    def _repeated(self, call: Call[T], once: Callable[[str], Reply]) -> T:
-        request_id = new_id()
-        steps = exchange(call, self._options)
-        pause = next(steps)
-        while True:
-            if pause:
-                time.sleep(pause)
-            outcome: Reply | MemosError
-            try:
-                with failures(self._address, request_id):
-                    outcome = once(request_id)
-            except MemosError as error:
-                outcome = error
-            try:
-                pause = steps.send(outcome)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-
-    def _waited(self, waiting: Waiting[T]) -> T:
-        turns = waiting.turns()
-        call = next(turns)
-        while True:
-            found = self._repeated(call, partial(self._once, call))
-            try:
-                call = turns.send(found)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-
-    def _once(self, call: Call[Any], request_id: str) -> Reply:
-        if call.upload is not None:
-            with reading(call.upload) as file:
-                return self._sent(call, request_id, content=iter(lambda: file.read(CHUNK_BYTES), b""))
-        if call.files:
-            with form_of(call.files) as form:
-                return self._sent(call, request_id, files=form)
-        return self._sent(call, request_id)
-
-    def _sent(self, call: Call[Any], request_id: str, **content: Any) -> Reply:
-        response = self._http.send(request_of(self._http, call, self._address, self._options, request_id, **content))
-        return reply_of(response, response.content)
-
-    def _opened(self, call: Call[Any], request_id: str) -> httpx2.Response:
-        request = request_of(self._http, call, self._address, self._options, request_id)
-        response = self._http.send(request, stream=True)
-        if response.status_code >= 300:
-            with closing(response):
-                raise refusal(response, response.read())
-        return response
-
-    def _fetched(self, call: Call[Any], request_id: str, target: Path) -> Reply:
-        with closing(self._opened(call, request_id)) as response, appearing(target) as file:
-            for chunk in response.iter_bytes(CHUNK_BYTES):
-                file.write(chunk)
-            return reply_of(response, b"")
-
-    def _streamed(self, stream: Stream[T]) -> Streamed[T]:
-        opened: list[httpx2.Response] = []
-
-        def once(request_id: str) -> Reply:
-            opened.append(self._opened(stream.call, request_id))
-            return Reply(200, {}, b"")
-
-        self._repeated(replace(stream.call, read=lambda _: None), once)
-        response = opened[-1]
-        id_ = response.request.headers["X-Request-Id"]
-        return Streamed(response, stream.each, lambda: failures(self._address, id_))
 
 
 class AsyncStreamed(Generic[T]):
@@ -321,36 +206,30 @@ class AsyncStreamed(Generic[T]):
         await self._response.aclose()
 
 
-class AsyncConnection:
-    """A connection pool to one server, with the options it is used with."""
+class _Exchanges(Generic[Client]):
+    """A connection pool to one server, with the options it is used with, and what is sent through it.
 
-    def __init__(self, http: httpx2.AsyncClient, address: Address, options: Options) -> None:
-        self._http, self._address, self._options = http, address, options
+    The coroutines are those of both connections: those of the blocking one never wait.
+    """
 
-    @classmethod
-    def to(cls, address: Address, options: Options) -> AsyncConnection:
-        """Return a connection with a new pool; nothing is sent yet."""
-        return cls(httpx2.AsyncClient(), address, options)
+    streamed: type[Streamed[Any]] | type[AsyncStreamed[Any]]
+    _http: Client
+    _sleep: Callable[[float], Awaitable[None]]
+    _send: Callable[[httpx2.Request, bool], Awaitable[httpx2.Response]]
+    _read: Callable[[httpx2.Response], Awaitable[bytes]]
+    _write: Callable[[httpx2.Response, Path], Awaitable[None]]
+    _chunks: Callable[[BinaryIO], Any]
 
-    @property
-    def options(self) -> Options:
-        """The options of its calls."""
-        return self._options
+    def __init__(self, http: Client, address: Address, options: Options) -> None:
+        self._http, self._address, self.options = http, address, options
 
-    def using(self, options: Options) -> AsyncConnection:
+    def using(self, options: Options) -> Self:
         """Return a connection that shares the pool and has other options."""
-        return AsyncConnection(self._http, self._address, options)
+        return type(self)(self._http, self._address, options)
 
-    async def aclose(self) -> None:
-        """Close the pool for all that share it."""
-        await self._http.aclose()
-
-    async def do(self, described: Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]) -> Any:
-        """Send a request, again if needed and allowed, and return its result. Raises: MemosError."""
+    async def _do(self, described: Described) -> Any:
         if isinstance(described, Download):
-            return await self._repeated(
-                described.call, lambda id_: self._fetched(described.call, id_, described.target)
-            )
+            return await self._repeated(described.call, partial(self._fetched, described))
         if isinstance(described, Stream):
             return await self._streamed(described)
         if isinstance(described, Waiting):
@@ -359,11 +238,11 @@ class AsyncConnection:
 
     async def _repeated(self, call: Call[T], once: Callable[[str], Awaitable[Reply]]) -> T:
         request_id = new_id()
-        steps = exchange(call, self._options)
+        steps = exchange(call, self.options)
         pause = next(steps)
         while True:
             if pause:
-                await asyncio.sleep(pause)
+                await self._sleep(pause)
             outcome: Reply | MemosError
             try:
                 with failures(self._address, request_id):
@@ -390,33 +269,32 @@ class AsyncConnection:
     async def _once(self, call: Call[Any], request_id: str) -> Reply:
         if call.upload is not None:
             with reading(call.upload) as file:
-                return await self._sent(call, request_id, content=_chunks(file))
+                return await self._sent(call, request_id, content=self._chunks(file))
         if call.files:
             with form_of(call.files) as form:
                 return await self._sent(call, request_id, files=form)
         return await self._sent(call, request_id)
 
     async def _sent(self, call: Call[Any], request_id: str, **content: Any) -> Reply:
-        request = request_of(self._http, call, self._address, self._options, request_id, **content)
-        response = await self._http.send(request)
+        request = request_of(self._http, call, self._address, self.options, request_id, **content)
+        response = await self._send(request, False)
         return reply_of(response, response.content)
 
     async def _opened(self, call: Call[Any], request_id: str) -> httpx2.Response:
-        request = request_of(self._http, call, self._address, self._options, request_id)
-        response = await self._http.send(request, stream=True)
+        request = request_of(self._http, call, self._address, self.options, request_id)
+        response = await self._send(request, True)
         if response.status_code >= 300:
-            async with aclosing(response):
-                raise refusal(response, await response.aread())
+            error = problem(reply_of(response, await self._read(response)))
+            assert error is not None
+            raise error
         return response
 
-    async def _fetched(self, call: Call[Any], request_id: str, target: Path) -> Reply:
-        async with aclosing(await self._opened(call, request_id)) as response:
-            with appearing(target) as file:
-                async for chunk in response.aiter_bytes(CHUNK_BYTES):
-                    await asyncio.to_thread(file.write, chunk)
-            return reply_of(response, b"")
+    async def _fetched(self, download: Download[Any], request_id: str) -> Reply:
+        response = await self._opened(download.call, request_id)
+        await self._write(response, download.target)
+        return reply_of(response, b"")
 
-    async def _streamed(self, stream: Stream[T]) -> AsyncStreamed[T]:
+    async def _streamed(self, stream: Stream[Any]) -> Any:
         opened: list[httpx2.Response] = []
 
         async def once(request_id: str) -> Reply:
@@ -424,11 +302,85 @@ class AsyncConnection:
             return Reply(200, {}, b"")
 
         await self._repeated(replace(stream.call, read=lambda _: None), once)
-        response = opened[-1]
-        id_ = response.request.headers["X-Request-Id"]
-        return AsyncStreamed(response, stream.each, lambda: failures(self._address, id_))
+        id_ = opened[-1].request.headers["X-Request-Id"]
+        return self.streamed(opened[-1], stream.each, lambda: failures(self._address, id_))
 
 
-async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
-        yield chunk
+class Connection(_Exchanges[httpx2.Client]):
+    """A connection whose calls block."""
+
+    streamed = Streamed
+
+    @classmethod
+    def to(cls, address: Address, options: Options) -> Connection:
+        """Return a connection with a new pool; nothing is sent yet."""
+        return cls(httpx2.Client(), address, options)
+
+    def close(self) -> None:
+        """Close the pool for all that share it."""
+        self._http.close()
+
+    def do(self, described: Described) -> Any:
+        """Send a request, again if needed and allowed, and return its result. Raises: MemosError."""
+        try:
+            self._do(described).send(None)
+        except StopIteration as done:
+            return done.value
+        raise AssertionError("nothing here waits for an event loop")
+
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def _send(self, request: httpx2.Request, stream: bool) -> httpx2.Response:
+        return self._http.send(request, stream=stream)
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        with closing(response):
+            return response.read()
+
+    async def _write(self, response: httpx2.Response, target: Path) -> None:
+        with closing(response), appearing(target) as file:
+            for chunk in response.iter_bytes(CHUNK_BYTES):
+                file.write(chunk)
+
+    def _chunks(self, file: BinaryIO) -> Iterator[bytes]:
+        return iter(lambda: file.read(CHUNK_BYTES), b"")
+
+
+class AsyncConnection(_Exchanges[httpx2.AsyncClient]):
+    """A connection for one event loop."""
+
+    streamed = AsyncStreamed
+
+    @classmethod
+    def to(cls, address: Address, options: Options) -> AsyncConnection:
+        """Return a connection with a new pool; nothing is sent yet."""
+        return cls(httpx2.AsyncClient(), address, options)
+
+    async def aclose(self) -> None:
+        """Close the pool for all that share it."""
+        await self._http.aclose()
+
+    async def do(self, described: Described) -> Any:
+        """Send a request, again if needed and allowed, and return its result. Raises: MemosError."""
+        return await self._do(described)
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _send(self, request: httpx2.Request, stream: bool) -> httpx2.Response:
+        return await self._http.send(request, stream=stream)
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        async with aclosing(response):
+            return await response.aread()
+
+    async def _write(self, response: httpx2.Response, target: Path) -> None:
+        async with aclosing(response):
+            with appearing(target) as file:
+                async for chunk in response.aiter_bytes(CHUNK_BYTES):
+                    await asyncio.to_thread(file.write, chunk)
+
+    async def _chunks(self, file: BinaryIO) -> AsyncIterator[bytes]:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk

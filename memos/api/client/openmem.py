@@ -1,8 +1,6 @@
-"""Requests of `/api/openmem/v1`, with the names and defaults of the public `MemOSClient`, and their answers.
+"""Requests of `/api/openmem/v1` as the public `MemOSClient` has them, and their answers, with its names and shortcuts.
 
-Each function only describes its request. A request that changes something may be repeated only if it has an idempotency
-key. Answers are frozen models; fields of newer servers are kept, and names and shortcuts (`memories`, `task_id`,
-`success`) are those of the public client.
+What changes something may be repeated only with an idempotency key. Fields of newer servers are kept.
 """
 
 from __future__ import annotations
@@ -151,20 +149,26 @@ class MessagesAnswer(Answer):
         return self.data.message_detail_list
 
 
-class SearchAnswer(Answer):
-    """Of `search_memory`."""
+class ListsAnswer(Answer):
+    """Of what gives memories."""
 
-    data: SearchData
+    data: Lists
 
     @property
     def memories(self) -> list[Detail]:
-        """Found memories, best first."""
+        """Memories: of a search the best first, of a page in its order."""
         return self.data.memory_detail_list
 
     @property
     def preferences(self) -> list[Detail] | None:
-        """Found preferences."""
+        """Preferences, in the same order."""
         return self.data.preference_detail_list
+
+
+class SearchAnswer(ListsAnswer):
+    """Of `search_memory`."""
+
+    data: SearchData
 
     @property
     def tool_memories(self) -> list[Detail] | None:
@@ -172,20 +176,10 @@ class SearchAnswer(Answer):
         return self.data.tool_memory_detail_list
 
 
-class MemoryAnswer(Answer):
+class MemoryAnswer(ListsAnswer):
     """Of `get_memory`."""
 
     data: PageData
-
-    @property
-    def memories(self) -> list[Detail]:
-        """Memories of this page."""
-        return self.data.memory_detail_list
-
-    @property
-    def preferences(self) -> list[Detail] | None:
-        """Preferences of this page."""
-        return self.data.preference_detail_list
 
 
 class TaskAnswer(Answer):
@@ -304,8 +298,7 @@ def get_message(
     source: str | None = None,
 ) -> Call[MessagesAnswer]:
     """Return the last messages of a conversation. Raises: InvalidInput, NotFound, PermissionDenied."""
-    _require(user_id=user_id)
-    return _post("get/message", dict(locals()), _model(MessagesAnswer), repeatable=True)
+    return _post("get/message", _required(locals(), "user_id"), _model(MessagesAnswer), repeatable=True)
 
 
 def add_message(
@@ -326,8 +319,7 @@ def add_message(
 
     The same request sent again within a minute is stored once. Raises: InvalidInput, PermissionDenied.
     """
-    fields = dict(locals())
-    _require(messages=messages)
+    fields = _required(locals(), "messages")
     if not user_id and not agent_id:
         raise ClientUsageError("user_id", "or agent_id is required")
     return _once("add/message", fields, _model(TaskAnswer))
@@ -353,8 +345,7 @@ def search_memory(
     context_format: str = "memory",
 ) -> Call[SearchAnswer]:
     """Find memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
-    fields = dict(locals())
-    _require(query=query)
+    fields = _required(locals(), "query")
     _require_one(user_id, agent_id)
     return _post("search/memory", fields, _model(SearchAnswer), repeatable=True)
 
@@ -379,7 +370,7 @@ def get_memory(
 
 def get_memory_by_id(memid: str) -> Call[Plain]:
     """Return one memory. Raises: NotFound."""
-    _require(memid=memid)
+    _required(locals(), "memid")
     return Call("GET", f"{_ROOT}/get/memory/{segment('memid', memid)}", plain, repeatable=True)
 
 
@@ -387,28 +378,24 @@ def create_knowledgebase(
     knowledgebase_name: str, knowledgebase_description: str | None = None
 ) -> Call[KnowledgebaseAnswer]:
     """Create a knowledge base. Raises: InvalidInput, PermissionDenied."""
-    fields = dict(locals())
-    _require(knowledgebase_name=knowledgebase_name)
-    return _once("create/knowledgebase", fields, _model(KnowledgebaseAnswer))
+    return _once("create/knowledgebase", _required(locals(), "knowledgebase_name"), _model(KnowledgebaseAnswer))
 
 
 def delete_knowledgebase(knowledgebase_id: str) -> Call[SuccessAnswer]:
     """Delete a knowledge base with its documents. Raises: NotFound, PermissionDenied."""
-    _require(knowledgebase_id=knowledgebase_id)
-    return _post("delete/knowledgebase", dict(locals()), _model(SuccessAnswer))
+    return _post("delete/knowledgebase", _required(locals(), "knowledgebase_id"), _model(SuccessAnswer))
 
 
 def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]]) -> Call[AddedFilesAnswer]:
     """Add files given as base64, or as URLs that the server may fetch. Raises: InvalidInput, NotFound."""
-    _require(knowledgebase_id=knowledgebase_id, file=file)
-    return _post("add/knowledgebase-file", dict(locals()), _model(AddedFilesAnswer))
+    return _post("add/knowledgebase-file", _required(locals(), "knowledgebase_id", "file"), _model(AddedFilesAnswer))
 
 
 def add_knowledgebase_file_form(
     knowledgebase_id: str, files: Sequence[str | Path], type: str | None = None
 ) -> Call[AddedFilesAnswer]:
     """Upload files by their paths. Raises: InvalidInput (also if a file does not exist), NotFound."""
-    _require(knowledgebase_id=knowledgebase_id, files=files)
+    _required(locals(), "knowledgebase_id", "files")
     paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
     query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
     return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(AddedFilesAnswer), query=query, files=paths)
@@ -416,8 +403,7 @@ def add_knowledgebase_file_form(
 
 def delete_knowledgebase_file(file_ids: list[str]) -> Call[SuccessAnswer]:
     """Delete files of knowledge bases. Raises: NotFound, PermissionDenied."""
-    _require(file_ids=file_ids)
-    return _post("delete/knowledgebase-file", dict(locals()), _model(SuccessAnswer))
+    return _post("delete/knowledgebase-file", _required(locals(), "file_ids"), _model(SuccessAnswer))
 
 
 def get_knowledgebase_file(
@@ -436,7 +422,7 @@ def get_knowledgebase_file(
 
 def get_task_status(task_id: str) -> Call[StatusAnswer]:
     """Return the state of a task. Raises: NotFound."""
-    _require(task_id=task_id)
+    fields = _required(locals(), "task_id")
 
     def read(reply: Reply) -> StatusAnswer:
         answer = _model(StatusAnswer)(reply)
@@ -444,7 +430,7 @@ def get_task_status(task_id: str) -> Call[StatusAnswer]:
             return answer
         return answer.model_copy(update={"data": answer.data.model_copy(update={"task_id": task_id})})
 
-    return _post("get/status", {"task_id": task_id}, read, repeatable=True)
+    return _post("get/status", fields, read, repeatable=True)
 
 
 def add_feedback(
@@ -458,9 +444,7 @@ def add_feedback(
     allow_knowledgebase_ids: list[str] | None = None,
 ) -> Call[TaskAnswer]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, PermissionDenied."""
-    fields = dict(locals())
-    _require(feedback_content=feedback_content, user_id=user_id)
-    return _once("add/feedback", fields, _model(TaskAnswer))
+    return _once("add/feedback", _required(locals(), "feedback_content", "user_id"), _model(TaskAnswer))
 
 
 def delete_memory(
@@ -488,24 +472,22 @@ def update_memory(
     memory_id: str, content: str | None = None, title: str | None = None, status: str | None = None
 ) -> Call[Plain]:
     """Change a memory; its earlier versions are kept. Raises: InvalidInput, NotFound, PermissionDenied."""
-    _require(memory_id=memory_id)
+    fields = _required(locals(), "memory_id")
     if not content and not title and not status:
         raise ClientUsageError("content", "or title or status is required")
-    return _post("update/memory", dict(locals()), plain)
+    return _post("update/memory", fields, plain)
 
 
 def extract_memory(
     messages: list[dict[str, Any]], extraction_types: list[str] | None = None, model: str | None = None
 ) -> Call[Plain]:
     """Return the memories that messages contain; nothing is stored. Raises: InvalidInput, ModelError."""
-    _require(messages=messages)
-    return _post("extract/memory", dict(locals()), plain)
+    return _post("extract/memory", _required(locals(), "messages"), plain)
 
 
 def rerank(query: str, documents: list[str], model: str | None = None, top_n: int | None = None) -> Call[Plain]:
     """Order texts by how well they answer a question. Raises: InvalidInput."""
-    fields = dict(locals())
-    _require(query=query, documents=documents)
+    fields = _required(locals(), "query", "documents")
     if isinstance(top_n, int) and top_n <= 0:
         raise ClientUsageError("top_n", "must be greater than 0")
     return _post("rerank", fields, plain, repeatable=True)
@@ -513,8 +495,7 @@ def rerank(query: str, documents: list[str], model: str | None = None, top_n: in
 
 def bind_profile_template(bind_list: list[dict[str, Any]]) -> Call[Plain]:
     """Set the profile template of users and agents. Raises: InvalidInput, NotFound."""
-    _require(bind_list=bind_list)
-    return _post("bind/profile_template", dict(locals()), plain)
+    return _post("bind/profile_template", _required(locals(), "bind_list"), plain)
 
 
 def edit_profile(
@@ -525,8 +506,7 @@ def edit_profile(
     remove_fields: list[str] | None = None,
 ) -> Call[Plain]:
     """Set and remove fields of a profile. Raises: InvalidInput, NotFound, PermissionDenied."""
-    fields = dict(locals())
-    _require(profile_template_id=profile_template_id)
+    fields = _required(locals(), "profile_template_id")
     _require_one(user_id, agent_id)
     if metadata is None and not remove_fields:
         raise ClientUsageError("metadata", "or remove_fields is required")
@@ -535,8 +515,7 @@ def edit_profile(
 
 def delete_profile(profile_template_id: str, user_id: str | None = None, agent_id: str | None = None) -> Call[Plain]:
     """Remove a profile. Raises: InvalidInput, NotFound, PermissionDenied."""
-    fields = dict(locals())
-    _require(profile_template_id=profile_template_id)
+    fields = _required(locals(), "profile_template_id")
     _require_one(user_id, agent_id)
     return _post("delete/profile", fields, plain)
 
@@ -576,8 +555,7 @@ def chat(
 
     Raises: InvalidInput, PermissionDenied, ModelError, BackendUnavailable (also if no language model is configured).
     """
-    fields = dict(locals())
-    _require(user_id=user_id, conversation_id=conversation_id, query=query)
+    fields = _required(locals(), "user_id", "conversation_id", "query")
     call = _post("chat", fields, _model(ChatAnswer))
     return Stream(call, lambda _, data: data) if stream else call
 
@@ -641,10 +619,12 @@ def _model(model: type[Model]) -> Callable[[Reply], Model]:
     return read
 
 
-def _require(**given: object) -> None:
-    for name, value in given.items():
-        if not value:
+def _required(fields: Mapping[str, Json], *names: str) -> dict[str, Json]:
+    """Return a call's fields, of which the named ones must be given."""
+    for name in names:
+        if not fields[name]:
             raise ClientUsageError(name, "is required")
+    return dict(fields)
 
 
 def _require_one(user_id: str | None, agent_id: str | None) -> None:

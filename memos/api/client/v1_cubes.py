@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from memos.api import values
-from memos.api.client.calls import Call, ClientUsageError, Download, Reply, as_model
+from memos.api.client.calls import Call, ClientUsageError, Download, Model, as_field, as_model
 from memos.api.client.openmem import existing
-from memos.api.client.v1_requests import as_list, changing, getting, making, nothing, path_of, queried
+from memos.api.client.v1_requests import Query, as_list, changing, getting, making, nothing, path_of, queried
 from memos.errors import Conflict
 
 # A server writes and checks a whole file before it answers.
@@ -33,17 +34,8 @@ def dump_cube(
     `adapters` the weights of active adapters.
     Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file exists).
     """
-    target, query = new_file(file), queried({"vectors": vectors, "kv": kv, "adapters": adapters, "user": user})
-    call = Call(
-        "GET",
-        path_of("cubes", ("cube", cube), "dump"),
-        lambda _: target,
-        query=query,
-        headers=_sealed(passphrase),
-        repeatable=True,
-        least_s=_SILENT_S,
-    )
-    return Download(call, target)
+    target, query = new_file(file), {"vectors": vectors, "kv": kv, "adapters": adapters, "user": user}
+    return fetching(path_of("cubes", ("cube", cube), "dump"), target, query, _sealed(passphrase), least_s=_SILENT_S)
 
 
 def load_cube(
@@ -62,28 +54,12 @@ def load_cube(
     Raises: InvalidInput (damaged, encrypted, or not a dump), Conflict (the id is taken), NotFound, PermissionDenied.
     """
     query = {"cube": cube, "merge": merge, "trust": trust, "restore_erased": restore_erased, "user": user}
-    return Call(
-        "POST",
-        path_of("cubes", "load"),
-        as_model(values.Loaded),
-        query=queried(query),
-        headers=_sent(passphrase),
-        upload=existing("file", file),
-        least_s=_SILENT_S,
-    )
+    return _sending("load", values.Loaded, query, passphrase, file)
 
 
 def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[values.Dump]:
     """Check a dump and describe it without loading it. Raises: InvalidInput (damaged, encrypted, or not a dump)."""
-    return Call(
-        "POST",
-        path_of("cubes", "inspect"),
-        as_model(values.Dump),
-        headers=_sent(passphrase),
-        upload=existing("file", file),
-        least_s=_SILENT_S,
-        repeatable=True,
-    )
+    return replace(_sending("inspect", values.Dump, {}, passphrase, file), repeatable=True)
 
 
 def new_file(file: str | Path) -> Path:
@@ -100,8 +76,18 @@ def new_file(file: str | Path) -> Path:
     return target
 
 
-def _sent(passphrase: str | None) -> dict[str, str]:
-    return {"Content-Type": "application/octet-stream", **_sealed(passphrase)}
+def fetching(
+    path: str, target: Path, query: Query, headers: Mapping[str, str] | None = None, *, least_s: float
+) -> Download[Path]:
+    """Return a download of a file."""
+    call = Call("GET", path, lambda _: target, queried(query), headers or {}, repeatable=True, least_s=least_s)
+    return Download(call, target)
+
+
+def _sending(word: str, model: type[Model], query: Query, passphrase: str | None, file: str | Path) -> Call[Model]:
+    path, headers = path_of("cubes", word), {"Content-Type": "application/octet-stream", **_sealed(passphrase)}
+    call = Call("POST", path, as_model(model), query=queried(query), headers=headers, least_s=_SILENT_S)
+    return replace(call, upload=existing("file", file))
 
 
 def _sealed(passphrase: str | None) -> dict[str, str]:
@@ -154,22 +140,15 @@ def drop_cube(cube: str, *, user: str | None = None) -> Call[values.EraseReceipt
 
 
 def grant(cube: str, identity: str, role: str = "reader", *, user: str | None = None) -> Call[values.Grant]:
-    """Give a user, agent, group or `*` (everyone) a role on a cube.
-
-    Raises: InvalidInput, NotFound, PermissionDenied.
-    """
+    """Give somebody, or `*` (everyone), a role on a cube. Raises: InvalidInput, NotFound, PermissionDenied."""
     path = path_of("cubes", ("cube", cube), "grants", ("identity", identity))
     return changing("PUT", path, as_model(values.Grant), body={"role": role}, query={"user": user})
 
 
 def revoke(cube: str, identity: str, *, user: str | None = None) -> Call[bool]:
     """Take a role back; return False if there was none. Raises: NotFound, PermissionDenied."""
-
-    def read(reply: Reply) -> bool:
-        return as_model(values.Revoked)(reply).revoked
-
     path = path_of("cubes", ("cube", cube), "grants", ("identity", identity))
-    return changing("DELETE", path, read, query={"user": user})
+    return changing("DELETE", path, as_field(values.Revoked, lambda found: found.revoked), query={"user": user})
 
 
 def grants(cube: str, *, user: str | None = None) -> Call[list[values.Grant]]:
@@ -213,11 +192,8 @@ def enable_user(id_: str, *, enabled: bool = True) -> Call[values.Identity]:
 
 def members(group: str) -> Call[tuple[str, ...]]:
     """Return the members of a group by id. Admins only. Raises: NotFound, PermissionDenied."""
-
-    def read(reply: Reply) -> tuple[str, ...]:
-        return as_model(values.Members)(reply).members
-
-    return getting(path_of("groups", ("group", group), "members"), read)
+    path = path_of("groups", ("group", group), "members")
+    return getting(path, as_field(values.Members, lambda found: found.members))
 
 
 def join(group: str, member: str) -> Call[None]:
@@ -252,10 +228,7 @@ def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[l
 
 
 def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = None) -> Call[values.Key]:
-    """Replace a key's limits. Admins only.
-
-    Raises: InvalidInput, NotFound, PermissionDenied.
-    """
+    """Replace a key's limits. Admins only. Raises: InvalidInput, NotFound, PermissionDenied."""
     body = {"limits": dict(limits), "user": user}
     return changing("PUT", path_of("keys", ("key", key), "limits"), as_model(values.Key), body=body)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from memos.api import values
-from memos.api.client.calls import Call, Download, Reply, as_model
-from memos.api.client.v1_cubes import new_file
-from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of, queried
+from memos.api.client.calls import Call, Download, as_field, as_model
+from memos.api.client.v1_cubes import fetching, new_file
+from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of
 
 # A server loads a model, reads a whole disk tier or checks all files before it answers.
 _SILENT_S = 300.0
@@ -39,14 +39,8 @@ def allow_learning(cube: str | None = None, *, items: str | Sequence[str] = (), 
 
 
 def disallow_learning(cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Stop learning a cube's memories, and return how many adapters were removed.
-
-    Raises: NotFound, PermissionDenied.
-    """
-
-    def read(reply: Reply) -> int:
-        return as_model(values.Consent)(reply).removed
-
+    """Stop learning a cube's memories; return how many adapters were removed. Raises: NotFound, PermissionDenied."""
+    read = as_field(values.Consent, lambda found: found.removed)
     return changing("POST", path_of("adapters", "disallow"), read, body={"cube": cube, "user": user})
 
 
@@ -68,10 +62,7 @@ def activate_adapter(adapter: str, *, user: str | None = None) -> Call[values.Ad
 def forget_learned(
     items: str | Sequence[str], cube: str | None = None, *, user: str | None = None
 ) -> Call[values.Unlearned]:
-    """Remove memories from what was learned, and never learn them again; the memories themselves stay.
-
-    Raises: NotFound, PermissionDenied, InvalidInput.
-    """
+    """Unlearn memories for good; they themselves stay. Raises: NotFound, PermissionDenied, InvalidInput."""
     path, body = path_of("adapters", "forget"), _memories(items, cube, user)
     return changing("POST", path, as_model(values.Unlearned), body=body)
 
@@ -87,15 +78,7 @@ def export_adapter(adapter: str, file: str | Path, *, user: str | None = None) -
     Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file exists, or the adapter may not answer).
     """
     target = new_file(file)
-    call = Call(
-        "GET",
-        path_of("adapters", ("adapter", adapter), "export"),
-        lambda _: target,
-        query=queried({"user": user}),
-        repeatable=True,
-        least_s=_SILENT_S,
-    )
-    return Download(call, target)
+    return fetching(path_of("adapters", ("adapter", adapter), "export"), target, {"user": user}, least_s=_SILENT_S)
 
 
 def _memories(items: str | Sequence[str], cube: str | None, user: str | None) -> dict[str, object]:
@@ -108,14 +91,8 @@ def show_prefix(cube: str | None = None, *, user: str | None = None) -> Call[val
 
 
 def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[str]:
-    """Compose the prompt prefix anew from hot and pinned memories; return the task, for `client.tasks.wait`.
-
-    Raises: NotFound, PermissionDenied.
-    """
-
-    def read(reply: Reply) -> str:
-        return as_model(values.Composing)(reply).task
-
+    """Compose the prompt prefix anew; return the task, for `client.tasks.wait`. Raises: NotFound, PermissionDenied."""
+    read = as_field(values.Composing, lambda found: found.task)
     return changing("POST", path_of("activation", "compose"), read, body={"cube": cube, "user": user})
 
 
@@ -129,14 +106,8 @@ def warm_prefix(cube: str | None = None, *, user: str | None = None) -> Call[val
 
 
 def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Remove a cube's key-value caches and return how many blocks; they are computed again when needed.
-
-    Raises: NotFound, PermissionDenied, BackendUnavailable.
-    """
-
-    def read(reply: Reply) -> int:
-        return as_model(values.Dropped)(reply).blocks
-
+    """Remove a cube's key-value caches; return how many. Raises: NotFound, PermissionDenied, BackendUnavailable."""
+    read = as_field(values.Dropped, lambda found: found.blocks)
     return changing("POST", path_of("activation", "drop"), read, body={"cube": cube, "user": user})
 
 
@@ -146,12 +117,6 @@ def kv_stats(*, user: str | None = None) -> Call[values.KvStats]:
 
 
 def verify_kv(*, user: str | None = None) -> Call[tuple[str, ...]]:
-    """Read every block on disk, remove damaged ones and return their keys. Admins only.
-
-    Raises: PermissionDenied.
-    """
-
-    def read(reply: Reply) -> tuple[str, ...]:
-        return as_model(values.Damaged)(reply).damaged
-
+    """Check every block on disk; remove damaged ones and return their keys. Admins only. Raises: PermissionDenied."""
+    read = as_field(values.Damaged, lambda found: found.damaged)
     return replace(changing("POST", path_of("activation", "verify"), read, query={"user": user}), least_s=_SILENT_S)

@@ -20,7 +20,7 @@ from memos.api.client.calls import (
     Stream,
     Waiting,
     as_model,
-    check_wait,
+    check_seconds,
     encoded,
     failure,
     repeatable_with,
@@ -129,14 +129,8 @@ def list_tasks(
     user: str | None = None,
 ) -> Call[list[values.Task]]:
     """Return tasks, newest first; `after` continues behind the task of that id. Raises: InvalidInput, NotFound."""
-    query = {
-        "cube": listed(cubes),
-        "state": listed(states),
-        "kind": listed(kinds),
-        "limit": limit,
-        "after": after,
-        "user": user,
-    }
+    chosen = {"cube": listed(cubes), "state": listed(states), "kind": listed(kinds)}
+    query = {**chosen, "limit": limit, "after": after, "user": user}
     return getting(path_of("tasks"), as_list(values.Task), query)
 
 
@@ -162,12 +156,12 @@ def wait_task(task: str, *, timeout_s: float | None = None, user: str | None = N
     def call(seconds: float) -> Call[values.Task]:
         return getting(path, as_model(values.Task), {"timeout_s": round(seconds, 3), "user": user})
 
-    return Waiting(call, lambda found: found.ended, check_wait("timeout_s", timeout_s), f"task {task!r}")
+    return Waiting(call, lambda found: found.ended, check_seconds("timeout_s", timeout_s), f"task {task!r}")
 
 
 def follow_task(task: str, *, timeout_s: float = 300.0, user: str | None = None) -> Stream[values.Task]:
     """Yield a task now and on every change until it has ended, for at most `timeout_s`. Raises: NotFound."""
-    query = {"timeout_s": check_wait("timeout_s", timeout_s), "user": user}
+    query = {"timeout_s": check_seconds("timeout_s", timeout_s), "user": user}
     return following(path_of("tasks", ("task", task), "stream"), values.Task, query, named="task")
 
 
@@ -187,17 +181,9 @@ def follow_events(
     timeout_s: float = 300.0,
     user: str | None = None,
 ) -> Stream[values.Event]:
-    """Yield events as they are committed, first those after the number `after`, for at most `timeout_s`.
-
-    Raises: InvalidInput, NotFound (cube).
-    """
-    query = {
-        "cube": cube,
-        "after": after,
-        "kind": listed(kinds),
-        "timeout_s": check_wait("timeout_s", timeout_s),
-        "user": user,
-    }
+    """Yield events as they are committed, first those after number `after`. Raises: InvalidInput, NotFound (cube)."""
+    seconds = check_seconds("timeout_s", timeout_s)
+    query = {"cube": cube, "after": after, "kind": listed(kinds), "timeout_s": seconds, "user": user}
     return following(path_of("events", "stream"), values.Event, query)
 
 
@@ -281,18 +267,9 @@ def update(
     reason: str = "updated",
     **fields: Any,
 ) -> Call[values.Item]:
-    """Write a memory's next version; `fields` are others of it, such as `tags` or `tier`.
-
-    Raises: InvalidInput, NotFound, Conflict (it is at another version).
-    """
-    body = {
-        **fields,
-        "memory": memory,
-        "cube": cube,
-        "user": user,
-        "expected_version": expected_version,
-        "reason": reason,
-    }
+    """Write a memory's next version; `fields` are others, such as `tags`. Raises: InvalidInput, NotFound, Conflict."""
+    about = {"cube": cube, "user": user, "expected_version": expected_version, "reason": reason}
+    body = {**fields, "memory": memory, **about}
     return changing("PATCH", path_of("memories", ("item", item)), as_model(values.Item), body=body)
 
 
@@ -311,12 +288,7 @@ def history(item: str, *, cube: str | None = None, user: str | None = None) -> C
 
 
 def rollback(
-    item: str,
-    to_version: int,
-    *,
-    cube: str | None = None,
-    user: str | None = None,
-    expected_version: int | None = None,
+    item: str, to_version: int, *, cube: str | None = None, user: str | None = None, expected_version: int | None = None
 ) -> Call[values.Item]:
     """Write a new version equal to an old one. Raises: InvalidInput, NotFound, Conflict."""
     body = {"to_version": to_version, "cube": cube, "user": user, "expected_version": expected_version}

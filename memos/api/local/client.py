@@ -1,7 +1,4 @@
-"""`RemoteMemOS`: the `MemOS` of a folder that another process has open, called through its `/local` routes.
-
-Knows no method by name: `routes` says which exist, with the arguments and typed results they have in one process.
-"""
+"""`RemoteMemOS`: the `MemOS` of a folder that another process has open; `routes` says which methods exist."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ import inspect
 import json
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -23,8 +20,9 @@ from memos.api.endpoint import Endpoint, find
 from memos.api.local import routes
 from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
 from memos.core.clock import SystemClock
+from memos.core.closing import Closing
 from memos.core.settings import Settings
-from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown
+from memos.errors import BackendUnavailable, ConnectionLost, shown
 from memos.kernel.chat.chat import ChatStream
 from memos.kernel.memos import MemOS
 from memos.version import __version__
@@ -35,10 +33,7 @@ _SILENCE_S = 60.0
 
 
 def served(home: Path) -> MemOS | None:
-    """Return the installation of a folder through the server that has it open, None if there is none.
-
-    Raises: BackendUnavailable (the server has another version).
-    """
+    """Return a folder's installation through the server that has it open, None if none has it."""
     endpoint = find(home)
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
@@ -64,7 +59,9 @@ def served(home: Path) -> MemOS | None:
         client.close()
         raise
     # It has every public method that another process can call; what only its own process has is not there.
-    return cast(MemOS, RemoteMemOS(client, settings))
+    remote: Any = RemoteMemOS(client, settings)
+    memos: MemOS = remote
+    return memos
 
 
 def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | None:
@@ -83,7 +80,6 @@ def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | N
 
 
 def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the server's settings by name, as values of their types."""
     now: dict[str, Any] = {}
     for name, value in told.items():
         kind = Settings.model_fields[name].annotation
@@ -92,8 +88,6 @@ def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Part:
-    """The methods of one service of `MemOS`."""
-
     def __init__(self, client: httpx2.Client, part: str) -> None:
         self._client = client
         self._part = part
@@ -112,7 +106,7 @@ class _Part:
         return _called(self._client, self._part, *given, **named)
 
 
-class RemoteMemOS:
+class RemoteMemOS(Closing):
     """An installation that a server has open. The local owner makes each call there. Thread-safe."""
 
     memories: _Part
@@ -127,14 +121,7 @@ class RemoteMemOS:
         self.add, self.get, self.update = self.memories.add, self.memories.get, self.memories.update
         self.feedback, self.delete, self.erase = self.memories.feedback, self.memories.delete, self.memories.erase
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Close the connections; the server goes on."""
         self._client.close()
 
 
@@ -157,8 +144,10 @@ def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> A
     raise _lost()
 
 
-def _entries(name: str, lines: Iterator[dict[str, Any]], stop: threading.Event | None) -> Generator[Any, None, Any]:
-    with closing(cast(Generator[dict[str, Any], None, None], lines)):
+def _entries(
+    name: str, lines: Generator[dict[str, Any], None, None], stop: threading.Event | None
+) -> Generator[Any, None, Any]:
+    with closing(lines):
         for told in lines:
             if stop is not None and stop.is_set():
                 return None
@@ -183,14 +172,16 @@ def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
+def _lines(client: httpx2.Client, body: bytes) -> Generator[dict[str, Any], None, None]:
     """Make a call and yield its lines, an empty mapping for a heartbeat. Raises: what the call raises."""
     began = False
     try:
         with client.stream("POST", "/call", content=body) as answer:
             began = True
             if answer.status_code != 200:
-                raise _refused(json.loads(answer.read()))
+                told = json.loads(answer.read())
+                message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
+                raise BackendUnavailable(f"The server that has the folder open refuses: {message}")
             for line in answer.iter_lines():
                 told = serialization.unpacked(json.loads(line)) if line else {}
                 if "error" in told:
@@ -207,17 +198,10 @@ def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _typed(name: str, told: Any, *, end: bool = False) -> Any:
-    """Return a result as the type that the method's annotation says."""
     try:
         return routes.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
         raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
-
-
-def _refused(told: Any) -> MemosError:
-    """Return the error of a request that was refused before any call was made."""
-    message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
-    return BackendUnavailable(f"The server that has the folder open refuses: {message}")
 
 
 def _lost() -> ConnectionLost:

@@ -1,7 +1,4 @@
-"""`/local`: methods of the services of `MemOS` by name, for programs of the person who can read the data folder.
-
-One route makes any call and answers with lines of JSON: progress, entries, then the result or the error.
-"""
+"""`/local`: methods of `MemOS` by name, for who can read the data folder; answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import anyio
 from fastapi import APIRouter, Depends, FastAPI, Header, Request
@@ -113,31 +110,15 @@ _VALUES: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One method that can be called by name.
-
-    Attributes:
-        given: Type of its result, or of each entry if it `streams`.
-        streams: It returns an iterator.
-        ends: Type of what a streamed answer ends with, if anything.
-        progress: Its parameter that takes progress, if any.
-        stops: Its parameter that takes an event to stop by, if any.
-        paths: Its parameters that may be paths.
-    """
-
     part: str
     method: str
     signature: inspect.Signature
-    given: Any
+    given: Any  # type of its result, or of each entry if it streams
     streams: bool
-    ends: type | None
-    progress: str | None
-    stops: str | None
-    paths: frozenset[str]
-
-    def bound(self, memos: Any) -> Callable[..., Any]:
-        """Return the method of an installation."""
-        found: Callable[..., Any] = getattr(getattr(memos, self.part), self.method)
-        return found
+    ends: Any  # type of what a streamed answer ends with, None for nothing
+    progress: str | None  # its parameter that takes progress
+    stops: str | None  # its parameter that takes an event to stop by
+    paths: frozenset[str]  # its parameters that may be paths
 
 
 @cache
@@ -153,7 +134,6 @@ def names() -> frozenset[str]:
 
 @cache
 def call_named(name: str) -> Call:
-    """Return the method of a name. Raises: InvalidInput (no such method)."""
     if name not in names():
         raise InvalidInput("call", f"{shown(name)} cannot be called here")
     part, method = (name, "__call__") if name in PARTS else (name.rpartition(".")[0], name.rpartition(".")[2])
@@ -180,12 +160,10 @@ def call_named(name: str) -> Call:
 
 @cache
 def adapter(name: str, *, end: bool = False) -> TypeAdapter[Any]:
-    """Return the type adapter of a call's results, or of what its stream ends with."""
-    return TypeAdapter(cast(Any, call_named(name).ends) if end else call_named(name).given)
+    return TypeAdapter(call_named(name).ends if end else call_named(name).given)
 
 
 def value_of(kind: str, its: dict[str, Any]) -> Any:
-    """Return an argument of one of our types from its fields. Raises: ValueError."""
     return TypeAdapter(_VALUES[kind]).validate_python(its) if kind in _VALUES else its
 
 
@@ -208,7 +186,6 @@ def proof(token: str, challenge: str) -> str:
 
 
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
-    """Return the application of these routes; long calls give up once `stopping` returns True."""
     app = create_group(
         "hippocube local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
     )
@@ -223,7 +200,6 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
 
 
 def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
-    """Return an application with these routes only."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.mount(PATH, create(memos, local_token, stopping))
     return app
@@ -248,52 +224,46 @@ async def call(request: Request, memos: CurrentMemos) -> Response:
     if state.limiter is None:
         state.limiter = anyio.CapacityLimiter(_CALLS_AT_ONCE)
     asked = _read(await request.body())
-    return NdjsonResponse(partial(_run, memos, asked), state.limiter, state.stopping)
+    return NdjsonResponse(partial(_run, memos, *asked), state.limiter, state.stopping)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    name: str
-    arguments: dict[str, Any]
-    progress: bool
-
-
-def _read(body: bytes) -> _Asked:
+def _read(body: bytes) -> tuple[str, dict[str, Any], bool]:
+    """Return the name of a call, its arguments, and whether progress is wanted."""
     try:
         told = json.loads(body)
         name, arguments = told["call"], serialization.unpacked(told["arguments"], value_of)
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise TypeError
-        return _Asked(name, arguments, told.get("progress") is True)
+        return name, arguments, told.get("progress") is True
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput("body", 'must be a call: {"call": name, "arguments": {…}}') from error
 
 
-def _run(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
+def _run(memos: MemOS, name: str, arguments: dict[str, Any], progress: bool, writer: ProgressWriter) -> None:
     try:
         with give_up_waits_on(writer.stop):
-            _make(memos, asked, writer)
+            _make(memos, name, arguments, progress, writer)
     except MemosError as error:
         writer.line(serialization.as_json({"error": serialization.error_told(error)}, "result"))
     except Exception as error:  # the caller must learn that it ended; the log says what is wrong
-        log.error("local call failed", extra={"call": asked.name}, exc_info=error)
+        log.error("local call failed", extra={"call": name}, exc_info=error)
         broken = MemosError("The server made a mistake; its log says which.")
         writer.line(serialization.as_json({"error": serialization.error_told(broken)}, "result"))
 
 
-def _make(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
-    found = call_named(asked.name)
+def _make(memos: MemOS, name: str, arguments: dict[str, Any], progress: bool, writer: ProgressWriter) -> None:
+    found = call_named(name)
     extras: dict[str, Any] = {}
     if found.stops is not None:
         extras[found.stops] = writer.stop
-    if found.progress is not None and asked.progress:
+    if found.progress is not None and progress:
         extras[found.progress] = _progress(writer)
-    arguments = asked.arguments | extras
+    arguments |= extras
     try:
         found.signature.bind(**arguments)
     except TypeError as error:
-        raise InvalidInput("arguments", f"do not fit {asked.name}") from error
-    result = found.bound(memos)(**arguments)
+        raise InvalidInput("arguments", f"do not fit {name}") from error
+    result = getattr(getattr(memos, found.part), found.method)(**arguments)
     if not found.streams:
         writer.line(serialization.as_json({"result": result}, "result"))
         return

@@ -1,7 +1,4 @@
-"""An installation shared by long-running programs: reached through the process that has it open, or opened and lent.
-
-So any number of programs use one folder; when the one that has it open ends, another takes its place.
-"""
+"""A folder shared by long programs: one has it open and lends it; when that ends, another takes its place."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,6 +17,7 @@ from memos.api import endpoint
 from memos.api.endpoint import Endpoint, announced, new_token
 from memos.api.local.client import served
 from memos.api.local.routes import alone
+from memos.core.closing import Closing
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
@@ -31,15 +28,7 @@ _STOP_WITHIN_S = 5
 
 @contextmanager
 def in_background(home: Path, make: Callable[[str, Callable[[], bool]], ASGIApp]) -> Iterator[Endpoint]:
-    """Serve an application on loopback in a thread for the duration of the block.
-
-    Args:
-        home: Data folder in which the server is announced.
-        make: Returns the application for a token and for a function that says whether the server is about to stop.
-
-    Raises:
-        BackendUnavailable: No port is free.
-    """
+    """Serve an application on loopback in a thread; it is made for a token and for `stopping`."""
     token = new_token()
     try:
         listening = socket.create_server((_LOOPBACK, 0))
@@ -71,7 +60,7 @@ _PATIENCE_S = 20.0
 _LOOK_EVERY_S = 0.2
 
 
-class SharedInstallation:
+class SharedInstallation(Closing):
     """The installation of a folder, however it can be reached. Call it for each use. Thread-safe; close it."""
 
     def __init__(self, data_dir: Path | None, settings: Settings) -> None:
@@ -83,7 +72,6 @@ class SharedInstallation:
         self._through: Endpoint | None = None
 
     def __call__(self) -> MemOS:
-        """Return the installation. Raises: BackendUnavailable, and what opening it raises."""
         with self._lock:
             if self._memos is None or self._gone():
                 self._closing.close()
@@ -91,20 +79,12 @@ class SharedInstallation:
                 self._memos = self._reach()
             return self._memos
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Close what was opened here; safe to call twice."""
         with self._lock:
             self._closing.close()
             self._memos = None
 
     def _gone(self) -> bool:
-        """Return True if the process that had the folder open has ended or was replaced."""
         return self._through is not None and (
             endpoint.find(self._home) != self._through or not _runs(self._through.pid)
         )

@@ -1,7 +1,4 @@
-"""What a tool works on: the installation and the identity of its message, and which tools the client may see.
-
-Imports no kernel, so that a server on standard input and output answers at once.
-"""
+"""The installation, identity and visible tools of a message. Imports no kernel, so that stdio answers at once."""
 
 from __future__ import annotations
 
@@ -22,16 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The context of one message.
-
-    Attributes:
-        reach: Returns the installation and the identity the message acts for; called when a tool first needs them.
-        all_tools: Show more than the everyday tools.
-        read_only: Show and run only tools that read.
-    """
-
-    reach: Callable[[], tuple[MemOS, RequestIdentity]]
-    all_tools: bool = False
+    reach: Callable[[], tuple[MemOS, RequestIdentity]]  # called when a tool first needs them
+    all_tools: bool = False  # more than the everyday ones
     read_only: bool = False
 
     @cached_property
@@ -40,17 +29,14 @@ class ToolContext:
 
     @property
     def memos(self) -> MemOS:
-        """The installation."""
         return self._reached[0]
 
     @property
     def actor(self) -> str:
-        """The user or agent who calls."""
         return self._reached[1].actor
 
     @property
     def home(self) -> str:
-        """The cube that is used when none is named."""
         return self._reached[1].home
 
 
@@ -61,13 +47,10 @@ ContextResolver = Callable[[Request | None], AbstractContextManager[ToolContext]
 
 
 def current_context() -> ToolContext:
-    """Return the context of the current message."""
     return _CONTEXT.get()
 
 
 def context_middleware(resolver: ContextResolver) -> ServerMiddleware[Any]:
-    """Return the middleware that sets the context of each message."""
-
     async def around(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         with resolver(ctx.request) as context:
             token = _CONTEXT.set(context)

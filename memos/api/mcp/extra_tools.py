@@ -117,22 +117,9 @@ class TaskShape(BaseModel):
 
 
 def fields_of(item: Item, sources: tuple[Source, ...]) -> dict[str, Any]:
-    """Return the fields of a memory that tools show."""
-    return {
-        "id": item.id,
-        "cube": item.cube,
-        "memory": item.memory,
-        "type": item.type,
-        "status": item.status,
-        "version": item.version,
-        "speaker": item.speaker,
-        "trust": "untrusted" if is_untrusted(sources) else "trusted",
-        "tags": list(item.tags),
-        "conversation": item.conversation,
-        "said_at": item.said_at,
-        "valid_from": item.valid_from,
-        "valid_to": item.valid_to,
-    }
+    trust = "untrusted" if is_untrusted(sources) else "trusted"
+    same = {name: getattr(item, name) for name in Memory.model_fields if name not in ("trust", "tags")}
+    return {**same, "trust": trust, "tags": list(item.tags)}
 
 
 Cube = Annotated[str | None, Field(description="Cube to use; default: the user's own")]
@@ -236,11 +223,8 @@ def feedback(
 def list_cubes() -> CubeList:
     """List the cubes of memories that can be read."""
     context = current_context()
-    cubes = [
-        CubeShape(id=cube.id, owner=cube.owner, description=cube.description, kind=cube.kind, items=cube.items)
-        for cube in context.memos.cubes.list(actor=context.actor)
-    ]
-    return CubeList(cubes=cubes, home=context.home)
+    cubes = context.memos.cubes.list(actor=context.actor)
+    return CubeList(cubes=[CubeShape.model_validate(cube, from_attributes=True) for cube in cubes], home=context.home)
 
 
 def share_cube(
@@ -251,22 +235,13 @@ def share_cube(
     """Let somebody else read or change a cube."""
     context = current_context()
     given = context.memos.sharing.grant(cube or context.home, identity, role, actor=context.actor)
-    return Shared(cube=given.cube, identity=given.identity, role=given.role)
+    return Shared.model_validate(given, from_attributes=True)
 
 
 def task_status(task: Annotated[str, Field(description="Id of a task, as `add` returns one")]) -> TaskShape:
     """Say how far background work is."""
     context = current_context()
-    found = context.memos.tasks.get(task, actor=context.actor)
-    return TaskShape(
-        id=found.id,
-        kind=found.kind,
-        cube=found.cube,
-        state=found.state,
-        progress=found.progress,
-        note=found.note,
-        error=found.error,
-    )
+    return TaskShape.model_validate(context.memos.tasks.get(task, actor=context.actor), from_attributes=True)
 
 
 CONVERSATION = "mcp"

@@ -1,7 +1,4 @@
-"""`/mcp`: MCP over streamable HTTP. Every request has its own key; no sessions are kept.
-
-So any process of an installation can answer any request, and none can borrow another's session.
-"""
+"""`/mcp`: MCP over streamable HTTP, each request with its own key: no sessions, so any process can answer."""
 
 from __future__ import annotations
 
@@ -28,8 +25,6 @@ from memos.kernel.memos import MemOS
 
 
 def _by_request_key(memos: MemOS) -> ContextResolver:
-    """Let each message act for the identity of its own key."""
-
     @contextmanager
     def resolve(request: Request | None) -> Iterator[ToolContext]:
         caller = None if request is None else getattr(request.state, "caller", None)
@@ -46,16 +41,17 @@ def _by_request_key(memos: MemOS) -> ContextResolver:
     return resolve
 
 
-class _Endpoint:
-    """The ASGI endpoint of the protocol; usable while `running` is entered."""
+class Mcp:
+    """The endpoint of the protocol, usable while `running` is entered, and its application."""
 
-    def __init__(self, memos: MemOS) -> None:
+    def __init__(self, memos: MemOS, local_token: str | None) -> None:
         self._memos = memos
-        self._app: StreamableHTTPASGIApp | None = None
+        self._manager: StreamableHTTPASGIApp | None = None
+        self.app = create_group("hippocube mcp", memos, error_response, local_token=local_token)
+        self.app.router.routes.append(Route(PATH, endpoint=self))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Take requests for the duration of the block."""
         server = create(_by_request_key(self._memos))
         server.streamable_http_app(
             stateless_http=True,
@@ -65,20 +61,9 @@ class _Endpoint:
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         async with server.session_manager.run():
-            self._app = StreamableHTTPASGIApp(server.session_manager)
+            self._manager = StreamableHTTPASGIApp(server.session_manager)
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._app is not None  # the application's lifespan began it
-        await self._app(scope, receive, send)
-
-
-class Mcp:
-    """The MCP application, and the context it has to run in."""
-
-    def __init__(self, memos: MemOS, local_token: str | None) -> None:
-        endpoint = _Endpoint(memos)
-        app = create_group("hippocube mcp", memos, error_response, local_token=local_token)
-        app.router.routes.append(Route(PATH, endpoint=endpoint))
-        self.running = endpoint.running
-        self.app = app
+        assert self._manager is not None  # the application's lifespan began it
+        await self._manager(scope, receive, send)

@@ -71,17 +71,11 @@ _INSTRUCTIONS = (
 _EVERYDAY = frozenset(tool.__name__ for tool in (*tools.READ_TOOLS, *tools.WRITE_TOOLS, *tools.DESTRUCTIVE_TOOLS))
 
 
-_REMEDIES = {
-    "cube": "list_cubes says which can be read.",
-    "item": "search_memories finds the ids of those there are.",
-}
+_REMEDIES = {"cube": "list_cubes says which can be read.", "item": "search_memories finds the ids of those there are."}
 
 
 class _Tool(Tool):
-    """A tool whose errors are one-sentence messages."""
-
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
-        """Run the tool. Raises: ToolError."""
         if current_context().read_only and not _only_reads(self):
             raise ToolError(f"{self.name} may not write: this connection is read-only.")
         known = self.parameters.get("properties", {})
@@ -106,7 +100,6 @@ class _Server(MCPServer[Any]):
     """A server that shows each client the tools and prompts it can use; the others answer when they are called."""
 
     async def list_tools(self) -> list[ListedTool]:
-        """Return the tools that the client may see."""
         context = current_context()
         return [
             tool
@@ -117,19 +110,16 @@ class _Server(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool, also by its former name."""
         if name == "add_memory" and "user_input" in arguments:
             name = extra_tools.add_exchange.__name__  # the tool of MemoryOS, until version 0.1
         return await super().call_tool(name, arguments, context)
 
     async def list_prompts(self) -> list[Prompt]:
-        """Return the prompts that the client may see."""
         read_only = current_context().read_only
         return [prompt for prompt in await super().list_prompts() if not (read_only and prompt.name == "remember")]
 
 
 def create(resolver: ContextResolver) -> MCPServer[Any]:
-    """Return a server; `resolver` says which identity each message acts for."""
     made = [
         *_tools((*tools.READ_TOOLS, *extra_tools.READ_TOOLS), read_only=True),
         *_tools((*tools.WRITE_TOOLS, *extra_tools.WRITE_TOOLS), read_only=False),
@@ -173,8 +163,6 @@ def _only_reads(tool: Tool | ListedTool) -> bool:
 
 
 def _with_errors_as(function: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
-    """Return the function with our errors raised as errors of the protocol."""
-
     @wraps(function)
     def told(*given: Any, **named: Any) -> Any:
         try:
@@ -189,13 +177,8 @@ def _memory(id: str) -> str:
     context = current_context()
     item = context.memos.get(id, actor=context.actor)
     sources = [
-        {
-            "conversation": source.conversation,
-            "speaker": source.speaker,
-            "at": source.at.isoformat(),
-            "trust": source.trust,
-        }
-        for source in item.sources
+        {"conversation": each.conversation, "speaker": each.speaker, "at": each.at.isoformat(), "trust": each.trust}
+        for each in item.sources
     ]
     memory = extra_tools.Memory(**extra_tools.fields_of(item, item.sources)).model_dump(mode="json")
     return _json({**memory, "memory": quoted(item, item.memory), "sources": sources})

@@ -29,14 +29,7 @@ log = logging.getLogger("memos.api")
 
 
 def run(data_dir: Path | None, user: str = LOCAL_OWNER, *, all_tools: bool = False, read_only: bool = False) -> None:
-    """Answer messages for one user until standard input ends or a signal comes.
-
-    Args:
-        data_dir: Folder of the installation, None for that of the settings.
-        user: User or agent to act for.
-        all_tools: Show more than the everyday tools.
-        read_only: Offer only what reads.
-    """
+    """Answer messages for one user until standard input ends or a signal comes."""
     installation = _Installation(data_dir, user)
     answered = anyio.Event()
 
@@ -59,10 +52,7 @@ def run(data_dir: Path | None, user: str = LOCAL_OWNER, *, all_tools: bool = Fal
 
 
 class _Installation:
-    """The installation of a folder and the identity of its one user, loaded when first needed.
-
-    Hosts give up on a server that loads a database before it answers the first message.
-    """
+    """The installation and its one user, loaded when first needed: hosts do not wait for that at the start."""
 
     def __init__(self, data_dir: Path | None, user: str) -> None:
         self._data_dir, self._user = data_dir, user
@@ -71,7 +61,6 @@ class _Installation:
         self._identity: RequestIdentity | None = None
 
     def reach(self) -> tuple[MemOS, RequestIdentity]:
-        """Return both. Raises: MemosError."""
         with self._lock:
             if self._shared is None:
                 from memos.api.local.sharing import SharedInstallation  # noqa: PLC0415 - loads the kernel
@@ -88,7 +77,6 @@ class _Installation:
             return memos, self._identity
 
     def close(self) -> None:
-        """Close what was opened."""
         with self._lock:
             if self._shared is not None:
                 self._shared.close()

@@ -12,7 +12,6 @@ from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI:
-    """Return the application of these routes; the upstream stays the caller's to close."""
     app = create_group("hippocube proxy", memos, error_response, local_token=local_token)
     app.state.upstream = upstream
     app.include_router(routes.router)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -38,7 +38,6 @@ def error_response(error: MemosError, status: int) -> Response:
 
 
 def problem(error: MemosError, status: int) -> dict[str, Json]:
-    """Return the body of an error."""
     return {
         "error": {
             "message": message_of(error),
@@ -56,14 +55,11 @@ _Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A chat completion request as it came in."""
-
     body: dict[str, Any]
     messages: list[_Message]
 
     @property
     def user(self) -> str | None:
-        """The user the request names, if any. Raises: InvalidInput."""
         user = self.body.get("user")
         if user is not None and not isinstance(user, str):
             raise InvalidInput("user", "must be text")
@@ -71,17 +67,14 @@ class Completion:
 
     @property
     def question(self) -> str:
-        """Text of the last user message, "" if there is none."""
         return next((text_of(each) for each in reversed(self.messages) if each.get("role") == "user"), "")
 
     @property
     def texts(self) -> frozenset[str]:
-        """Texts that the model sees in this request anyway."""
         return frozenset(filter(None, map(text_of, self.messages)))
 
     @property
     def has_history(self) -> bool:
-        """True if the client sends earlier turns itself."""
         return any(each.get("role") == "assistant" for each in self.messages)
 
     @property
@@ -91,17 +84,13 @@ class Completion:
         return [each for each in self.messages[last + 1 :] if each.get("role") in ("user", "tool")]
 
     def longest_answer(self, usual: int) -> int:
-        """Return how many tokens the answer may have."""
         wanted = [self.body.get(name) for name in ("max_completion_tokens", "max_tokens")]
         limits = [limit for limit in wanted if isinstance(limit, int) and 0 < limit < _MOST_TOKENS]
         answers = self.body.get("n")
         return max(limits, default=usual) * (answers if isinstance(answers, int) and 0 < answers < _MOST_ANSWERS else 1)
 
     def forwarded(self, model: str, recalled: Recalled, cube: str, settings: ChatSettings) -> tuple[bytes, Prefix]:
-        """Return the request for the endpoint, with its model and the recalled memories, and its prompt prefix.
-
-        The prefix is what the prompt has in common with other requests about the cube.
-        """
+        """Return the request for the endpoint, and what its prompt has in common with others about the cube."""
         messages, part = self.messages, recalled.prefix
         if part is not None:
             messages = _with(messages, part.section)
@@ -120,7 +109,6 @@ class Completion:
 
 
 def read(raw: bytes) -> Completion:
-    """Return the request of a body. Raises: InvalidInput."""
     try:
         body = json.loads(raw, parse_constant=_refuse)
         json.dumps(body, allow_nan=False)  # 1e999 is read as infinity
@@ -134,8 +122,7 @@ def read(raw: bytes) -> Completion:
     return Completion(body, messages)
 
 
-def text_of(message: _Message) -> str:
-    """Return the text of a message."""
+def text_of(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -176,12 +163,7 @@ _MOST_COUNTED = 1_000_000_000
 
 
 def read_answer(raw: bytes) -> dict[str, Json] | None:
-    """Return the finished answer of a body as a message, None if there is none."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    choice = _first(body)
+    choice = _first(_parsed(raw))
     message = choice.get("message")
     if not isinstance(message, dict) or choice.get("finish_reason") in _UNFINISHED or message.get("refusal"):
         return None
@@ -222,20 +204,16 @@ class Copy:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of prompt and answer as reported, None before that."""
         return tokens_of(self._usage)
 
     @property
     def characters(self) -> int:
-        """Approximate number of characters sent."""
         return self._sent
 
     def rest(self) -> bytes:
-        """Return what was held back, once the stream has ended properly."""
         return self._rest
 
     def answer(self) -> dict[str, Json] | None:
-        """Return the finished answer as a message, None if there is none."""
         ended = self.done or self._finish is not None
         if self._spoilt or not ended or self._finish in _UNFINISHED:
             return None
@@ -281,19 +259,21 @@ class Copy:
 
 
 def tokens_of(usage: Json) -> int | None:
-    """Return the tokens of a usage report, None if it is malformed."""
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
     fine = [count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_COUNTED]
     return sum(fine) if len(fine) == len(counts) else None
 
 
 def usage_in(raw: bytes) -> int | None:
-    """Return the tokens that an unstreamed answer reports, None if it does not."""
+    body = _parsed(raw)
+    return tokens_of(body.get("usage")) if isinstance(body, dict) else None
+
+
+def _parsed(raw: bytes | str) -> Json:
     try:
-        body = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    return tokens_of(body.get("usage")) if isinstance(body, dict) else None
 
 
 def exchange(
@@ -314,7 +294,6 @@ def _answer(text: str, calls: Json) -> dict[str, Json] | None:
 
 
 def _storable(message: dict[str, Any], *, images: bool) -> dict[str, Json]:
-    """Return a message with the fields that are kept, and text that every store accepts."""
     kept: dict[str, Json] = {"role": message["role"], "content": _clean(_content(message, images=images))}
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:

@@ -41,8 +41,6 @@ class TokenCharge:
 
     @classmethod
     async def begin(cls, memos: MemOS, body_bytes: int, longest_answer: int) -> TokenCharge:
-        """Reserve the tokens a request may use. Raises: LimitReached."""
-
         def take() -> TokenCharge:
             with ExitStack() as stack:
                 took = stack.enter_context(memos.quotas.reserve_tokens(body_bytes // 2 + longest_answer, "proxy"))
@@ -78,8 +76,6 @@ Passing = Annotated[Upstream, Depends(_upstream)]
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A request under way: whom it acts for, what was recalled, and where its answer is stored."""
-
     memos: MemOS
     completion: Completion
     acting: RequestIdentity
@@ -114,7 +110,7 @@ async def completions(request: Request, memos: CurrentMemos, caller: CurrentCall
     """Pass a request on with what is remembered of its last question; remember the exchange when it is answered."""
     completion = read(await request.body())
     upstream.check()  # before anything is looked for
-    underway = await to_thread.run_sync(_recalled, memos, caller, completion, _headers(request))
+    underway = await to_thread.run_sync(_recalled, memos, caller, completion, request)
     model = str(upstream.settings.model)  # whatever the request names
     body, prefix = completion.forwarded(model, underway.recalled, underway.acting.home, upstream.settings)
     token_charge = await TokenCharge.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
@@ -132,7 +128,6 @@ async def completions(request: Request, memos: CurrentMemos, caller: CurrentCall
 async def _answered(
     request: Request, upstream: Upstream, underway: _Exchange, token_charge: TokenCharge, response: httpx2.Response
 ) -> Response:
-    """Return the endpoint's answer and settle the charge."""
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
         copy = Copy(MAX_MESSAGE_BYTES)
 
@@ -173,22 +168,6 @@ async def model_named(model: str, upstream: Passing) -> Response:
     return JSONResponse(_model_view(model))
 
 
-@dataclass(frozen=True, slots=True)
-class _Headers:
-    """What a client says about memory in headers."""
-
-    user: str | None
-    conversation: str | None
-    store: bool
-
-
-def _headers(request: Request) -> _Headers:
-    store = (_header(request, _STORE) or "true").lower()
-    if store not in ("true", "false"):
-        raise InvalidInput("X-Memos-Store", "must be true or false")
-    return _Headers(_header(request, _USER), _header(request, _CONVERSATION), store == "true")
-
-
 def _header(request: Request, name: str) -> str | None:
     """Return a header's text; clients send non-Latin letters as UTF-8."""
     value = request.headers.get(name, "").strip()
@@ -198,19 +177,22 @@ def _header(request: Request, name: str) -> str | None:
         return value
 
 
-def _recalled(memos: MemOS, caller: Caller, completion: Completion, headers: _Headers) -> _Exchange:
-    acting = resolve_identity(memos, caller, completion.user or headers.user)
-    if headers.store:  # before anything is paid for
+def _recalled(memos: MemOS, caller: Caller, completion: Completion, request: Request) -> _Exchange:
+    conversation, store = _header(request, _CONVERSATION), (_header(request, _STORE) or "true").lower()
+    if store not in ("true", "false"):
+        raise InvalidInput("X-Memos-Store", "must be true or false")
+    acting = resolve_identity(memos, caller, completion.user or _header(request, _USER))
+    if store == "true":  # before anything is paid for
         memos.chat.check_store(acting.home, actor=acting.actor)
     recalled = memos.chat.recall(
         completion.question.replace("\0", "\ufffd").encode("utf-8", "replace").decode(),
         cubes=[acting.home],
         actor=acting.actor,
-        conversation=headers.conversation,
+        conversation=conversation,
         known=completion.texts,
         recent=not completion.has_history,
     )
-    return _Exchange(memos, completion, acting, recalled, headers.conversation, headers.store)
+    return _Exchange(memos, completion, acting, recalled, conversation, store == "true")
 
 
 def _model_view(name: str) -> dict[str, Json]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import anyio
 import httpx2
@@ -59,7 +59,6 @@ class LocalModelTransport(httpx2.AsyncBaseTransport):
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the model's answer, or an error response."""
         # Waiting for a turn takes a thread; made here, where the loop runs.
         self._limiter = self._limiter or anyio.CapacityLimiter(_THREADS)
         body = json.loads(request.content)
@@ -86,8 +85,6 @@ class LocalModelTransport(httpx2.AsyncBaseTransport):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What all parts of one answer have in common."""
-
     id: str
     created: int
     model: str
@@ -125,7 +122,6 @@ class _Reading:
             raise
 
     async def text(self) -> AsyncIterator[str]:
-        """Yield the text. Raises: ModelError, BackendUnavailable."""
         piece = self._first
         while isinstance(piece, str):
             if piece:
@@ -135,7 +131,6 @@ class _Reading:
             self.usage = _usage(piece.tokens)
 
     async def aclose(self) -> None:
-        """Release the model; safe to call twice."""
         with CancelScope(shield=True):
             await to_thread.run_sync(self._pieces.close, limiter=self._limiter)
 
@@ -177,7 +172,6 @@ class _Events(httpx2.AsyncByteStream):
 
 
 def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
-    """Return the request for the model. Raises: InvalidInput."""
     for name, fine in _UNKNOWN.items():
         if (value := body.get(name)) is not None and value not in fine:
             raise InvalidInput(name, "cannot be done by the model in this process; leave it out")
@@ -200,7 +194,7 @@ def _message(message: Mapping[str, Any], place: int) -> ChatMessage:
     parts = message.get("content")
     if isinstance(parts, list) and any(not isinstance(part, dict) or part.get("type") != "text" for part in parts):
         raise InvalidInput(f"messages[{place}].content", "must be text: the model in this process takes nothing else")
-    return ChatMessage(role, text_of(cast(dict[str, Any], message)))
+    return ChatMessage(role, text_of(message))
 
 
 def _number(body: Mapping[str, Any], name: str) -> float | None:
@@ -220,7 +214,6 @@ def _usage(tokens: Tokens) -> dict[str, Json]:
 
 
 def _failed(error: MemosError) -> httpx2.Response:
-    """Return an error with the status that an endpoint would give it."""
     if isinstance(error, InvalidInput) or (isinstance(error, ModelError) and error.permanent):
         status = 400
     else:
@@ -253,7 +246,6 @@ class Upstream:
         self._client: httpx2.AsyncClient | None = None
 
     def check(self) -> None:
-        """Check that there is a model. Raises: BackendUnavailable."""
         if not self.settings.there:
             raise BackendUnavailable(
                 "No language model is configured on this server. Its operator can set "
@@ -262,47 +254,27 @@ class Upstream:
             )
 
     async def send(self, body: bytes, prefix: Prefix | None = None) -> httpx2.Response:
-        """Send a request and return the response, its body still unread.
-
-        Raises: BackendUnavailable, BackendTimeout.
-        """
         self.check()
         client = self._client = self._client or self._made()
         base_url = self.settings.base_url or BASE_URL
         extensions = {} if self._inside is None else {PREFIX: prefix}
         request = client.build_request("POST", f"{base_url}/chat/completions", content=body, extensions=extensions)
-        try:
-            with anyio.fail_after(self.settings.timeout_s):
-                return await client.send(request, stream=True)
-        except (httpx2.TimeoutException, TimeoutError) as error:
-            raise too_slow() from error
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise broken_off() from error
+        with _failures(), anyio.fail_after(self.settings.timeout_s):
+            return await client.send(request, stream=True)
 
     async def read(self, response: httpx2.Response) -> bytes:
-        """Return the whole body. Raises: BackendUnavailable (also if it is too large), BackendTimeout."""
         read = bytearray()
-        try:
-            with anyio.fail_after(self.settings.timeout_s):
-                async for chunk in response.aiter_raw():
-                    read += chunk
-                    if len(read) > _MOST_BYTES:
-                        raise BackendUnavailable(f"The language model sent more than {_MOST_BYTES:,} bytes.")
-        except (httpx2.TimeoutException, TimeoutError) as error:
-            raise too_slow() from error
-        except httpx2.HTTPError as error:
-            raise broken_off() from error
+        with _failures(), anyio.fail_after(self.settings.timeout_s):
+            async for chunk in response.aiter_raw():
+                read += chunk
+                if len(read) > _MOST_BYTES:
+                    raise BackendUnavailable(f"The language model sent more than {_MOST_BYTES:,} bytes.")
         return bytes(read)
 
     async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
-        """Yield a body's bytes as they come. Raises: BackendUnavailable, BackendTimeout (too long a pause)."""
-        try:
+        with _failures():
             async for chunk in response.aiter_raw():
                 yield chunk
-        except httpx2.TimeoutException as error:
-            raise too_slow() from error
-        except httpx2.HTTPError as error:
-            raise broken_off() from error
 
     def without_key(self, body: bytes) -> bytes:
         """Return a failure's body without the operator's key, which some endpoints quote."""
@@ -310,7 +282,6 @@ class Upstream:
         return body.replace(key.encode(), b"***") if key else body
 
     async def close(self) -> None:
-        """Close the connections; safe to call twice."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -341,11 +312,12 @@ def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def too_slow() -> BackendTimeout:
-    """Return the error of an endpoint that does not answer in time."""
-    return BackendTimeout("The language model behind this server did not answer in time: try again later.")
-
-
-def broken_off() -> BackendUnavailable:
-    """Return the error of an endpoint that cannot be reached, or broke off."""
-    return BackendUnavailable("The language model behind this server cannot be reached or broke off: try again later.")
+@contextmanager
+def _failures() -> Iterator[None]:
+    told = "The language model behind this server"
+    try:
+        yield
+    except (httpx2.TimeoutException, TimeoutError) as error:
+        raise BackendTimeout(f"{told} did not answer in time: try again later.") from error
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise BackendUnavailable(f"{told} cannot be reached or broke off: try again later.") from error

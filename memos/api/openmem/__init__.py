@@ -1,7 +1,6 @@
-"""`/api/openmem/v1`: the protocol of the public `MemOSClient`; routes translate to calls of `MemOS`.
+"""`/api/openmem/v1`: the protocol of the public `MemOSClient`.
 
-Errors have both a fitting HTTP status and the protocol's own code: the client raises for a status and passes on what
-the answer says; in an answer with status 200 it would only miss the data.
+Errors have a fitting HTTP status too: the client raises for one; in an answer with 200 it would only miss the data.
 """
 
 from __future__ import annotations
@@ -15,15 +14,8 @@ from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
-    """Return the application of these routes."""
     app = create_group("hippocube openmem", memos, error_response, local_token=local_token, documented=True)
-    for router in (
-        messages.router,
-        memories.router,
-        files.router,
-        lookups.router,
-        lookups.profiles_router,
-        messages.chat_router,
-    ):
+    about = (lookups.router, lookups.profiles_router)
+    for router in (messages.router, memories.router, files.router, *about, messages.chat_router):
         app.include_router(router)
     return app

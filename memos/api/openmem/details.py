@@ -44,12 +44,10 @@ _LISTS: Final = {
 
 
 def empty() -> dict[str, list[Detail]]:
-    """Return an answer's lists, empty."""
     return {name: [] for name in _LISTS.values()}
 
 
 def kind_of(item: Item) -> str:
-    """Return the kind of list an item belongs to."""
     return next((kind for kind, types in KINDS.items() if item.type in types), MEMORY)
 
 
@@ -65,12 +63,10 @@ def sorted_out(found: Iterable[tuple[Item, float | None]]) -> dict[str, list[Det
 
 
 def is_event(item: Item) -> bool:
-    """Return True if an item describes something with a beginning and an end."""
     return item.type in PLAIN - {ItemType.MESSAGE, ItemType.DOCUMENT} and None not in (item.valid_from, item.valid_to)
 
 
 def detail(item: Item, relativity: float | None = None) -> Detail:
-    """Return an item as its list shows it."""
     told: Detail = {
         "id": item.id,
         "create_time": _ms(item.created_at),
@@ -138,7 +134,6 @@ _OF_KIND: Final = {MEMORY: _memory, PREFERENCE: _preference, TOOL: _tool, SKILL:
 
 
 def message(item: Item) -> Detail:
-    """Return a message as it was said."""
     return {
         "id": item.id,
         "role": str(item.role),
@@ -150,7 +145,6 @@ def message(item: Item) -> Detail:
 
 
 def file(stored: StoredFile, knowledge_base: str | None = None) -> Detail:
-    """Return a file with its state."""
     state = {"available": "AVAILABLE", "failed": "FAILED", "deleted": "DELETED"}.get(str(stored.state), "PROCESSING")
     return {
         "id": stored.id,
@@ -165,7 +159,6 @@ def file(stored: StoredFile, knowledge_base: str | None = None) -> Detail:
 
 
 def extracted(fact: PreviewFact) -> Detail:
-    """Return a fact that was found but not stored."""
     told: Detail = {
         "confidence": fact.confidence,
         "tags": [],

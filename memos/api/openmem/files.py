@@ -20,7 +20,7 @@ from starlette.responses import Response
 from memos.api.dialects import attachment
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details, shapes
-from memos.api.openmem.shapes import Body, Empty, bounded, deleting, ok, only_one, required
+from memos.api.openmem.shapes import Body, Empty, deleting, ok, only_one, page_of, required
 from memos.core.identities import Caller
 from memos.core.text.validation import check_name
 from memos.core.types import Json, StoredFile
@@ -41,10 +41,6 @@ Fetch = Callable[[str, str], File]
 
 
 def file_of(where: str, name: str | None, content: Json, most: int, fetch: Fetch) -> File:
-    """Return a file given as base64, as a data URL or by its web address.
-
-    Raises: InvalidInput, BackendUnavailable (it cannot be fetched).
-    """
     if not isinstance(content, str) or not content:
         raise InvalidInput(where, "must be the file's bytes as base64")
     if _REMOTE.match(content):
@@ -104,7 +100,6 @@ router = APIRouter(tags=["knowledge bases"])
 
 _NAME_CHARS: Final = 200
 _PAGE: Final = 100
-_MOST_PAGES: Final = 1_000_000
 _MOST_IDS: Final = 1_000
 _TYPES: Final = (None, "", "file", "document", "doc")
 
@@ -201,10 +196,7 @@ def get_files(body: WhichFiles, memos: CurrentMemos, caller: CurrentCaller) -> d
     """Return files and how far they are read."""
     which = only_one(file_ids=body.file_ids, knowledgebase_id=body.knowledgebase_id)
     _check_type(body.type)
-    size = bounded("page_size", body.page_size, 10, _PAGE)
-    number = 1 if body.page is None else body.page
-    if not 1 <= number <= _MOST_PAGES or size < 1:
-        raise InvalidInput("page" if size else "page_size", "must be at least 1")
+    number, size = page_of(body.page, "page_size", body.page_size, _PAGE)
     if which == "file_ids":
         found = _named(memos, caller, body.file_ids or [])
     else:

@@ -11,7 +11,7 @@ from pydantic import Field
 from memos.api.dialects import RequestIdentity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details, shapes
-from memos.api.openmem.files import File, without_files
+from memos.api.openmem.files import without_files
 from memos.api.openmem.shapes import Body, Subject, check_tokens, deleting, ok, required, said
 from memos.core.clock import new_id
 from memos.core.identities import Caller
@@ -57,13 +57,12 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
     for kind in kinds:
         if kind not in _KINDS:
             raise InvalidInput("extraction_types", f"{shown(kind)} is unknown; use {' and '.join(_KINDS)}")
-    messages, _ = without_files(messages, settings.limits.file_bytes, _not_fetched)
+    messages, _ = without_files(
+        messages, settings.limits.file_bytes, lambda where, url: ("file", b"")
+    )  # only text is read
     check_tokens("messages", said(messages), _EXTRACT_TOKENS)
     reading = Reading(
-        ZoneInfo(settings.time_zone),
-        memos.clock.now(),
-        settings.mask_secrets,
-        asker=lambda: memos.models.reader,
+        ZoneInfo(settings.time_zone), memos.clock.now(), settings.mask_secrets, asker=lambda: memos.models.reader
     )
     given = messages if isinstance(messages, list) else [messages]
     found = preview(PreviewSource(tuple(given), (None,) * len(given)), reading)
@@ -73,11 +72,6 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
         if kind in kinds:
             lists[f"{kind}_detail_list"].append(details.extracted(fact))
     return ok({"success": True, **lists})
-
-
-def _not_fetched(where: str, url: str) -> File:
-    """Return an empty file: only the text of messages is read."""
-    return "file", b""
 
 
 @router.post("/rerank")
@@ -166,7 +160,6 @@ def delete_profile(body: DeleteProfileBody, memos: CurrentMemos, caller: Current
 
 
 def _template(binding: Binding, known: dict[str, Template]) -> Template:
-    """Return the template a binding names. Raises: InvalidInput, NotFound."""
     name = required("profile_template_id", binding.profile_template_id)
     if binding.template is not None:
         return read_template({"name": name, **binding.template})
@@ -177,7 +170,6 @@ def _template(binding: Binding, known: dict[str, Template]) -> Template:
 
 
 def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[RequestIdentity, str]:
-    """Return whose profile it is, and the subject's name in the cube. Raises: NotFound."""
     name = required("profile_template_id", template)
     acting = shapes.subject(memos, caller, body)
     own = memos.profiles.template(acting.home, actor=acting.actor)

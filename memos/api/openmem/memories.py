@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
-from memos.api.dialects import RequestIdentity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details, shapes
-from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, required
+from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, page_of, required
 from memos.core.identities import Caller
-from memos.core.types import CubeKind, Hit, ItemType, Json
+from memos.core.types import CubeKind, ItemType, Json
 from memos.errors import InvalidInput, shown
 from memos.kernel.memos import MemOS
 
@@ -23,7 +22,6 @@ _QUERY_TOKENS: Final = 4_000
 _MOST: Final = 25
 _MOST_BASES: Final = 100
 _PAGE: Final = 50
-_MOST_PAGES: Final = 1_000_000
 _DELETED_AT_ONCE: Final = 1_000
 _NOTE: Final = (
     "Preferences: what this user likes, dislikes or has asked for. An explicit one was said, an implicit one inferred: "
@@ -133,7 +131,7 @@ def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) 
         types = {"type": {"in": sorted(str(kind) for kind in kinds)}}
         narrowed: dict[str, Json] = {"and": [types, chosen]} if chosen else types
         hits = memos.search(query, cubes=where, actor=actor, top_k=most, filter=narrowed).hits
-        found += _relevant(hits, relativity)
+        found += [(hit.item, hit.relevance) for hit in hits if hit.relevance >= relativity]
     lists = details.sorted_out(found)
     _only(lists, body.include_memory_view)
     note = _NOTE if lists["preference_detail_list"] else ""
@@ -143,17 +141,14 @@ def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) 
 @router.post("/get/memory")
 def get_memory(body: PageBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a page of somebody's memories, the newest first, each kind in its own list."""
-    size = 10 if body.size is None else bounded("size", body.size, 10, _PAGE)
-    number = 1 if body.page is None else body.page
-    if not 1 <= number <= _MOST_PAGES or size < 1:
-        raise InvalidInput("page" if size else "size", "must be at least 1")
+    number, size = page_of(body.page, "size", body.size, _PAGE)
     kinds = set(details.PLAIN | details.KINDS[details.PROFILE])
     if body.include_preference is not False:
         kinds |= details.KINDS[details.PREFERENCE]
     if body.include_tool_memory is not False:
         kinds |= details.KINDS[details.TOOL] | details.KINDS[details.SKILL]
     if (views := _views(body.include_memory_view)) is not None:
-        kinds &= _types_of(views)
+        kinds &= {type_ for view in views for type_ in details.KINDS.get(view, details.PLAIN)}
     acting, total, lists = shapes.known(memos, caller, body), 0, details.empty()
     if acting is not None and kinds:
         types: Json = {"type": {"in": sorted(str(kind) for kind in kinds)}}
@@ -209,23 +204,17 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
             for cube in _changeable(memos, caller):
                 _delete_all(memos, caller.identity.id, cube, body.filter, types)
         else:
-            acting = _whose(memos, caller, body)
+            acting = shapes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
             _delete_all(memos, acting.actor, acting.home, None, types)
     return ok({"success": True})
 
 
 def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
-    """Return the kinds to look for, with the most hits of each."""
-    views = _views(body.include_memory_view)
+    views, preferences = _views(body.include_memory_view), body.include_preference is not False
     wanted = [
         (True, details.PLAIN, details.MEMORY, "memory_limit_number"),
         (True, details.KINDS[details.PROFILE], details.PROFILE, "memory_limit_number"),
-        (
-            body.include_preference is not False,
-            details.KINDS[details.PREFERENCE],
-            details.PREFERENCE,
-            "preference_limit_number",
-        ),
+        (preferences, details.KINDS[details.PREFERENCE], details.PREFERENCE, "preference_limit_number"),
         (bool(body.include_tool_memory), details.KINDS[details.TOOL], details.TOOL, "tool_memory_limit_number"),
         (bool(body.include_skill), details.KINDS[details.SKILL], details.SKILL, "skill_limit_number"),
     ]
@@ -238,12 +227,7 @@ def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
     return limits
 
 
-def _relevant(hits: Sequence[Hit], least: float) -> list[tuple[Any, float | None]]:
-    return [(hit.item, hit.relevance) for hit in hits if hit.relevance >= least]
-
-
 def _views(names: Sequence[str] | None) -> frozenset[str] | None:
-    """Return the lists that are wanted, None for all. Raises: InvalidInput."""
     if names is None:
         return None
     for name in names:
@@ -252,19 +236,11 @@ def _views(names: Sequence[str] | None) -> frozenset[str] | None:
     return frozenset(_VIEWS[name] for name in names)
 
 
-def _types_of(views: Iterable[str]) -> set[ItemType]:
-    return {type_ for view in views for type_ in details.KINDS.get(view, details.PLAIN)}
-
-
 def _only(lists: dict[str, list[details.Detail]], names: Sequence[str] | None) -> None:
     views = _views(names)
     for name in lists if views is not None else ():
         if name.removesuffix("_detail_list") not in (views or ()):
             lists[name] = []
-
-
-def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> RequestIdentity:
-    return shapes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
 
 
 def _changeable(memos: MemOS, caller: Caller) -> list[str]:

@@ -139,7 +139,9 @@ def get_status(body: StatusBody, memos: CurrentMemos, caller: CurrentCaller) -> 
     except NotFound:
         state = memos.tasks.get(task, actor=me.id).state
         return ok([{"task_id": task, "status": _TASK_STATES.get(state, "failed"), "memory_views": None}])
-    return ok([_followed(memos, submission)])
+    items = [] if submission.answer is None else list(submission.answer.get("items", ()))
+    status = str(memos.submissions.progress(submission))
+    return ok([{"task_id": submission.id, "status": status, "memory_views": {"memory": {"added": items}}}])
 
 
 def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
@@ -147,50 +149,31 @@ def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
     messages = _without_nulls(required("messages", body.messages))
     messages, files = without_files(messages, memos.settings.limits.file_bytes, memos.documents.fetch)
     check_tokens("messages", said(messages), ADD_TOKENS)
-    targets = _targets(memos, caller, body)
+    people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
+    targets = [(names, acting.actor, acting.home) for names, acting in people]
+    targets += [(people[0][0], actor, cube) for actor, cube in _besides(memos, caller, people[0][1], body)]
     items: list[str] = []
     with storing():
         submission = memos.submissions.take(caller.identity.id, same("add/message", body), [t[2] for t in targets])
         if submission.answer is not None:
             return submission
         for names, actor, cube in targets:
-            receipt = _added(memos, body, messages, names, actor, cube, submission.key)
-            items += receipt
+            about: dict[str, Any] = {"conversation": body.conversation_id, "tags": body.tags or (), "mode": "fine"}
+            about |= {"info": _info(body, names), "idempotency_key": submission.key}
+            items += memos.add(messages, cube=cube, actor=actor, **about).item_ids
             for file in files:
                 memos.documents.add(file, cube=cube, actor=actor)
         return memos.submissions.answered(submission, {"items": items})
 
 
-def _added(
-    memos: MemOS, body: AddBody, messages: Json, names: Mapping[str, str], actor: str, cube: str, key: str
-) -> list[str]:
+def _info(body: AddBody | ChatBody, names: Mapping[str, str | None]) -> dict[str, Any]:
     given = {"app_id": body.app_id, "source": body.source, **names}
-    info = {**(body.info or {}), **{name: value for name, value in given.items() if value is not None}}
-    receipt = memos.add(
-        messages,
-        cube=cube,
-        actor=actor,
-        conversation=body.conversation_id,
-        tags=body.tags or (),
-        info=info,
-        idempotency_key=key,
-        mode="fine",
-    )
-    return list(receipt.item_ids)
-
-
-def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str, str], str, str]]:
-    """Return names, actor and cube of each place to store messages."""
-    people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
-    targets = [(names, acting.actor, acting.home) for names, acting in people]
-    first = people[0][0]
-    return [*targets, *((first, actor, cube) for actor, cube in _besides(memos, caller, people[0][1], body))]
+    return {**(body.info or {}), **{name: value for name, value in given.items() if value is not None}}
 
 
 def _besides(
     memos: MemOS, caller: Caller, acting: RequestIdentity, body: AddBody | FeedbackBody
 ) -> list[tuple[str, str]]:
-    """Return further places a request allows: the public cube and knowledge bases."""
     me = caller.identity.id
     bases = shapes.knowledge(memos, caller, body.allow_knowledgebase_ids)
     cubes = [*([shapes.public_cube(memos, caller)] if body.allow_public else []), *bases]
@@ -226,14 +209,7 @@ def _receipt(memos: MemOS, submission: Submission) -> dict[str, Any]:
     return {"success": status is not Progress.FAILED, "task_id": submission.id, "status": str(status)}
 
 
-def _followed(memos: MemOS, submission: Submission) -> dict[str, Any]:
-    items = [] if submission.answer is None else list(submission.answer.get("items", ()))
-    status = str(memos.submissions.progress(submission))
-    return {"task_id": submission.id, "status": status, "memory_views": {"memory": {"added": items}}}
-
-
 def same(path: str, body: Body) -> str:
-    """Return the text by which equal requests are recognised."""
     try:
         return json.dumps([path, body.model_dump(mode="python")], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
@@ -354,7 +330,6 @@ def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
     # Knowledge bases belong to the key's owner, who may look into them.
     actor = caller.identity.id if bases and caller.identity.admin else acting.actor
     cubes = {"user": [acting.home], "public": shapes.readable_public(memos, actor), "knowledgebase": bases}
-    names = {"user_id": body.user_id, "agent_id": body.agent_id, "app_id": body.app_id, "source": body.source}
     return chat_options(
         body,
         cubes=list(dict.fromkeys(name for group in cubes.values() for name in group)),
@@ -367,7 +342,7 @@ def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
         store=body.add_message_on_answer is not False,
         store_in=acting.home,
         tags=body.tags or (),
-        info={**(body.info or {}), **{name: value for name, value in names.items() if value is not None}},
+        info=_info(body, {"user_id": body.user_id, "agent_id": body.agent_id}),
         mode=Mode.FINE,
     )
 

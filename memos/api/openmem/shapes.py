@@ -22,32 +22,23 @@ _NO_SUCH: Final = {"task": 50131, "cube": 50120, "knowledge base": 50120, "file"
 
 
 class Empty(InvalidInput):
-    """A required field is missing or empty."""
-
     number = 40002
 
 
 class TooLong(InvalidInput):
-    """A text has too many tokens."""
-
     number = 40305
     status = 413
 
 
 class MayNotDelete(PermissionDenied):
-    """The key may not delete what it names."""
-
     number = 40306
 
 
 class AddFailed(BackendUnavailable):
-    """Messages could not be stored now."""
-
     number = 50143
 
 
 def number_of(error: MemosError, status: int) -> int:
-    """Return the protocol's number of an error."""
     own = getattr(error, "number", None)
     if isinstance(own, int):
         return own
@@ -63,18 +54,15 @@ def number_of(error: MemosError, status: int) -> int:
 
 
 def ok(data: Json) -> dict[str, Any]:
-    """Return a successful answer."""
     return envelope(0, "ok", data)
 
 
 def error_response(error: MemosError, status: int) -> Response:
-    """Return an error as this protocol shows it."""
     return error_envelope(error, number_of(error, status), TooLong.status if isinstance(error, TooLong) else status)
 
 
 @contextmanager
 def storing() -> Iterator[None]:
-    """Turn failures of stores and models in the block into AddFailed."""
     try:
         yield
     except BackendUnavailable as error:
@@ -85,7 +73,6 @@ def storing() -> Iterator[None]:
 
 @contextmanager
 def deleting() -> Iterator[None]:
-    """Turn PermissionDenied in the block into MayNotDelete."""
     try:
         yield
     except PermissionDenied as error:
@@ -96,6 +83,7 @@ Names = str | list[str] | None
 _Value = TypeVar("_Value")
 
 MOST_PEOPLE = 100
+_MOST_PAGES = 1_000_000
 
 
 class Body(BaseModel):
@@ -112,14 +100,12 @@ class Subject(Body):
 
 
 def required(field: str, value: _Value | None) -> _Value:
-    """Return a required value. Raises: Empty."""
     if value is None or (isinstance(value, str) and not value.strip()) or value in ([], {}):
         raise Empty(field, "is required")
     return value
 
 
 def bounded(field: str, value: int | None, default: int, most: int) -> int:
-    """Return a count from 0 to `most`. Raises: InvalidInput."""
     if value is None:
         return default
     if not 0 <= value <= most:
@@ -127,8 +113,14 @@ def bounded(field: str, value: int | None, default: int, most: int) -> int:
     return value
 
 
+def page_of(number: int | None, field: str, size: int | None, most: int) -> tuple[int, int]:
+    number, size = 1 if number is None else number, bounded(field, size, 10, most)
+    if not 1 <= number <= _MOST_PAGES or size < 1:
+        raise InvalidInput("page" if size else field, "must be at least 1")
+    return number, size
+
+
 def only_one(**given: Any) -> str:
-    """Return the name of the only given value. Raises: Empty, InvalidInput."""
     named = [name for name, value in given.items() if value not in (None, "", [])]
     if not named:
         raise Empty(" or ".join(given), "is required")
@@ -138,13 +130,11 @@ def only_one(**given: Any) -> str:
 
 
 def check_tokens(field: str, text: str, most: int) -> None:
-    """Check the length of a text. Raises: TooLong."""
     if (tokens := estimate_tokens(text)) > most:
         raise TooLong(field, f"has about {tokens:,} tokens, at most {most:,} are taken; send it in parts")
 
 
 def said(messages: Json) -> str:
-    """Return the text of messages, to count its tokens."""
     texts: list[str] = []
     for message in messages if isinstance(messages, list) else [messages]:
         content = message.get("content") if isinstance(message, dict) else message
@@ -162,7 +152,6 @@ _SCOPES: Final = frozenset({"user", "public", "knowledgebase"})
 
 
 def subject(memos: MemOS, caller: Caller, body: Subject, *, new: bool = False) -> RequestIdentity:
-    """Return the identity a request acts for. Raises: InvalidInput, PermissionDenied, NotFound."""
     agent = only_one(user_id=body.user_id, agent_id=body.agent_id) == "agent_id"
     return resolve_identity(memos, caller, body.agent_id if agent else body.user_id, agent=agent, new=new)
 
@@ -180,10 +169,7 @@ def known(memos: MemOS, caller: Caller, body: Subject) -> RequestIdentity | None
 def everybody(
     memos: MemOS, caller: Caller, users: Names, agents: Names
 ) -> list[tuple[dict[str, str], RequestIdentity]]:
-    """Return the identities to store something for, with the names to store it under.
-
-    With users and an agent, the agent stores for the users. Raises: InvalidInput, PermissionDenied.
-    """
+    """Return whom to store something for, and under which names; an agent stores for users named beside it."""
     named = {"user_id": _names("user_id", users), "agent_id": _names("agent_id", agents)}
     if not named["user_id"]:
         required("user_id or agent_id", named["agent_id"])
@@ -195,7 +181,6 @@ def everybody(
 
 
 def knowledge(memos: MemOS, caller: Caller, ids: Sequence[str] | None) -> list[str]:
-    """Return the cubes of knowledge bases the key's owner may read. Raises: NotFound, InvalidInput."""
     if not ids:
         return []
     actor = caller.identity.id
@@ -231,7 +216,6 @@ def public_cube(memos: MemOS, caller: Caller) -> str:
 
 
 def readable_public(memos: MemOS, actor: str) -> list[str]:
-    """Return the public cube if the actor may read it, else nothing."""
     return [cube.id for cube in memos.cubes.list(actor=actor) if cube.id == PUBLIC and cube.kind is CubeKind.MEMORY]
 
 

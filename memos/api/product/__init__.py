@@ -11,7 +11,6 @@ from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
-    """Return the application of these routes."""
     open_paths = frozenset({"/health"})
     app = create_group("hippocube, /product", memos, error_response, local_token=local_token, open_paths=open_paths)
     for router in (routes.router, routes.cubes_router, routes.chat_router, routes.scheduler_router):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, 
 from memos.api.wording import message_of
 from memos.core.clock import new_id
 from memos.core.identities import Caller
-from memos.core.types import AddReceipt, Hit, Item, Json, Mode, Task, TaskState
+from memos.core.types import AddReceipt, Item, Json, Mode, TaskState
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.idempotency import Progress
@@ -80,18 +81,14 @@ async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, calle
     if body.async_mode == "sync":
         for receipt in receipts:
             if receipt.task is not None:
-                await _ended(request, memos, receipt.task, acting.actor)
+                task = partial(memos.tasks.get, receipt.task, actor=acting.actor)
+                async for found in poll_for(request, task, _LONGEST_S):
+                    if found.ended:
+                        break
     return done(await to_thread.run_sync(partial(_stored, memos, acting.actor, receipts)), _ADDED)
 
 
-async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
-    async for found in poll_for(request, partial(memos.tasks.get, task, actor=actor), _LONGEST_S):
-        if found.ended:
-            return
-
-
 def task_key(task_id: str) -> str:
-    """Return the idempotency key of an add under a client's own task id."""
     return f"task:{task_id}"
 
 
@@ -102,11 +99,11 @@ def _stored(memos: MemOS, actor: str, receipts: Sequence[AddReceipt]) -> list[di
         for item in receipt.item_ids:
             found.append(memos.get(item, cube=receipt.cube, actor=actor))
             found.extend(memos.memories.derived(item, cube=receipt.cube, actor=actor))
-    unique = {item.id: item for item in found}
-    return [
-        {"memory": item.memory, "memory_id": item.id, "memory_type": memory_type(item), "cube_id": item.cube}
-        for item in unique.values()
-    ]
+    return [_told(item) for item in {item.id: item for item in found}.values()]
+
+
+def _told(item: Item) -> dict[str, Any]:
+    return {"memory": item.memory, "memory_id": item.id, "memory_type": memory_type(item), "cube_id": item.cube}
 
 
 class DeleteBody(Body):
@@ -163,22 +160,13 @@ class FeedbackBody(Body):
 def feedback(body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take a correction in plain words; what it replaces is superseded and stays in history."""
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
-    return done(
-        [_correct(memos, acting.actor, cube, body) for cube in cubes],
-        "Feedback processed",
-    )
+    return done([_correct(memos, acting.actor, cube, body) for cube in cubes], "Feedback processed")
 
 
 def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[str, Any]:
     mine = [id_ for id_ in body.retrieved_memory_ids or [] if memos.get(id_, actor=actor).cube == cube]
-    receipt = memos.feedback(
-        body.feedback_content,
-        cube=cube,
-        actor=actor,
-        conversation=body.session_id,
-        item_ids=mine,
-        chat_time=body.feedback_time,
-    )
+    about = {"conversation": body.session_id, "item_ids": mine, "chat_time": body.feedback_time}
+    receipt = memos.feedback(body.feedback_content, cube=cube, actor=actor, **about)
     new = memos.get(receipt.item_id, cube=cube, actor=actor)
     record: dict[str, Any] = {"add": [{"id": new.id, "text": new.memory, "source_doc_id": None}], "update": []}
     for old in receipt.superseded:
@@ -190,25 +178,15 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
 
 
 def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
-    """Take the user's last words as a correction."""
     said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
     words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
     if not words or not isinstance(words[-1], str):
         raise InvalidInput("messages", "with is_feedback must end with the correction as text")
-    correction = FeedbackBody(
-        user_id=body.user_id,
-        feedback_content=words[-1],
-        session_id=body.session_id,
-        writable_cube_ids=body.writable_cube_ids,
-    )
+    correction = FeedbackBody(user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id)
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
     ids = [(cube, record["record"]["add"][0]["id"]) for cube, record in zip(cubes, made, strict=True)]
-    items = [memos.get(id_, cube=cube, actor=acting.actor) for cube, id_ in ids]
-    return [
-        {"memory": item.memory, "memory_id": item.id, "memory_type": memory_type(item), "cube_id": item.cube}
-        for item in items
-    ]
+    return [_told(memos.get(id_, cube=cube, actor=acting.actor)) for cube, id_ in ids]
 
 
 _PER_CUBE = 10_000
@@ -272,16 +250,15 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         rerank=None if body.rerank else body.rerank,
     )
     if body.relativity is None:
-        found = {kind: _usual(hits) for kind, hits in found.items()}
+        found = {
+            kind: tuple(hit for place, hit in enumerate(hits) if place < _AT_LEAST or hit.relevance >= _RELEVANT)
+            for kind, hits in found.items()
+        }
     data: dict[str, Any] = {name: buckets(cubes, found[kind]) for name, kind in _KINDS.items()}
     preferences = [hit.item.memory for hit in found[Kind.PREFERENCE]]
     data |= {"act_mem": [], "para_mem": [], "pref_string": "\n".join(f"- {text}" for text in preferences)}
     data["pref_note"] = _PREFERENCES if preferences else ""
     return done(data)
-
-
-def _usual(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    return tuple(hit for place, hit in enumerate(hits) if place < _AT_LEAST or hit.relevance >= _RELEVANT)
 
 
 class GetBody(Body):
@@ -303,16 +280,11 @@ def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> d
     acting = resolve_identity(memos, caller, body.user_id, new=False)
     size = body.page_size or _PER_CUBE
     skipped = ((body.page or 1) - 1) * size
-    wanted = {
-        "text_mem": True,
-        "pref_mem": body.include_preference,
-        "tool_mem": body.include_tool_memory,
-        "skill_mem": body.include_skill_memory,
-    }
+    asked = (True, body.include_preference, body.include_tool_memory, body.include_skill_memory)
     data = {}
-    for name, kind in _KINDS.items():
+    for (name, kind), wanted in zip(_KINDS.items(), asked, strict=True):
         found: list[Item] = []
-        if wanted[name]:
+        if wanted:
             chosen = narrowed_to_kind(kind, body.filter)
             found = memos.memories.list(
                 cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped
@@ -362,12 +334,13 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
             items = [hit.item for hit in hits]
         else:
             items = memos.memories.list(cube=cube, actor=acting.actor, filter=chosen, limit=_PER_CUBE)
-        shown.append({"cube_id": cube, "memories": [_graph(items)], "memory_statistics": _counts(items)})
+        shown.append(
+            {"cube_id": cube, "memories": [_graph(items)], "memory_statistics": Counter(map(memory_type, items))}
+        )
     return done(shown)
 
 
 def _graph(items: list[Item]) -> dict[str, Any]:
-    """Return items as nodes, with edges to the items they supersede."""
     ids = {item.id for item in items}
     edges = [
         {"source": item.superseded_by, "target": item.id, "type": "SUPERSEDES"}
@@ -375,14 +348,6 @@ def _graph(items: list[Item]) -> dict[str, Any]:
         if item.superseded_by in ids
     ]
     return {"nodes": [memory(item) for item in items], "edges": edges}
-
-
-def _counts(items: list[Item]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for item in items:
-        name = memory_type(item)
-        counts[name] = counts.get(name, 0) + 1
-    return counts
 
 
 cubes_router = APIRouter()
@@ -477,7 +442,7 @@ def task_status(
     acting = resolve_identity(memos, caller, user_id, new=False)
     if task_id is None:
         tasks = memos.tasks.list(cubes=[acting.home], actor=acting.actor, limit=_MOST_TASKS)
-        return done([_task(task) for task in tasks])
+        return done([{"task_id": task.id, "status": _STATUS[task.state]} for task in tasks])
     return done([{"task_id": task_id, "status": _status_of(memos, acting, task_id)}])
 
 
@@ -516,12 +481,11 @@ async def stream_tasks(
 ) -> StreamingResponse:
     """Tell how many of a user's tasks are left, as it changes, until there are none or the time is over."""
     acting = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
+    count = partial(_task_counts, memos, acting.actor, [acting.home])
 
     async def told() -> AsyncIterator[ServerEvent | None]:
         seen: int | None = None
-        async for counts in poll_for(
-            request, partial(_task_counts, memos, acting.actor, [acting.home]), timeout_seconds
-        ):
+        async for counts in poll_for(request, count, timeout_seconds):
             left = counts["waiting"] + counts["in_progress"]
             if left == seen:
                 yield None
@@ -540,10 +504,6 @@ def _task_counts(memos: MemOS, actor: str, cubes: list[str] | None) -> dict[str,
     for state, count in memos.tasks.counts(cubes=cubes, actor=actor).items():
         counts[_STATUS[state]] += count
     return counts
-
-
-def _task(task: Task) -> dict[str, str]:
-    return {"task_id": task.id, "status": _STATUS[task.state]}
 
 
 def _status_of(memos: MemOS, acting: RequestIdentity, task_id: str) -> str:
@@ -596,12 +556,8 @@ async def stream(body: ChatBody, memos: CurrentMemos, caller: CurrentCaller, run
     """Answer as it comes in: events `{type, data}` of type text, reference, end or error."""
     options = await to_thread.run_sync(partial(_chat_options, memos, caller, body))
     pieces = await runner.start(lambda: memos.chat.stream(body.query, **options))
-    return chat_response(
-        pieces,
-        text=partial(typed_event, "text"),
-        end=_end_events,
-        error=lambda error: typed_event("error", message_of(error)),
-    )
+    text, error = partial(typed_event, "text"), lambda failure: typed_event("error", message_of(failure))
+    return chat_response(pieces, text=text, end=_end_events, error=error)
 
 
 def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:

@@ -24,12 +24,10 @@ class Body(BaseModel):
 
 
 def done(data: Any, message: str = "ok") -> dict[str, Any]:
-    """Return a successful answer."""
     return envelope(200, message, data)
 
 
 def error_response(error: MemosError, status: int) -> Response:
-    """Return an error as these routes show it."""
     field = {"field": error.field} if isinstance(error, InvalidInput) else {}
     return error_envelope(error, status, status, error=error.code, **field)
 
@@ -58,24 +56,21 @@ _SHOWN_ID_CHARS = 8
 
 
 def memory_type(item: Item) -> str:
-    """Return the clients' name of an item's type."""
     return _MEMORY_TYPES.get(item.type, _LONG_TERM)
 
 
 def types_named(name: str) -> list[str]:
-    """Return the types of items that a client's name stands for, none for an unknown name."""
     return [str(type_) for type_ in ItemType if _MEMORY_TYPES.get(type_, _LONG_TERM) == name]
 
 
 def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
-    """Return a memory as clients read it."""
     metadata: dict[str, Any] = {
         **{name: value for name, value in item.info.items() if name not in {"memory", "id"}},
         "id": item.id,
         "memory": item.memory,
         "memory_type": memory_type(item),
         "type": str(item.type),
-        "status": _status(item),
+        "status": "activated" if item.status == "active" else str(item.status),
         "tier": str(item.tier),
         "key": item.key,
         "value": item.value,
@@ -97,7 +92,6 @@ def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
 
 
 def buckets(cubes: Sequence[str], hits: Iterable[Hit]) -> list[dict[str, Any]]:
-    """Return hits grouped by cube, for every cube that was searched."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for hit in hits:
         shown = memory(hit.item, hit.relevance)
@@ -107,20 +101,14 @@ def buckets(cubes: Sequence[str], hits: Iterable[Hit]) -> list[dict[str, Any]]:
 
 
 def bucket(cube: str, memories: list[dict[str, Any]], total: int | None = None) -> dict[str, Any]:
-    """Return the memories of one cube."""
     return {"cube_id": cube, "memories": memories, "total_nodes": len(memories) if total is None else total}
 
 
-def _status(item: Item) -> str:
-    return "activated" if item.status == "active" else str(item.status)
-
-
 def _source(source: dict[str, Any]) -> dict[str, Any]:
-    trusted = source["trust"] == Trust.TRUSTED
     return {
         "message_id": source["message_id"],
         "role": source["speaker"],
         "chat_time": source["at"],
         "content": source["passage"],
-        "trusted": trusted,
+        "trusted": source["trust"] == Trust.TRUSTED,
     }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
@@ -55,6 +54,11 @@ class Body(BaseModel):
 
     user: str | None = Field(None, description=_USER)
 
+    def given(self, *besides: str) -> dict[str, Any]:
+        """Return the fields that a call takes under their names: all but for whom and where, and `besides`."""
+        apart = {"user", "cube", "cubes", *besides}
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in apart}
+
 
 class CubeBody(Body):
     """A request's body about a cube."""
@@ -68,16 +72,14 @@ class ItemBody(Body):
     cube: str | None = Field(None, description="Cube it must be in; default: whichever it is in")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTarget:
-    """The actor and the cube of a request."""
+class RequestTarget(TypedDict):
+    """Actor and cube of a request, as most calls take them: `**target`."""
 
     actor: str
     cube: str
 
 
 def current_identity(memos: CurrentMemos, caller: CurrentCaller, user: UserName = None) -> RequestIdentity:
-    """Return the identity a request without a body acts for."""
     return resolve_identity(memos, caller, user, new=False)
 
 
@@ -85,32 +87,42 @@ CurrentIdentity = Annotated[RequestIdentity, Depends(current_identity)]
 
 
 def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
-    """Return actor and cube of a request without a body."""
-    return RequestTarget(current_identity.actor, current_identity.home if cube is None else cube)
+    return RequestTarget(actor=current_identity.actor, cube=current_identity.home if cube is None else cube)
 
 
 CurrentTarget = Annotated[RequestTarget, Depends(current_target)]
 
 
-def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> RequestTarget:
-    """Return actor and cube of a request's body."""
+class ItemTarget(TypedDict):
+    """Actor of a request about one memory or file, and the cube it must be in, if any: `**where`."""
+
+    actor: str
+    cube: str | None
+
+
+def current_item(current_identity: CurrentIdentity, cube: ItemCube = None) -> ItemTarget:
+    return ItemTarget(actor=current_identity.actor, cube=cube)
+
+
+CurrentItem = Annotated[ItemTarget, Depends(current_item)]
+
+
+def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = False) -> RequestTarget:
     found = resolve_identity(memos, caller, body.user, new=new)
-    return RequestTarget(found.actor, found.home if body.cube is None else body.cube)
+    return RequestTarget(actor=found.actor, cube=found.home if body.cube is None else body.cube)
 
 
-def actor_of(memos: MemOS, caller: Caller, body: Body) -> str:
-    """Return the actor of a request's body."""
-    return resolve_identity(memos, caller, body.user, new=False).actor
+def item_of(memos: MemOS, caller: Caller, body: ItemBody) -> ItemTarget:
+    return ItemTarget(actor=resolve_identity(memos, caller, body.user, new=False).actor, cube=body.cube)
 
 
 def creation(key: str | None, call: str, target: RequestTarget, given: Json) -> Creation | None:
     """Return the record that makes a repeated creation recognisable, None without an idempotency key."""
     told = given.model_dump(mode="json") if isinstance(given, BaseModel) else given
-    return None if key is None else Creation(key, call, [target.actor, target.cube, told], target.actor, target.cube)
+    return None if key is None else Creation(key, call, [target["actor"], target["cube"], told], **target)
 
 
 def read_filter(text: str | None) -> dict[str, Any] | None:
-    """Return the filter of JSON text. Raises: InvalidInput."""
     if text is None:
         return None
     try:
@@ -173,7 +185,6 @@ _REMEDIES = {
 
 
 def problem(error: MemosError) -> dict[str, Any]:
-    """Return an error as these routes show it."""
     told: dict[str, Any] = {"code": error.code, "message": message_of(error, _REMEDIES)}
     if isinstance(error, InvalidInput):
         told["field"] = error.field
@@ -181,7 +192,6 @@ def problem(error: MemosError) -> dict[str, Any]:
 
 
 def error_response(error: MemosError, status: int) -> Response:
-    """Return the response of an error."""
     return JSONResponse(problem(error), status)
 
 
@@ -213,6 +223,10 @@ class ValueRoute(APIRoute):
             if model != returned:
                 options["response_model"] = model
         super().__init__(path, endpoint, **options)
+
+
+def value_router(*tags: str, prefix: str = "") -> APIRouter:
+    return APIRouter(route_class=ValueRoute, prefix=prefix, tags=list(tags) or None, responses=ERRORS)
 
 
 class Text(Value):

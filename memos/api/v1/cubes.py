@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from typing import IO, Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from memos.api.dialects import file_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import (
-    ERRORS,
     Body,
     CubeId,
     CurrentIdentity,
     IdempotencyKey,
     IdentityId,
     RequestTarget,
-    ValueRoute,
+    UserName,
     creation,
+    value_router,
 )
 from memos.api.values import Dump, Loaded, Revoked
 from memos.core.identities import Grant
@@ -32,7 +32,7 @@ from memos.kernel.memos import MemOS
 from memos.kernel.statistics import Overview
 from memos.kernel.transfer import open_dump, scratch_file, write_scratch
 
-router = APIRouter(route_class=ValueRoute, tags=["cubes"], responses=ERRORS)
+router = value_router("cubes")
 
 
 class CreateCubeBody(Body):
@@ -72,10 +72,8 @@ def create(
     """Make an empty cube."""
     actor = resolve_identity(memos, caller, body.user).actor
     return memos.idempotency.once(
-        creation(idempotency_key, "cubes.create", RequestTarget(actor, body.id), body),
-        lambda: memos.cubes.create(
-            body.id, actor=actor, description=body.description, time_zone=body.time_zone, redact_pii=body.redact_pii
-        ),
+        creation(idempotency_key, "cubes.create", RequestTarget(actor=actor, cube=body.id), body),
+        lambda: memos.cubes.create(body.id, actor=actor, **body.given("id")),
         ids=lambda cube: [cube.id],
         again=lambda ids: memos.cubes.get(ids[0], actor=actor),
     )
@@ -141,7 +139,7 @@ def get(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Cube:
 def change(cube: CubeId, body: ChangeCubeBody, memos: CurrentMemos, caller: CurrentCaller) -> Cube:
     """Describe a cube anew, or have personal data masked in it, or not."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    return memos.cubes.change(cube, actor=actor, description=body.description, redact_pii=body.redact_pii)
+    return memos.cubes.change(cube, actor=actor, **body.given())
 
 
 @router.delete("/cubes/{cube:path}")
@@ -150,7 +148,7 @@ def drop(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseRec
     return memos.cubes.drop(cube, actor=acting.actor)
 
 
-files_router = APIRouter(route_class=ValueRoute, prefix="/cubes", tags=["cubes"], responses=ERRORS)
+files_router = value_router("cubes", prefix="/cubes")
 
 _BLOCK = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -167,7 +165,6 @@ Learned = Annotated[bool, Query(description="Also the weights of the adapters th
 Passphrase = Annotated[
     str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
 ]
-User = Annotated[str | None, Query(description="User or agent to act for; default: whom the key belongs to")]
 
 
 @files_router.get(
@@ -182,7 +179,7 @@ def dump(
     vectors: Vectors = True,
     kv: Kv = False,
     adapters: Learned = False,
-    user: User = None,
+    user: UserName = None,
     passphrase: Passphrase = None,
 ) -> Response:
     """Return a cube as a file, with its history; its owners may."""
@@ -202,7 +199,7 @@ async def load(
     merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
     trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
     restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
-    user: User = None,
+    user: UserName = None,
     passphrase: Passphrase = None,
 ) -> Loaded:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
@@ -211,14 +208,9 @@ async def load(
 
         def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
+            secret = _decoded(passphrase)
             done = memos.transfer.load(
-                file,
-                cube=cube,
-                merge=merge,
-                trust=trust,
-                restore_erased=restore_erased,
-                passphrase=_decoded(passphrase),
-                actor=actor,
+                file, cube=cube, merge=merge, trust=trust, restore_erased=restore_erased, passphrase=secret, actor=actor
             )
             return Loaded.model_validate(done)
 
@@ -239,7 +231,6 @@ async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, 
 
 
 async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
-    """Write the body to a file, block by block. Raises: RequestRefused (it is too large)."""
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:
@@ -260,7 +251,6 @@ async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
 
 
 def _decoded(header: str | None) -> str | None:
-    """Return a header as the UTF-8 it was sent as. Raises: InvalidInput."""
     try:
         return None if header is None else header.encode("latin-1").decode()
     except UnicodeError as error:

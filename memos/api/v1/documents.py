@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi import File, Form, Query, Request, UploadFile
 from pydantic import Field
 from starlette.responses import Response
 
@@ -17,32 +17,29 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import poll_for
 from memos.api.v1.common import (
     BYTES,
-    ERRORS,
     Body,
     CubeBody,
     CubeId,
     CurrentIdentity,
+    CurrentItem,
     CurrentTarget,
     FileId,
     IdempotencyKey,
-    ItemCube,
     RequestTarget,
     Text,
     Timeout,
-    ValueRoute,
     creation,
     target_of,
+    value_router,
 )
 from memos.core.types import EraseReceipt, FileState, Item, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.cubes import KnowledgeBase
 from memos.kernel.memos import MemOS
 
-router = APIRouter(route_class=ValueRoute, tags=["documents"], responses=ERRORS)
-knowledge_router = APIRouter(
-    route_class=ValueRoute, prefix="/knowledge-bases", tags=["knowledge-bases"], responses=ERRORS
-)
-images_router = APIRouter(route_class=ValueRoute, prefix="/images", tags=["images"], responses=ERRORS)
+router = value_router("documents")
+knowledge_router = value_router("knowledge-bases", prefix="/knowledge-bases")
+images_router = value_router("images", prefix="/images")
 
 
 class DocumentBody(CubeBody):
@@ -61,7 +58,7 @@ def add_document(
         data = base64.b64decode(body.content, validate=True)
     except (ValueError, binascii.Error) as error:
         raise InvalidInput("content", "is not valid base64 (RFC 4648, with padding, without line breaks)") from error
-    return _taken_in(memos, target_of(memos, caller, body), (body.name, data), idempotency_key)
+    return _taken_in(memos, target_of(memos, caller, body, new=True), (body.name, data), idempotency_key)
 
 
 @router.post("/documents/upload", status_code=201, name="upload")
@@ -76,7 +73,7 @@ def upload_document(
     """Keep a file that is sent as a form, and have it read in the background."""
     most = memos.settings.limits.file_bytes
     data = file.file.read(most + 1)
-    target = target_of(memos, caller, CubeBody(user=user, cube=cube))
+    target = target_of(memos, caller, CubeBody(user=user, cube=cube), new=True)
     return _taken_in(memos, target, (file.filename or "", data), idempotency_key)
 
 
@@ -87,13 +84,13 @@ def list_documents(
     state: Annotated[list[str], Query(description="Only in these states; default: all but deleted ones")] = [],  # noqa: B006
 ) -> Sequence[StoredFile]:
     """Return a cube's files, the newest first."""
-    return memos.documents.list(cube=target.cube, actor=target.actor, states=state)
+    return memos.documents.list(**target, states=state)
 
 
 @router.get("/documents/{file}", name="get")
-def get_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> StoredFile:
+def get_document(file: FileId, memos: CurrentMemos, where: CurrentItem) -> StoredFile:
     """Return a file as it stands, also a deleted one."""
-    return memos.documents.get(file, cube=cube, actor=acting.actor)
+    return memos.documents.get(file, **where)
 
 
 @router.get("/documents/{file}/wait", name="wait")
@@ -110,37 +107,37 @@ async def wait_for_document(
 
 
 @router.get("/documents/{file}/content", responses=BYTES, response_class=Response, name="content")
-def document_content(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Response:
+def document_content(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Response:
     """Return a file's bytes as they came; where something was masked, what was read of them."""
-    data = memos.documents.content(file, cube=cube, actor=acting.actor)
-    return attachment(data, memos.documents.get(file, cube=cube, actor=acting.actor).name)
+    data = memos.documents.content(file, **where)
+    return attachment(data, memos.documents.get(file, **where).name)
 
 
 @router.get("/documents/{file}/markdown", name="markdown")
-def document_markdown(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Text:
+def document_markdown(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Text:
     """Return a file as it was read."""
-    return Text(text=memos.documents.markdown(file, cube=cube, actor=acting.actor))
+    return Text(text=memos.documents.markdown(file, **where))
 
 
 @router.delete("/documents/{file}", name="delete")
-def delete_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> StoredFile:
+def delete_document(file: FileId, memos: CurrentMemos, where: CurrentItem) -> StoredFile:
     """Take a file out of sight with all that was made of it; it is erased when the retention period is over."""
-    return memos.documents.delete(file, cube=cube, actor=acting.actor)
+    return memos.documents.delete(file, **where)
 
 
 @router.post("/documents/{file}/erase", name="erase")
-def erase_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> EraseReceipt:
+def erase_document(file: FileId, memos: CurrentMemos, where: CurrentItem) -> EraseReceipt:
     """Remove a file, its passages and all that was made of them, for good."""
-    return memos.documents.erase(file, cube=cube, actor=acting.actor)
+    return memos.documents.erase(file, **where)
 
 
 def _taken_in(memos: MemOS, target: RequestTarget, file: tuple[str, bytes], key: str | None) -> StoredFile:
     given = [file[0], hashlib.sha256(file[1]).hexdigest()] if key is not None else None
     return memos.idempotency.once(
         creation(key, "documents.add", target, given),
-        lambda: memos.documents.add(file, cube=target.cube, actor=target.actor),
+        lambda: memos.documents.add(file, **target),
         ids=lambda stored: [stored.id],
-        again=lambda ids: memos.documents.get(ids[0], actor=target.actor),
+        again=lambda ids: memos.documents.get(ids[0], actor=target["actor"]),
     )
 
 
@@ -159,7 +156,7 @@ def create_knowledge_base(
     """Make an empty knowledge base: a cube of documents, which are added with its id as the cube."""
     actor = resolve_identity(memos, caller, body.user).actor
     return memos.idempotency.once(
-        creation(idempotency_key, "knowledge.create", RequestTarget(actor, body.id), body),
+        creation(idempotency_key, "knowledge.create", RequestTarget(actor=actor, cube=body.id), body),
         lambda: memos.knowledge.create(body.id, body.description, actor=actor, redact_pii=body.redact_pii),
         ids=lambda base: [base.id],
         again=lambda ids: memos.knowledge.get(ids[0], actor=actor),
@@ -185,19 +182,19 @@ def drop_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdenti
 
 
 @images_router.get("/{file}", name="get")
-def get_image(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> StoredFile:
+def get_image(file: FileId, memos: CurrentMemos, where: CurrentItem) -> StoredFile:
     """Return what is known of an image."""
-    return memos.images.get(file, cube=cube, actor=acting.actor)
+    return memos.images.get(file, **where)
 
 
 @images_router.get("/{file}/content", responses=BYTES, response_class=Response, name="content")
-def image_content(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Response:
+def image_content(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Response:
     """Return an image's bytes as they came; its media type is in what is known of it."""
-    data = memos.images.content(file, cube=cube, actor=acting.actor)
-    return attachment(data, memos.images.get(file, cube=cube, actor=acting.actor).name)
+    data = memos.images.content(file, **where)
+    return attachment(data, memos.images.get(file, **where).name)
 
 
 @images_router.get("/{file}/description", name="description")
-def image_description(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Item | None:
+def image_description(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Item | None:
     """Return what a model said of an image; null while none has looked."""
-    return memos.images.description(file, cube=cube, actor=acting.actor)
+    return memos.images.description(file, **where)

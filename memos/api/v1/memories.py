@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
-    ERRORS,
     CubeBody,
     CurrentIdentity,
+    CurrentItem,
     CurrentTarget,
     FilterText,
     IdempotencyKey,
@@ -21,18 +21,18 @@ from memos.api.v1.common import (
     ItemId,
     Limit,
     Moment,
-    ValueRoute,
-    actor_of,
     creation,
+    item_of,
     read_filter,
     target_of,
+    value_router,
 )
 from memos.api.values import ItemIds, Value
 from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Segment, Source, StoredFile, Version
 from memos.kernel.tools import ToolUse
 
-evidence_router = APIRouter(route_class=ValueRoute, tags=["memories"], responses=ERRORS)
-router = APIRouter(route_class=ValueRoute, prefix="/memories", tags=["memories"], responses=ERRORS)
+evidence_router = value_router("memories")
+router = value_router("memories", prefix="/memories")
 
 ReceiptId = Annotated[str, Path(description="Id of a receipt")]
 
@@ -54,8 +54,7 @@ class UsedBody(CubeBody):
 @evidence_router.post("/memories/erase", name="erase")
 def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
     """Remove memories in every form, with what was made of them."""
-    actor = actor_of(memos, caller, body)
-    return memos.erase(body.item_ids, cube=body.cube, actor=actor, wait=body.wait)
+    return memos.erase(body.item_ids, **item_of(memos, caller, body), wait=body.wait)
 
 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
@@ -67,45 +66,38 @@ def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentId
 @evidence_router.post("/memories/used", status_code=204, name="used")
 def mark_used(body: UsedBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Say that an answer was made from memories: they get hot. Ids that are none count nothing."""
-    target = target_of(memos, caller, body, new=False)
-    memos.tiers.used(body.item_ids, cube=target.cube, actor=target.actor, confirmed=body.confirmed)
+    memos.tiers.used(body.item_ids, **target_of(memos, caller, body), confirmed=body.confirmed)
 
 
 @evidence_router.get("/memories/{item}/sources", name="sources")
-def memory_sources(
-    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> Sequence[Source]:
+def memory_sources(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[Source]:
     """Return the passages a memory comes from."""
-    found = memos.get(item, cube=cube, actor=acting.actor)
+    found = memos.get(item, **where)
     return found.sources
 
 
 @evidence_router.get("/memories/{item}/extractions", name="extractions")
-def memory_extractions(
-    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> Sequence[ExtractionRecord]:
+def memory_extractions(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[ExtractionRecord]:
     """Return what read a message into facts, or read a fact."""
-    return memos.memories.extractions(item, cube=cube, actor=acting.actor)
+    return memos.memories.extractions(item, **where)
 
 
 @evidence_router.get("/memories/{item}/images", name="images")
-def memory_images(
-    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> Sequence[StoredFile]:
+def memory_images(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[StoredFile]:
     """Return the images of a message."""
-    return memos.images.of(item, cube=cube, actor=acting.actor)
+    return memos.images.of(item, **where)
 
 
 @evidence_router.put("/memories/{item}/pin", status_code=204, name="pin")
 def pin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Keep a memory in working memory."""
-    memos.tiers.pin(item, cube=target.cube, actor=target.actor)
+    memos.tiers.pin(item, **target)
 
 
 @evidence_router.delete("/memories/{item}/pin", status_code=204, name="unpin")
 def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Let a memory leave working memory again."""
-    memos.tiers.pin(item, cube=target.cube, actor=target.actor, pinned=False)
+    memos.tiers.pin(item, **target, pinned=False)
 
 
 Offset = Annotated[int, Query(description="Memories to pass over first")]
@@ -160,18 +152,8 @@ def add_memories(
     body: AddBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> AddReceipt:
     """Store messages; they are durable and can be found when this answers."""
-    target = target_of(memos, caller, body)
-    return memos.add(
-        body.messages,
-        cube=target.cube,
-        actor=target.actor,
-        conversation=body.conversation,
-        tags=body.tags,
-        info=body.info,
-        idempotency_key=idempotency_key,
-        mode=body.mode,
-        tools=body.tools,
-    )
+    target = target_of(memos, caller, body, new=True)
+    return memos.add(body.messages, **target, **body.given("messages"), idempotency_key=idempotency_key)
 
 
 @router.get("", name="list_")
@@ -179,22 +161,19 @@ def list_memories(
     memos: CurrentMemos, target: CurrentTarget, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
 ) -> list[Item]:
     """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
-    return memos.memories.list(
-        cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset
-    )
+    return memos.memories.list(**target, filter=read_filter(filter), limit=limit, offset=offset)
 
 
 @router.post("/delete", name="delete_several")
 def delete_memories(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemIds:
     """Take memories out of sight; a rollback brings each back."""
-    actor = actor_of(memos, caller, body)
-    return ItemIds(item_ids=(memos.delete(body.item_ids, cube=body.cube, actor=actor, reason=body.reason)))
+    return ItemIds(item_ids=(memos.delete(body.item_ids, **item_of(memos, caller, body), reason=body.reason)))
 
 
 @router.get("/{item}", name="get")
-def get_memory(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Item:
+def get_memory(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Item:
     """Return one memory with its sources."""
-    return memos.get(item, cube=cube, actor=acting.actor)
+    return memos.get(item, **where)
 
 
 @router.patch("/{item}", name="update")
@@ -203,8 +182,7 @@ def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: C
     given = body.model_fields_set - {"user", "cube", "expected_version", "reason"}
     return memos.update(
         item,
-        cube=body.cube,
-        actor=actor_of(memos, caller, body),
+        **item_of(memos, caller, body),
         expected_version=body.expected_version,
         reason=body.reason,
         **{name: getattr(body, name) for name in given},
@@ -220,24 +198,20 @@ def delete_memory(
 
 
 @router.get("/{item}/history", name="history")
-def memory_history(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> list[Version]:
+def memory_history(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> list[Version]:
     """Return every version of a memory, also of a deleted one: who, when, why, before and after."""
-    return memos.memories.history(item, cube=cube, actor=acting.actor)
+    return memos.memories.history(item, **where)
 
 
 @router.post("/{item}/rollback", name="rollback")
 def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Write a new version equal to an old one."""
     return memos.memories.rollback(
-        item,
-        body.to_version,
-        cube=body.cube,
-        actor=actor_of(memos, caller, body),
-        expected_version=body.expected_version,
+        item, body.to_version, **item_of(memos, caller, body), expected_version=body.expected_version
     )
 
 
-tiers_router = APIRouter(route_class=ValueRoute, tags=["tiers"], responses=ERRORS)
+tiers_router = value_router("tiers")
 
 SegmentId = Annotated[str, Path(description="Id of a segment")]
 
@@ -269,57 +243,52 @@ class TaskIds(Value):
 @tiers_router.get("/segments")
 def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Segment]:
     """Return the topics of a cube's older pages, the hottest first."""
-    return memos.tiers.segments(cube=target.cube, actor=target.actor, limit=limit)
+    return memos.tiers.segments(**target, limit=limit)
 
 
 @tiers_router.post("/segments/{segment}/move", status_code=204)
 def move(segment: SegmentId, body: MoveBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Send a segment to another tier by hand."""
-    target = target_of(memos, caller, body, new=False)
-    memos.tiers.move(segment, body.tier, cube=target.cube, actor=target.actor)
+    memos.tiers.move(segment, body.tier, **target_of(memos, caller, body))
 
 
 @tiers_router.put("/segments/{segment}/pin", status_code=204)
 def pin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Keep a segment out of the archive."""
-    memos.tiers.pin(segment, cube=target.cube, actor=target.actor)
+    memos.tiers.pin(segment, **target)
 
 
 @tiers_router.delete("/segments/{segment}/pin", status_code=204)
 def unpin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Let a segment go into the archive again."""
-    memos.tiers.pin(segment, cube=target.cube, actor=target.actor, pinned=False)
+    memos.tiers.pin(segment, **target, pinned=False)
 
 
 @tiers_router.post("/analyse", status_code=202)
 def analyse(body: AnalyseBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have pages read into long-term memory in the background."""
-    target = target_of(memos, caller, body, new=False)
-    memos.tiers.analyse(cube=target.cube, actor=target.actor, everything=body.everything)
+    memos.tiers.analyse(**target_of(memos, caller, body), everything=body.everything)
 
 
 @tiers_router.post("/consolidate", status_code=202)
 def consolidate(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have a cube's facts put in order in the background; it happens once a day by itself."""
-    target = target_of(memos, caller, body, new=False)
-    memos.tiers.consolidate(cube=target.cube, actor=target.actor)
+    memos.tiers.consolidate(**target_of(memos, caller, body))
 
 
 @tiers_router.post("/reflect", status_code=202)
 def reflect(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have the chat model conclude in the background what several facts show together."""
-    target = target_of(memos, caller, body, new=False)
-    memos.tiers.reflect(cube=target.cube, actor=target.actor)
+    memos.tiers.reflect(**target_of(memos, caller, body))
 
 
 @tiers_router.post("/read-finely", status_code=202)
 def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIds:
     """Have messages that were added roughly read into facts in the background."""
-    target = target_of(memos, caller, body, new=False)
-    return TaskIds(tasks=list(memos.memories.read_finely(body.conversation, cube=target.cube, actor=target.actor)))
+    return TaskIds(tasks=list(memos.memories.read_finely(body.conversation, **target_of(memos, caller, body))))
 
 
-tools_router = APIRouter(route_class=ValueRoute, prefix="/tools", tags=["tools"], responses=ERRORS)
+tools_router = value_router("tools", prefix="/tools")
 
 ToolName = Annotated[str, Path(description="Name of a tool")]
 
@@ -339,7 +308,7 @@ class CalledBody(CubeBody):
 @tools_router.get("", name="list_")
 def list_tools(memos: CurrentMemos, target: CurrentTarget) -> Sequence[ToolUse]:
     """Return the tools of a cube, by name."""
-    return memos.tools.list(cube=target.cube, actor=target.actor)
+    return memos.tools.list(**target)
 
 
 @tools_router.post("", status_code=201, name="define")
@@ -347,15 +316,15 @@ def define_tools(
     body: DefineBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> ItemIds:
     """Store definitions of tools."""
-    target = target_of(memos, caller, body)
+    target = target_of(memos, caller, body, new=True)
 
     def again(made: tuple[str, ...]) -> tuple[str, ...]:
-        memos.cubes.get(target.cube, actor=target.actor)
+        memos.cubes.get(**target)
         return made
 
     made = memos.idempotency.once(
         creation(idempotency_key, "tools.define", target, body),
-        lambda: memos.tools.define(body.tools, cube=target.cube, actor=target.actor),
+        lambda: memos.tools.define(body.tools, **target),
         ids=lambda ids: ids,
         again=again,
     )
@@ -365,11 +334,10 @@ def define_tools(
 @tools_router.get("/{name:path}/calls", name="calls")
 def tool_calls(name: ToolName, memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Item]:
     """Return the distinct calls of a tool, the one that changed last first."""
-    return memos.tools.calls(name, cube=target.cube, actor=target.actor, limit=limit)
+    return memos.tools.calls(name, **target, limit=limit)
 
 
 @tools_router.post("/{name:path}/called", name="called")
 def known_call(name: ToolName, body: CalledBody, memos: CurrentMemos, caller: CurrentCaller) -> Item | None:
     """Return what is known of one call; null when it was not made, or its outcome is not known."""
-    target = target_of(memos, caller, body, new=False)
-    return memos.tools.called(name, body.arguments, cube=target.cube, actor=target.actor)
+    return memos.tools.called(name, body.arguments, **target_of(memos, caller, body))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -10,13 +10,13 @@ from memos.api import values
 from memos.api.dialects import file_response
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner
-from memos.api.v1.common import ERRORS, AdapterId, CubeBody, CurrentIdentity, CurrentTarget, ValueRoute, target_of
+from memos.api.v1.common import AdapterId, CubeBody, CurrentIdentity, CurrentTarget, target_of, value_router
 from memos.core.kv_cache import CubePrefix, KvStats, Warmed
 from memos.errors import NotFound
 from memos.kernel.adapters.service import REMOVED, open_export
 
-router = APIRouter(route_class=ValueRoute, prefix="/adapters", tags=["adapters"], responses=ERRORS)
-activation_router = APIRouter(route_class=ValueRoute, prefix="/activation", tags=["activation"], responses=ERRORS)
+router = value_router("adapters", prefix="/adapters")
+activation_router = value_router("activation", prefix="/activation")
 
 _ZIP = "application/zip"
 
@@ -36,44 +36,40 @@ class AllowBody(CubeBody):
 @router.get("", name="list_")
 def list_adapters(memos: CurrentMemos, target: CurrentTarget) -> list[values.Adapter]:
     """Return a cube's adapters, the newest first."""
-    return [values.Adapter.model_validate(each) for each in memos.adapters.list(target.cube, actor=target.actor)]
+    return [values.Adapter.model_validate(each) for each in memos.adapters.list(**target)]
 
 
 @router.get("/preview", name="preview")
 def preview_learning(memos: CurrentMemos, target: CurrentTarget) -> values.Learnable:
     """Return what a cube's next adapter would know, and why other memories are left out."""
-    return values.Learnable.model_validate(memos.adapters.preview(target.cube, actor=target.actor))
+    return values.Learnable.model_validate(memos.adapters.preview(**target))
 
 
 @router.post("/allow", name="allow")
 def allow_learning(body: AllowBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Consent:
     """Allow that memories of a cube are learned, which they are not otherwise; its owner does."""
-    target = target_of(memos, caller, body, new=False)
-    memos.adapters.allow(target.cube, items=body.item_ids, actor=target.actor)
-    return values.Consent(cube=target.cube, allowed=True, removed=0)
+    target = target_of(memos, caller, body)
+    memos.adapters.allow(items=body.item_ids, **target)
+    return values.Consent(cube=target["cube"], allowed=True, removed=0)
 
 
 @router.post("/disallow", name="disallow")
 def disallow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Consent:
     """Take that back, and remove what was learned."""
-    target = target_of(memos, caller, body, new=False)
-    return values.Consent(
-        cube=target.cube, allowed=False, removed=memos.adapters.disallow(target.cube, actor=target.actor)
-    )
+    target = target_of(memos, caller, body)
+    return values.Consent(cube=target["cube"], allowed=False, removed=memos.adapters.disallow(**target))
 
 
 @router.post("/train", status_code=202, name="train")
 def train_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Learning:
     """Have an adapter trained where that is due, and examined, in the background; it answers if it passes."""
-    target = target_of(memos, caller, body, new=False)
-    return values.Learning(task=memos.adapters.submit(target.cube, actor=target.actor), adapter=None)
+    return values.Learning(task=memos.adapters.submit(**target_of(memos, caller, body)), adapter=None)
 
 
 @router.post("/forget", name="forget")
 def forget_learned(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Unlearned:
     """Remove what was learned of memories, for good; they themselves stay and are looked up."""
-    target = target_of(memos, caller, body, new=False)
-    return values.Unlearned.model_validate(memos.adapters.forget(body.item_ids, target.cube, actor=target.actor))
+    return values.Unlearned.model_validate(memos.adapters.forget(body.item_ids, **target_of(memos, caller, body)))
 
 
 @router.post("/retrain", include_in_schema=False)
@@ -119,14 +115,14 @@ def remove_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdent
 @activation_router.get("", name="show")
 def show_prefix(memos: CurrentMemos, target: CurrentTarget) -> CubePrefix:
     """Return the memories that prompts of a cube begin with, and how many blocks of it are kept where."""
-    return memos.kv.show(target.cube, actor=target.actor)
+    return memos.kv.show(**target)
 
 
 @activation_router.post("/compose", status_code=202, name="compose")
 def compose_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Composing:
     """Have what prompts of a cube begin with composed in the background, by what is hot and pinned now."""
-    target = target_of(memos, caller, body, new=False)
-    return values.Composing(cube=target.cube, task=memos.kv.compose(target.cube, actor=target.actor))
+    target = target_of(memos, caller, body)
+    return values.Composing(cube=target["cube"], task=memos.kv.compose(**target))
 
 
 @activation_router.post("/warm", name="warm")
@@ -134,8 +130,7 @@ async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller
     """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner."""
 
     def warmed() -> Warmed:
-        target = target_of(memos, caller, body, new=False)
-        return memos.kv.warm(target.cube, actor=target.actor)
+        return memos.kv.warm(**target_of(memos, caller, body))
 
     return await runner.run(warmed)
 
@@ -143,8 +138,8 @@ async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller
 @activation_router.post("/drop", name="drop")
 def drop_kv(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Dropped:
     """Remove what is kept of a cube's prompts; it is computed again when it is needed."""
-    target = target_of(memos, caller, body, new=False)
-    return values.Dropped(cube=target.cube, blocks=memos.kv.drop(target.cube, actor=target.actor))
+    target = target_of(memos, caller, body)
+    return values.Dropped(cube=target["cube"], blocks=memos.kv.drop(**target))
 
 
 @activation_router.get("/stats", name="stats")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, Template, Text, ValueRoute, moment, target_of
+from memos.api.v1.common import CubeBody, CurrentTarget, Template, Text, moment, target_of, value_router
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 
-router = APIRouter(route_class=ValueRoute, prefix="/profile", tags=["profile"], responses=ERRORS)
+router = value_router("profile", prefix="/profile")
 
 _DIMENSION = "Id of a dimension, such as `work.occupation`"
 Subject = Annotated[str | None, Query(description="Whom it is about; may be left out when the cube knows one only")]
@@ -50,13 +50,13 @@ def get(
     as_of: Annotated[str | None, Query(description=f"As it was recorded at this moment: {_MOMENT}")] = None,
 ) -> Profile:
     """Return a profile; an empty one when nothing is known."""
-    return memos.profiles.get(target.cube, subject, as_of=moment(as_of), actor=target.actor)
+    return memos.profiles.get(target["cube"], subject, as_of=moment(as_of), actor=target["actor"])
 
 
 @router.get("/subjects")
 def subjects(memos: CurrentMemos, target: CurrentTarget) -> list[str]:
     """Return whom a cube has a profile of."""
-    return list(memos.profiles.subjects(target.cube, actor=target.actor))
+    return list(memos.profiles.subjects(**target))
 
 
 @router.get("/history")
@@ -64,7 +64,7 @@ def history(
     memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
 ) -> Sequence[TraitEntry]:
     """Return everything that was written in one dimension, oldest first."""
-    return memos.profiles.history(target.cube, dimension, subject, actor=target.actor)
+    return memos.profiles.history(target["cube"], dimension, subject, actor=target["actor"])
 
 
 @router.get("/diff")
@@ -76,7 +76,7 @@ def diff(
     subject: Subject = None,
 ) -> ProfileDiff:
     """Return what became known, changed and ended between two moments."""
-    return memos.profiles.diff(target.cube, moment(since), moment(until), subject=subject, actor=target.actor)
+    return memos.profiles.diff(target["cube"], moment(since), moment(until), subject=subject, actor=target["actor"])
 
 
 @router.get("/text")
@@ -87,21 +87,21 @@ def text(
     max_tokens: Annotated[int, Query(description="Most tokens")] = 500,
 ) -> Text:
     """Return a profile as text for a prompt."""
-    return Text(text=memos.profiles.render(target.cube, subject, max_tokens, actor=target.actor))
+    return Text(text=memos.profiles.render(target["cube"], subject, max_tokens, actor=target["actor"]))
 
 
 @router.post("/rollback")
 def rollback(body: TraitRollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
     """Let a trait be again what an entry of its history says."""
-    target = target_of(memos, caller, body, new=False)
-    return memos.profiles.rollback(target.cube, body.dimension, body.version, body.subject, actor=target.actor)
+    target = target_of(memos, caller, body)
+    return memos.profiles.rollback(target["cube"], body.dimension, body.version, body.subject, actor=target["actor"])
 
 
 @router.put("/static")
 def set_static(body: StaticBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
     """Give a trait that nothing but taking it back changes."""
-    target = target_of(memos, caller, body)
-    return memos.profiles.set_static(target.cube, body.dimension, body.value, body.subject, actor=target.actor)
+    target = target_of(memos, caller, body, new=True)
+    return memos.profiles.set_static(target["cube"], body.dimension, body.value, body.subject, actor=target["actor"])
 
 
 @router.delete("/static")
@@ -109,23 +109,23 @@ def remove_static(
     memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
 ) -> Trait | None:
     """Take back a trait given by hand; returns what was found and now counts again."""
-    return memos.profiles.remove_static(target.cube, dimension, subject, actor=target.actor)
+    return memos.profiles.remove_static(target["cube"], dimension, subject, actor=target["actor"])
 
 
 @router.get("/template")
 def template(memos: CurrentMemos, target: CurrentTarget) -> Template:
     """Return the template of a cube."""
-    return Template.model_validate(memos.profiles.template(target.cube, actor=target.actor))
+    return Template.model_validate(memos.profiles.template(**target))
 
 
 @router.put("/template")
 def use_template(body: TemplateBody, memos: CurrentMemos, caller: CurrentCaller) -> Template:
     """Give a cube a template of its own."""
-    target = target_of(memos, caller, body)
-    return Template.model_validate(memos.profiles.use_template(target.cube, body.template, actor=target.actor))
+    target = target_of(memos, caller, body, new=True)
+    return Template.model_validate(memos.profiles.use_template(target["cube"], body.template, actor=target["actor"]))
 
 
 @router.delete("/template")
 def standard_template(memos: CurrentMemos, target: CurrentTarget) -> Template:
     """Let a cube have the standard template again."""
-    return Template.model_validate(memos.profiles.use_template(target.cube, None, actor=target.actor))
+    return Template.model_validate(memos.profiles.use_template(target["cube"], None, actor=target["actor"]))

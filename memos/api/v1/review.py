@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
-    ERRORS,
     CubeBody,
-    CurrentIdentity,
+    CurrentItem,
     CurrentTarget,
     IdempotencyKey,
     ItemBody,
-    ItemCube,
     ItemId,
     Limit,
-    ValueRoute,
-    actor_of,
     creation,
+    item_of,
     target_of,
+    value_router,
 )
 from memos.core.types import Item, PendingItem, RetentionEffect, RetentionRule
 from memos.errors import NotFound
 
-router = APIRouter(route_class=ValueRoute, responses=ERRORS)
+router = value_router()
 
 RuleId = Annotated[str, Path(description="Id of a rule")]
 
@@ -58,33 +56,31 @@ class RuleBody(CubeBody):
 @router.get("/review", tags=["review"])
 def pending(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[PendingItem]:
     """Return what awaits review in a cube and why, oldest first."""
-    return memos.review.list(cube=target.cube, actor=target.actor, limit=limit)
+    return memos.review.list(**target, limit=limit)
 
 
 @router.post("/review/{item}/approve", tags=["review"])
 def approve(item: ItemId, body: ApproveBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Let a memory be found."""
-    actor = actor_of(memos, caller, body)
-    return memos.review.approve(item, cube=body.cube, actor=actor, expected_version=body.expected_version)
+    return memos.review.approve(item, **item_of(memos, caller, body), expected_version=body.expected_version)
 
 
 @router.post("/review/{item}/edit", tags=["review"])
 def edit(item: ItemId, body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Let a memory be found with another text."""
-    actor = actor_of(memos, caller, body)
-    return memos.review.edit(item, body.text, cube=body.cube, actor=actor, expected_version=body.expected_version)
+    return memos.review.edit(item, body.text, **item_of(memos, caller, body), expected_version=body.expected_version)
 
 
 @router.post("/review/{item}/reject", tags=["review"])
-def reject(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Item:
+def reject(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Item:
     """Delete a memory that awaits review; a rollback lets it wait again."""
-    return memos.review.reject(item, cube=cube, actor=acting.actor)
+    return memos.review.reject(item, **where)
 
 
 @router.get("/retention/rules", tags=["retention"])
 def list_rules(memos: CurrentMemos, target: CurrentTarget) -> Sequence[RetentionRule]:
     """Return a cube's rules in the order in which they are applied."""
-    return memos.retention.list(cube=target.cube, actor=target.actor)
+    return memos.retention.list(**target)
 
 
 @router.post("/retention/rules", status_code=201, tags=["retention"])
@@ -92,45 +88,35 @@ def add_rule(
     body: RuleBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> RetentionRule:
     """Have memories archived, deleted or erased when they are old enough."""
-    target = target_of(memos, caller, body)
+    target = target_of(memos, caller, body, new=True)
 
     def again(made: tuple[str, ...]) -> RetentionRule:
-        for rule in memos.retention.list(cube=target.cube, actor=target.actor):
+        for rule in memos.retention.list(**target):
             if rule.id == made[0]:
                 return rule
         raise NotFound("retention rule", made[0], "It was made, and removed since.")
 
     return memos.idempotency.once(
         creation(idempotency_key, "retention.add", target, body),
-        lambda: memos.retention.add(
-            action=body.action,
-            cube=target.cube,
-            actor=target.actor,
-            types=body.types,
-            tags=body.tags,
-            statuses=body.statuses,
-            age_days=body.age_days,
-            yes=body.yes,
-        ),
+        lambda: memos.retention.add(**target, **body.given()),
         ids=lambda rule: [rule.id],
         again=again,
     )
 
 
 @router.delete("/retention/rules/{rule}", tags=["retention"])
-def remove_rule(rule: RuleId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> RetentionRule:
+def remove_rule(rule: RuleId, memos: CurrentMemos, where: CurrentItem) -> RetentionRule:
     """Remove a rule; what it did stays done."""
-    return memos.retention.remove(rule, cube=cube, actor=acting.actor)
+    return memos.retention.remove(rule, **where)
 
 
 @router.get("/retention/preview", tags=["retention"])
 def preview(memos: CurrentMemos, target: CurrentTarget) -> Sequence[RetentionEffect]:
     """Return what each rule of a cube would do now."""
-    return memos.retention.preview(cube=target.cube, actor=target.actor)
+    return memos.retention.preview(**target)
 
 
 @router.post("/retention/run", tags=["retention"])
 def run(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> Sequence[RetentionEffect]:
     """Apply a cube's rules now; returns what they did."""
-    target = target_of(memos, caller, body, new=False)
-    return memos.retention.run(cube=target.cube, actor=target.actor)
+    return memos.retention.run(**target_of(memos, caller, body))

@@ -34,8 +34,6 @@ def operation_id(route: APIRoute) -> str:
 
 
 def describe(app: FastAPI) -> None:
-    """Serve the OpenAPI document at a path that needs no key."""
-
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = _document(app)
@@ -87,7 +85,6 @@ _ROUTERS = (
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
-    """Return the application of these routes."""
     app = create_group(
         "hippocube",
         memos,

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import Field
 
 from memos.api.dialects import chat_options, chat_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner, encode_event
 from memos.api.v1.common import (
-    ERRORS,
     Body,
     CubeBody,
     CurrentTarget,
     IdempotencyKey,
     Moment,
-    ValueRoute,
     creation,
     problem,
     target_of,
+    value_router,
 )
 from memos.api.values import Value
 from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.tiers import WorkingMemory
 
-router = APIRouter(route_class=ValueRoute, tags=["search"], responses=ERRORS)
+router = value_router("search")
 
 
 class QuestionBody(Body):
@@ -72,36 +71,15 @@ class FeedbackBody(CubeBody):
 def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> SearchResult:
     """Return the best memories for a question."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    return memos.search(
-        body.query,
-        cubes=acting.cubes(body.cubes),
-        actor=acting.actor,
-        top_k=body.top_k,
-        filter=body.filter,
-        as_of=body.as_of,
-        reference_time=body.reference_time,
-        token_budget=body.token_budget,
-        explain=body.explain,
-        rerank=body.rerank,
-    )
+    return memos.search(body.query, cubes=acting.cubes(body.cubes), actor=acting.actor, **body.given("query"))
 
 
 @router.post("/search/why-not")
 def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNot:
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    return memos.search.why_not(
-        body.item,
-        body.query,
-        cubes=body.cubes,
-        actor=acting.actor,
-        top_k=body.top_k,
-        filter=body.filter,
-        as_of=body.as_of,
-        reference_time=body.reference_time,
-        token_budget=body.token_budget,
-        rerank=body.rerank,
-    )
+    asked = body.given("item", "query")
+    return memos.search.why_not(body.item, body.query, cubes=body.cubes, actor=acting.actor, **asked)
 
 
 @router.get("/working-memory")
@@ -112,7 +90,7 @@ def working_memory(
     max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
 ) -> WorkingMemory:
     """Return the small set a prompt begins with."""
-    return memos.tiers.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
+    return memos.tiers.working_memory(conversation, **target, max_tokens=max_tokens)
 
 
 @router.post("/feedback", status_code=201)
@@ -120,21 +98,13 @@ def feedback(
     body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> FeedbackReceipt:
     """Take a correction as the newest statement; what it contradicts is superseded."""
-    target = target_of(memos, caller, body)
+    target = target_of(memos, caller, body, new=True)
 
     def correct() -> FeedbackReceipt:
-        return memos.feedback(
-            body.text,
-            cube=target.cube,
-            actor=target.actor,
-            speaker=body.speaker,
-            conversation=body.conversation,
-            item_ids=body.item_ids,
-            chat_time=body.chat_time,
-        )
+        return memos.feedback(body.text, **target, **body.given("text"))
 
     def again(made: tuple[str, ...]) -> FeedbackReceipt:
-        memos.cubes.get(target.cube, actor=target.actor)
+        memos.cubes.get(**target)
         item, *others = made
         middle = others.index("")
         return FeedbackReceipt(item, tuple(others[:middle]), tuple(others[middle + 1 :]), indexed=False)
@@ -145,7 +115,7 @@ def feedback(
     )
 
 
-chat_router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
+chat_router = value_router("chat", prefix="/chat")
 
 
 class ChatBody(Body):

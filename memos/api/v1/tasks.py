@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from memos.api import values
 from memos.api.families import CurrentMemos
 from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
-from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout, ValueRoute
+from memos.api.v1.common import STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout, value_router
 from memos.core.types import Event, Task
 from memos.errors import InvalidInput
 
-router = APIRouter(route_class=ValueRoute, prefix="/tasks", tags=["tasks"], responses=ERRORS)
-events_router = APIRouter(route_class=ValueRoute, prefix="/events", tags=["events"], responses=ERRORS)
+router = value_router("tasks", prefix="/tasks")
+events_router = value_router("events", prefix="/events")
 
 Cubes = Annotated[list[str], Query(description="Only of these cubes; default: all one may read")]
 
@@ -113,7 +113,7 @@ def list_events(
     limit: Limit = 100,
 ) -> list[Event]:
     """Return a cube's events, oldest first."""
-    return memos.events.list(target.cube, actor=target.actor, after=after, kinds=kind, limit=limit)
+    return memos.events.list(**target, after=after, kinds=kind, limit=limit)
 
 
 @events_router.get("/stream", responses=STREAM, response_class=StreamingResponse, name="stream")
@@ -129,11 +129,11 @@ async def stream_events(
     """Follow a cube: an event of the stream for each that is committed, named as its kind."""
     start = after if last_event_id is None else _number(last_event_id)
     if start is None:
-        start = await poll(request, lambda: memos.events.head(target.cube, actor=target.actor))
+        start = await poll(request, lambda: memos.events.head(**target))
     seen = start
 
     def newer() -> list[Event]:
-        return memos.events.list(target.cube, actor=target.actor, after=seen, kinds=kind, limit=_AT_ONCE)
+        return memos.events.list(**target, after=seen, kinds=kind, limit=_AT_ONCE)
 
     first = await poll(request, newer)  # what may not be seen is refused before anything is sent
 

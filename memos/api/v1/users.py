@@ -5,27 +5,26 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from memos.api import values
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
-    ERRORS,
     Body,
     CurrentIdentity,
     IdempotencyKey,
     IdentityId,
     Limit,
     RequestTarget,
-    ValueRoute,
     creation,
+    value_router,
 )
 from memos.core.identities import Identity, Key, NewKey
 
-router = APIRouter(route_class=ValueRoute, tags=["users"], responses=ERRORS)
-keys_router = APIRouter(route_class=ValueRoute, prefix="/keys", tags=["keys"], responses=ERRORS)
+router = value_router("users")
+keys_router = value_router("keys", prefix="/keys")
 
 
 class CreateUserBody(BaseModel):
@@ -62,7 +61,7 @@ def create_user(
     """Make a user, agent or group."""
     actor = caller.identity.id
     return memos.idempotency.once(
-        creation(idempotency_key, "users.create", RequestTarget(actor, body.id), body),
+        creation(idempotency_key, "users.create", RequestTarget(actor=actor, cube=body.id), body),
         lambda: memos.users.create(
             body.id, kind=body.kind, name=body.name, acts_for=body.acts_for, admin=body.admin, actor=actor
         ),
@@ -144,7 +143,7 @@ def create_key(
     expires_at: datetime | None = body.expires_at
     limits = None if body.limits is None else body.limits.model_dump(exclude_none=True)
     made = memos.idempotency.once(
-        creation(idempotency_key, "keys.create", RequestTarget(actor, identity), body),
+        creation(idempotency_key, "keys.create", RequestTarget(actor=actor, cube=identity), body),
         lambda: memos.keys.create(
             identity, body.name, rights=body.rights, expires_at=expires_at, limits=limits, actor=actor
         ),

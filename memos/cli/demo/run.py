@@ -50,7 +50,6 @@ def demo(
 
 
 def run_demo(memos: MemOS, console: Console) -> None:
-    """Read the bundled conversation, ask six questions, correct, update and erase; each step shown."""
     conversation, plan = _load("conversation.json"), _load("questions.json")
     if CUBE not in {cube.id for cube in memos.cubes.list()}:
         memos.cubes.create(CUBE, description=conversation["title"], time_zone="Europe/Paris")
@@ -71,7 +70,6 @@ def _load(name: str) -> Any:
 
 
 def _read(memos: MemOS, conversation: Any, console: Console) -> dict[str, str]:
-    """Store the conversation exchange by exchange; return item ids by message id."""
     console.print(f"[bold]Reading[/bold] “{conversation['title']}” into cube [cyan]{CUBE}[/cyan]")
     ids: dict[str, str] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -96,7 +94,6 @@ def _exchanges(messages: list[Any]) -> list[list[Any]]:
 
 
 def hits_table(result: SearchResult, title: str, *, ids: bool = False) -> Table:
-    """Return hits as a table: score, relevance, when it was said, by whom, its tier, exact passage, maybe ids."""
     table = Table(title=title, title_justify="left", title_style="bold", expand=True)
     for name, width in (("score", 6), ("relevance", 9), ("said", 14)):
         table.add_column(name, min_width=width, no_wrap=True)
