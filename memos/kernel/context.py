@@ -44,9 +44,8 @@ class Scopes:
     def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
         """Check the actor and cubes of a call; with `embeds` the cubes must use the configured embedder.
 
-        Raises:
-           InvalidInput, NotFound, PermissionDenied: The cubes are not valid, or not the actor's.
-           Conflict: A cube has vectors of another embedder.
+        Raises: InvalidInput, NotFound, PermissionDenied (the cubes are not valid, or not the actor's), Conflict (a cube
+        has vectors of another embedder).
         """
         self.lifecycle.check_open()
         if isinstance(cubes, str):
@@ -91,24 +90,19 @@ class Scopes:
         return None if readable is None else tuple(sorted(readable))
 
     def readable(self, actor: str) -> frozenset[str] | None:
-        """Return the cubes that an actor has a role on, None for all. Raises: PermissionDenied."""
         return self.guard.readable(actor)
 
     def check_admin(self, actor: str) -> None:
-        """Check a call for admins. Raises: PermissionDenied, BackendUnavailable (closed)."""
         self.lifecycle.check_open()
         self.guard.check_admin(check_name("actor", actor, 128))
 
     def masking(self, scope: Scope) -> Masking:
-        """Return the masking for the texts of a call."""
         return Masking(secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def masking_of(self, cube: str) -> Masking:
-        """Return the masking for texts the installation itself writes to a cube."""
         return self.masking(self.check([cube], LOCAL_OWNER, embeds=False))
 
     def forget(self) -> None:
-        """Drop cached cube data after a change."""
         self._heads = {}
 
     def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.CubeHead]:
@@ -136,7 +130,6 @@ class Lifecycle:
     closed: bool = False
 
     def check_open(self) -> None:
-        """Raise BackendUnavailable if the installation is closed."""
         if self.closed:
             raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
 
@@ -163,7 +156,6 @@ class Indexes:
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """Return the vector projection, then that of the graph if there is one."""
         return (self.vector,) if self.graph is None else (self.vector, self.graph)
 
     def wait(self) -> bool:
@@ -190,8 +182,7 @@ class Context:
     def write(self) -> Iterator[sa.Connection]:
         """Open a transaction that writes.
 
-        Raises:
-            BackendUnavailable: The installation is closed, the disk is full, or the ledger is out of reach.
+        Raises: BackendUnavailable (the installation is closed, the disk is full, or the ledger is out of reach).
         """
         self.lifecycle.check_open()
         self.lifecycle.check_space()
@@ -205,9 +196,7 @@ class Context:
     def change(self, scope: Scope) -> Iterator[Change]:
         """Open a transaction that changes the first cube of a scope.
 
-        Raises:
-            PermissionDenied: The scope was checked for reading only.
-            BackendUnavailable: As `write`.
+        Raises: PermissionDenied (the scope was checked for reading only), BackendUnavailable (as `write`).
         """
         if scope.right is Right.READ:
             raise PermissionDenied(f"Read-only scope: {scope.actor!r} may not change this cube.")
@@ -215,7 +204,6 @@ class Context:
             yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock, self.quotas.charge)
 
     def wait_indexed(self) -> bool:
-        """Wait at most `index.wait_s` for the indexes to catch up; return True if they did."""
         return self.indexes.wait()
 
 
@@ -224,8 +212,6 @@ _Answer = TypeVar("_Answer")
 
 
 def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Retry a read once if the database connection was lost."""
-
     @wraps(method)
     def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
         try:

@@ -53,10 +53,7 @@ class Cubes:
     ) -> Cube:
         """Create an empty cube owned by the actor; `redact_pii` masks personal data in what is added.
 
-        Raises:
-           InvalidInput: An argument is not valid.
-           Conflict: The id is taken.
-           PermissionDenied: The actor is unknown here.
+        Raises: InvalidInput, Conflict, PermissionDenied (the actor is unknown here).
         """
         context = self._context
         cube = check_new_id("cube", cube)
@@ -103,9 +100,7 @@ class Cubes:
     ) -> Cube:
         """Change a cube's description, or whether personal data is masked in later additions.
 
-        Raises:
-           InvalidInput: There is nothing to change.
-           NotFound: The cube does not exist.
+        Raises: InvalidInput (there is nothing to change), NotFound.
         """
         context = self._context
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
@@ -180,9 +175,7 @@ class KnowledgeBases:
     ) -> KnowledgeBase:
         """Create an empty knowledge base; `redact_pii` masks personal data in its documents.
 
-        Raises:
-           InvalidInput: An argument is not valid.
-           Conflict: The id is taken.
+        Raises: InvalidInput, Conflict.
         """
         self.cubes.create(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)

@@ -33,9 +33,7 @@ from memos.reader.arguments import members_of
 from memos.reader.masking import Masking
 from memos.scheduler.task import poll_until
 
-Given = str | Path | tuple[str, bytes]
-"""A path, or a name and the bytes."""
-
+Given = str | Path | tuple[str, bytes]  # a path, or a name and the bytes
 Files = tuple[StoredFile, ...]  # `list` is a method here
 
 _NAME_CHARS = 255
@@ -64,9 +62,8 @@ class Documents:
     def fetch(self, where: str, url: str) -> tuple[str, bytes]:
         """Download a file from a public URL, if `MEMOS_SERVER__FETCH_FILES` allows it; return its name and bytes.
 
-        Raises:
-           InvalidInput: The URL is not usable; `where` names the argument.
-           BackendUnavailable, BackendTimeout: The server cannot be reached.
+        Raises: InvalidInput (the URL is not usable; `where` names the argument), BackendUnavailable, BackendTimeout
+        (the server cannot be reached).
         """
         if self._web is None:
             raise InvalidInput(
@@ -81,11 +78,7 @@ class Documents:
         """Store a file and queue its reading; `wait` tells when it can be searched.
 
         A file with bytes the cube already has is returned instead. Once read, it replaces the file of the same name.
-
-        Raises:
-           InvalidInput: It is not a file, or too large.
-           NotFound: The cube does not exist.
-           BackendUnavailable: The disk is full.
+        Raises: InvalidInput, NotFound, BackendUnavailable.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         name, data = _loaded(file, self._context.settings.limits.file_bytes)

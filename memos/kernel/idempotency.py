@@ -78,8 +78,8 @@ class Idempotency:
     ) -> _Made:
         """Return what `make` made, or, when the key was used for the same call within a day, `again` of its `ids`.
 
-        `make` is called with its one transaction noting the key; without a creation it is just called.
-        Raises: Conflict (the key was used for another call, or that one has not answered), InvalidInput.
+        `make` is called with its one transaction noting the key; without a creation it is just called. Raises: Conflict
+        (the key was used for another call, or that one has not answered), InvalidInput.
         """
         if creation is None:
             return make()

@@ -73,11 +73,7 @@ class KvService:
         return self.activations.stats()
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Queue a new prefix from what is hot and pinned now; return the task.
-
-        Raises:
-           NotFound, PermissionDenied: As for any cube.
-        """
+        """Queue a new prefix from what is hot and pinned now; return the task. Raises: NotFound, PermissionDenied."""
         with self.context.change(self.context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             [task] = tasks.enqueue(change.connection, change.cube, [prompt_prefix.compose_task()], change.now)
         self.wake()
@@ -86,10 +82,7 @@ class KvService:
     def warm(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Warmed:
         """Prefill a cube's prefix, so that the next answer starts sooner.
 
-        Raises:
-           NotFound, PermissionDenied: As for any cube.
-           BackendUnavailable: No model keeps KV.
-           ModelError: The model failed.
+        Raises: NotFound, PermissionDenied, BackendUnavailable (no model keeps KV), ModelError.
         """
         [cube] = self.context.scopes.check([cube], actor).cubes
         return self._warmed(cube, UsageMeter("warm", cube=cube))
@@ -105,8 +98,7 @@ class KvService:
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Read every file of the disk tier, remove damaged ones and return their keys. For admins.
 
-        Raises:
-           PermissionDenied: The actor is not an admin.
+        Raises: PermissionDenied.
         """
         self.context.scopes.check_admin(actor)
         return tuple(self.activations.verify())

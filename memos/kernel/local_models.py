@@ -29,8 +29,7 @@ from memos.memcube.parametric import forgetting
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
-DEVICE_BYTES = 2 * 2**30
-"""Most bytes of KV kept on a GPU."""
+DEVICE_BYTES = 2 * 2**30  # most bytes of KV kept on a GPU
 
 
 class LoadedModel(Protocol):
@@ -131,7 +130,6 @@ class LocalModels:
 
     @property
     def remembered(self) -> Path | None:
-        """The file that caches digests of weights, which take long to compute."""
         return None if self._folder is None else self._folder / "weights.json"
 
     def base(self, settings: ChatSettings) -> str:
@@ -152,7 +150,6 @@ class LocalModels:
 
     @contextmanager
     def lend_blocks(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
-        """Lend a cube's blocks with their keys and values, one after another."""
         if (live := self._store) is not None:  # holds up nobody else
             with closing(live.lend_blocks(cube)) as found:
                 yield found
@@ -165,7 +162,6 @@ class LocalModels:
                 yield found
 
     def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:
-        """Add a cube's blocks that an equal model made elsewhere; return how many."""
         store = self._store
         if store is None:  # it was closed meanwhile
             return 0
@@ -204,23 +200,19 @@ class LocalModels:
             self.forget()
 
     def stats(self) -> KvStats:
-        """Return the KV statistics, without tiers if nothing was ever cached."""
         with self._stored() as store:
             return KvStats() if store is None else store.stats()
 
     def blocks(self, cube: str) -> list[tuple[Block, tuple[Tier, ...], float]]:
-        """Return the blocks of a cube with their tiers and heat, parents first."""
         with self._stored() as store:
             return [] if store is None else [each for each in store.blocks() if each[0].cube == cube]
 
     def verify(self) -> list[str]:
-        """Read every file; remove damaged ones and return their keys."""
         with self._stored() as store:
             return [] if store is None else store.verify()
 
     @contextmanager
     def _stored(self) -> Iterator[BlockStore | None]:
-        """Yield the store, opened for the block if no model is loaded; None if there is nothing to open."""
         with self._lock:
             if self._store is not None or self._closed or self._folder is None or not self._folder.exists():
                 yield self._store
@@ -270,7 +262,6 @@ class LocalModels:
                 loaded.adapters.keep_only(is_there)
 
     def _fill_of(self, loaded: LoadedModel, adapter: str = "base") -> PrefillEngine | None:
-        """Return the prefill engine of a model with an adapter; None where no KV is cached."""
         if loaded.unusable is not None or self._closed:
             return None
         self._store = self._store or self._new_store(loaded)
@@ -278,6 +269,5 @@ class LocalModels:
         return PrefillEngine(self._shape_of(loaded, adapter), self._store, tier)
 
     def _shape_of(self, loaded: LoadedModel, adapter: str = "base") -> KvShape:
-        """Return the KV layout here."""
         made_by = {**loaded.made_by, "adapter": adapter}
         return KvShape(fingerprint_of(made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)

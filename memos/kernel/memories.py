@@ -116,8 +116,8 @@ def _older(old: Item, at: datetime) -> bool:
     return old.valid_from is None or old.valid_from <= at
 
 
+# Statuses of items that are listed when a filter names none.
 LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
-"""Statuses of items that are listed when a filter names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +262,8 @@ class Memories:
     ) -> Item:
         """Write an item's next version: text, tags, info, key, value, confidence, tier, status or validity.
 
-        Masked passages are replaced, and the cube's event `mask` counts them by kind.
-
-        Raises:
-           NotFound: The item does not exist.
-           Conflict: It is no longer at `expected_version`.
-           InvalidInput: A field is not valid.
+        Masked passages are replaced, and the cube's event `mask` counts them by kind. Raises: NotFound, Conflict (it is
+        no longer at `expected_version`), InvalidInput.
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
@@ -371,11 +367,8 @@ class Memories:
         """Erase items in every form, with what was derived from them; a receipt without content stays.
 
         With `wait` files and logs are purged on return; otherwise the receipt says `purging` and the background
-        finishes.
-
-        Raises:
-           NotFound, InvalidInput: An id is unknown or not valid.
-           BackendUnavailable: The rows are gone, but files are still being purged.
+        finishes. Raises: NotFound, InvalidInput, BackendUnavailable (the rows are gone, but files are still being
+        purged).
         """
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
@@ -465,8 +458,7 @@ class Memories:
     ) -> tuple[ExtractionRecord, ...]:
         """Return which reader (patterns, or a model with its answer) extracted facts from a message, and when.
 
-        Raises:
-           NotFound: The item does not exist.
+        Raises: NotFound.
         """
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:

@@ -84,8 +84,6 @@ _Index = TypeVar("_Index")
 
 @dataclass(frozen=True, slots=True)
 class OpenedInstallation:
-    """Everything that one open installation is made of."""
-
     home: Path
     settings: Settings
     clock: Clock
@@ -205,7 +203,6 @@ def open_installation(
 
 
 def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> None:
-    """Make the folder of an installation and lock it; the stack unlocks it."""
     for place in (home, *(home / name for name in embedded if name != "ledger")):
         _make_folder(place)
     lock = FolderLock(home)
@@ -256,7 +253,6 @@ def _claim(ledger: Ledger, home: Path, *, embedded: bool, follows_graph: bool) -
 
 
 def _record_graph(ledger: Ledger, *, follows_graph: bool) -> None:
-    """Record whether a graph index follows the ledger: the one of this process, or of another."""
     with ledger.write() as connection:
         if follows_graph:
             outbox.follow_graph(connection)
@@ -267,7 +263,6 @@ def _record_graph(ledger: Ledger, *, follows_graph: bool) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a small file for its owner alone, whole or not at all."""
     temporary = path.with_name(path.name + ".new")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(text)
@@ -303,7 +298,6 @@ def _remove_former_graph(folder: Path) -> None:
 
 
 def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> GraphIndex | None:
-    """Open the graph index on a server, if one is set; the stack closes it."""
     if settings.neo4j.url is None:
         return None
     from memos.backends.graph.neo4j import Neo4jGraph  # noqa: PLC0415 - an optional extra
@@ -337,7 +331,6 @@ class SpaceFolders:
 
     @property
     def mine(self) -> Path:
-        """Return the folder in use."""
         return self.folder / self.space
 
     def use(self) -> None:
@@ -396,12 +389,10 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
 
 
 def embedder_of(settings: EmbedSettings) -> Embedder:
-    """Return the embedder that is set. Raises: InvalidInput (its extra is not installed)."""
     return _choose_embedder(settings)
 
 
 def reach_vector(settings: QdrantSettings) -> None:
-    """See that a Qdrant server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
     try:
         from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
@@ -410,7 +401,6 @@ def reach_vector(settings: QdrantSettings) -> None:
 
 
 def reach_graph(settings: Neo4jSettings) -> None:
-    """See that a Neo4j server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
     try:
         from memos.backends.graph.neo4j_client import Neo4jConnection  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
@@ -435,7 +425,6 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
 
 
 def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> Reranker | None:
-    """Return what reranks, None when nothing is set; the stack closes it. Raises: InvalidInput."""
     match settings.rerank:
         case RerankSettings(model=None):
             return None

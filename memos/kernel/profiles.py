@@ -40,9 +40,7 @@ class Profiles:
     def get(self, cube: str, subject: str | None = None, *, as_of: Json = None, actor: str = LOCAL_OWNER) -> Profile:
         """Return a profile now, or as recorded at a moment; empty if nothing is known.
 
-        Raises:
-           InvalidInput: An argument is not valid, or the cube has several subjects and none is named.
-           NotFound: The cube does not exist.
+        Raises: InvalidInput (an argument is not valid, or the cube has several subjects and none is named), NotFound.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         at = None if as_of is None else self._time("as_of", as_of, scope)
@@ -70,8 +68,7 @@ class Profiles:
     ) -> ProfileDiff:
         """Return what was added, changed and ended between two record times, by default until now.
 
-        Raises:
-           InvalidInput, NotFound: An argument is not valid.
+        Raises: InvalidInput, NotFound.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         first = self._time("since", since, scope)
@@ -89,9 +86,7 @@ class Profiles:
     ) -> Trait:
         """Restore a trait to entry number `version` of its history.
 
-        Raises:
-           InvalidInput, NotFound: There is no such trait or entry.
-           Conflict: The trait was not current at that entry.
+        Raises: InvalidInput, NotFound, Conflict (the trait was not current at that entry).
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
@@ -109,9 +104,7 @@ class Profiles:
     def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
         """Set a trait that only `remove_static` or a rollback changes; its source is a message of the operator.
 
-        Raises:
-           InvalidInput: The dimension does not exist, or cannot have the value.
-           NotFound: The cube does not exist.
+        Raises: InvalidInput (the dimension does not exist, or cannot have the value), NotFound.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
@@ -149,9 +142,8 @@ class Profiles:
     ) -> None:
         """Set static traits and remove others, all or nothing.
 
-        Raises:
-           InvalidInput: A dimension does not exist, or cannot have the value.
-           NotFound: The cube, or a trait to remove, does not exist.
+        Raises: InvalidInput (a dimension does not exist, or cannot have the value), NotFound (the cube, or a trait to
+        remove, does not exist).
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
@@ -218,10 +210,7 @@ class Profiles:
     def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
         """Store extracted traits in order of event time; return what became of them.
 
-        Raises:
-           InvalidInput: A fact is not a trait.
-           NotFound: The cube does not exist.
-           IntegrityError: The evidence does not exist.
+        Raises: InvalidInput (a fact is not a trait), NotFound, IntegrityError (the evidence does not exist).
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         for fact in found:

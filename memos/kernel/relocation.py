@@ -91,9 +91,8 @@ def migrate(
 ) -> MoveSummary:
     """Copy an installation to another place with its whole history; the source stays as it is.
 
-    The target has all rows or none; repeat what was cut off.
-
-    Raises: NotFound (no installation), InvalidInput (the same place), Conflict (the target holds other memories).
+    The target has all rows or none; repeat what was cut off. Raises: NotFound (no installation), InvalidInput (the same
+    place), Conflict (the target holds other memories).
     """
     _refuse_same(source, target)
     with (
@@ -135,8 +134,6 @@ def settings_of(option: str, place: str) -> Settings:
 
 
 class _Told(Settings):
-    """Settings that take nothing from the environment."""
-
     @classmethod
     def settings_customise_sources(
         cls,
@@ -145,14 +142,12 @@ class _Told(Settings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the only source there is."""
         return (init_settings,)
 
 
 def _bring_up(
     settings: Settings, embedder: Embedder | None, on_progress: Progress | None
 ) -> tuple[bool, tuple[Difference, ...]]:
-    """Fill the indexes, finish erasures, and compare all with all."""
     with MemOS.open(settings.home, settings=settings, embedder=embedder) as memos:
         mine = memos.embedder.fingerprint
         if any(cube.fingerprint != mine for cube in memos.cubes.list()):
@@ -209,7 +204,6 @@ def _drop_leftovers(ledger: Ledger, settings: Settings) -> None:
 
 
 def _refuse_same(source: Settings, target: Settings) -> None:
-    """Raise InvalidInput when both are one place, or would share a folder."""
     if source.ledger_url is not None and source.ledger_url == target.ledger_url:
         raise InvalidInput("--to", "has the same ledger as --from")
     uses = [None in (place.ledger_url, place.qdrant.url, place.neo4j.url) for place in (source, target)]

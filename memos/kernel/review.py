@@ -40,9 +40,7 @@ class Review:
     ) -> Item:
         """Approve a pending item, so that searches find it.
 
-        Raises:
-           NotFound: There is no such item.
-           Conflict: It is not pending, or not at `expected_version`.
+        Raises: NotFound, Conflict (it is not pending, or not at `expected_version`).
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         with self._context.change(scope) as change:
@@ -64,12 +62,7 @@ class Review:
         actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
     ) -> Item:
-        """Approve a pending item with another text.
-
-        Raises:
-           InvalidInput: The text is not valid.
-           NotFound, Conflict: As for `approve`.
-        """
+        """Approve a pending item with another text. Raises: InvalidInput, NotFound, Conflict (as for `approve`)."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
         edits = edits_of(masking.fields({"memory": text}))
@@ -99,7 +92,6 @@ class Review:
 
 
 def _line_up(change: Change) -> None:
-    """Queue consolidation: the approved item may be another value of a known key."""
     tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
 
 

@@ -45,12 +45,11 @@ _APART = {
     Kind.TOOL: (ItemType.TOOL_SCHEMA, ItemType.TOOL_TRAJECTORY),
     Kind.SKILL: (ItemType.SKILL,),
 }
+# Which items are of each kind; every type is of exactly one.
 TYPES: Mapping[Kind, tuple[ItemType, ...]] = {
     Kind.MEMORY: tuple(type_ for type_ in ItemType if not any(type_ in types for types in _APART.values())),
     **_APART,
 }
-"""Which items are of each kind; every type is of exactly one."""
-
 Searching = Callable[[int, Mapping[str, Json]], SearchResult]
 
 
@@ -78,8 +77,8 @@ def recall(
     return found
 
 
+# Types of items that working memory takes by what was said last.
 FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
-"""Types of items that working memory takes by what was said last."""
 _RELATED_ITEMS = 3
 _RELATED_FACTS = 20
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
@@ -298,11 +297,7 @@ class SearchService:
     ) -> WhyNot:
         """Return the stage at which a search drops an item, or the rank at which it is found.
 
-        Without `cubes` the item's own cube is searched.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           NotFound: The cube or the item does not exist.
+        Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound.
         """
         own = self._context.scopes.check_item(item, None, actor)
         scope = own if cubes is None else self._context.scopes.check(cubes, actor)
@@ -321,9 +316,7 @@ class SearchService:
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
         """Rank texts for a question by the reranker, or else by vectors and words.
 
-        Raises:
-           InvalidInput: An argument is not valid.
-           ModelError, BackendUnavailable, BackendTimeout: The model failed.
+        Raises: InvalidInput, ModelError, BackendUnavailable, BackendTimeout.
         """
         self._context.lifecycle.check_open()
         given = checked_input(query, documents, top_n)

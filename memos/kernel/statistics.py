@@ -23,9 +23,7 @@ from memos.memcube.ledger.queries import CubeSummary, InstallationCounts, Stored
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
-BUSIEST = 20
-"""Cubes told when none is named."""
-
+BUSIEST = 20  # cubes told when none is named
 _MOST_NAMED = 100
 _HOTTEST = 10
 _LONGEST_RUNNING = 20
@@ -176,7 +174,6 @@ def _cubes(
 
 
 def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[CubeSummary]) -> dict[str, StoredCounts]:
-    """Return the counts of cubes; only those changed since the earlier overview are counted again."""
     kept: dict[str, StoredCounts] = {}
     for head in shown:
         before = asked.before(head.cube)
@@ -187,7 +184,6 @@ def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[C
 
 
 def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary) -> tuple[int, int]:
-    """Return the numbers of adds and moves in the interval."""
     if head.at is None or (asked.since is None and head.at <= asked.start):
         return 0, 0
     before = asked.before(head.cube)
@@ -269,11 +265,7 @@ class Statistics:
     ) -> Overview:
         """Return how full the tiers are, what the background does and how fast; without `cubes` of the busiest.
 
-        Rates are those since an earlier overview, else of the last minute.
-
-        Raises:
-            InvalidInput: An argument is not usable.
-            NotFound: A cube does not exist.
+        Rates are those since an earlier overview, else of the last minute. Raises: InvalidInput, NotFound.
         """
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
         return take_overview(

@@ -115,7 +115,6 @@ class Tasks:
         """Return when a task has ended, or without one when none runs or begins within an hour.
 
         What is put off for longer, until there is a budget again or to another night, nobody waits for but by its id.
-
         Raises: BackendTimeout, NotFound, InvalidInput.
         """
         for _ in poll_until(timeout_s):

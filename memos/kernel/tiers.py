@@ -58,7 +58,6 @@ class Compose:
     now: datetime
 
     def __call__(self, cube: str, conversation: str | None, max_tokens: int) -> WorkingMemory:
-        """Return the working memory of a conversation of a cube; without one, that of the cube."""
         with self.ledger.read() as connection:
             place = None if conversation is None else _place(connection, cube, conversation)
             last = [] if place is None else _last_said(connection, cube, place[0])
@@ -128,7 +127,6 @@ def _still_so(now: datetime) -> sa.ColumnElement[bool]:
 
 
 def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[bool]) -> list[Item]:
-    """Return active items of a cube by heat, what was never looked up last and the newest of it first."""
     query = (
         sa.select(t.items.c.id)
         .join(t.versions, t.versions.c.id == t.items.c.version_id)
@@ -231,11 +229,7 @@ class Tiers:
     ) -> None:
         """Report that an answer was made from these items or, with `confirmed`, that a person called them right.
 
-        Raises the items' heat within seconds; unknown ids are ignored.
-
-        Raises:
-           NotFound: The cube does not exist.
-           InvalidInput: The ids are not ids.
+        Raises the items' heat within seconds; unknown ids are ignored. Raises: NotFound, InvalidInput.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         access = Access.CONFIRMED if confirmed else Access.CITED
@@ -284,9 +278,7 @@ class Tiers:
     def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
         """Queue reflection: the chat model draws conclusions from several facts, with sources.
 
-        Raises:
-           NotFound: The cube does not exist.
-           InvalidInput: No chat model is configured.
+        Raises: NotFound, InvalidInput (no chat model is configured).
         """
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.reflect(change)

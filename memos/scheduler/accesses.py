@@ -41,14 +41,12 @@ _STANDING = PreparedSelect(
 )
 
 
+# Hears of a cube's segments whose heat was just written, in the transaction that wrote it.
 Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
-"""Hears of a cube's segments whose heat was just written, in the transaction that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAccess:
-    """An access that is not written yet."""
-
     cube: str
     item: str
     access: Access
@@ -76,7 +74,6 @@ class Accesses:
                 self._waiting += counted
 
     def flush_if_due(self) -> None:
-        """Write the counts if the last flush is some seconds ago, leaving room for other writers."""
         if time.monotonic() - self._flushed_at >= _FLUSH_EVERY_S:
             self._flushed_at = time.monotonic()
             self._flush(rests=True)
@@ -159,7 +156,6 @@ def _warm_segments(
 
 
 def warmth_of(segment: SegmentRow) -> Warmth:
-    """Return what a segment's heat is computed from; a new one has none."""
     return Warmth(segment.level, segment.visits, segment.interactions, segment.last) if segment.last else Warmth()
 
 
@@ -179,8 +175,8 @@ def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[
     return found
 
 
+# Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own.
 GATHERED = 8
-"""Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +188,11 @@ class Triggers:
 
     @property
     def least_pages(self) -> int:
-        """Return how many unread pages a hot segment needs before it is read."""
         return GATHERED if self.reads() else 1
 
     def warmed(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
     ) -> None:
-        """Enqueue the tasks of segments that became hot."""
         hot = [segment for segment in touched if is_hot(segment, rules, now)]
         if any(segment.state == ARCHIVED for segment in hot):
             tier_moves.enqueue(connection, cube, tier_moves.sweep_task(), now)
@@ -221,5 +215,4 @@ class Triggers:
 
 
 def is_hot(segment: SegmentRow, rules: HeatRules, now: datetime) -> bool:
-    """Return True if a segment's heat has reached the upper border."""
     return rules.policy.heat(warmth_of(segment), now) >= rules.thresholds.promote_above

@@ -22,20 +22,14 @@ from memos.memcube.profiles.traits import may_replace, orders_from_untrusted, to
 from memos.reader.facts.llm import PENDING
 
 NEAR_COSINE = 0.85
+# From both on, two facts without a key may be the same, unless each has a word that the other has not. Cosines do not
+# tell: of 40 pairs that differ in one thing that matters 29 have 0.9 and more. Measured by `benchmarks.scheduler
+# --parts duplicates`, on MiniLM.
 NEAR_OVERLAP = 0.33
-"""From both on, two facts without a key may be the same, unless each has a word that the other has not.
-
-Cosines do not tell: of 40 pairs that differ in one thing that matters 29 have 0.9 and more. Measured by
-`benchmarks.scheduler --parts duplicates`, on MiniLM.
-"""
-
-SURE = 0.5
-"""A fact of less confidence waits for review."""
-
+SURE = 0.5  # a fact of less confidence waits for review
 OTHERWISE = "an untrusted source says otherwise"
 
-STATIC = "static"
-"""Tag of what an operator said: what is read out of messages never replaces it."""
+STATIC = "static"  # tag of what an operator said: what is read out of messages never replaces it
 
 
 class SimilarItem(NamedTuple):
@@ -46,8 +40,6 @@ class SimilarItem(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """A judge's verdict on a fact and a stored one."""
-
     SAME = "same"
     REPLACES = "replaces"
     UNRELATED = "unrelated"
@@ -57,14 +49,11 @@ _CURRENT = frozenset({Status.ACTIVE, Status.ARCHIVED})
 # What waits for review or was deleted tells nothing about what is so.
 _TOLD = _CURRENT | {Status.SUPERSEDED}
 
-Verdicts = Mapping[tuple[int, str], Verdict]
-"""By place of the fact and id of the item."""
+Verdicts = Mapping[tuple[int, str], Verdict]  # by place of the fact and id of the item
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Ids of the items that consolidation stored, merged or superseded."""
-
     new: list[str] = field(default_factory=list)
     merged: list[str] = field(default_factory=list)
     superseded: list[str] = field(default_factory=list)
@@ -99,7 +88,6 @@ def consolidate(
 
 
 def why_review(fact: Fact) -> str | None:
-    """Return why a fact has to wait for a person, None when it need not."""
     if orders_from_untrusted(fact):
         return "an untrusted source says what to do"
     if PENDING in fact.info:
@@ -311,7 +299,6 @@ def _close(change: Change, fact: Fact, near: Sequence[SimilarItem]) -> list[tupl
 
 
 def comparable(item: Item, fact: Fact) -> bool:
-    """Return True if an item can be the same as a fact at all: derived, current, and of its kind and subject."""
     return (
         item.type in DERIVED
         and item.type is fact.type
@@ -345,7 +332,6 @@ def _place_by_likeness(
 
 
 def same(one: str, other: str, cosine: float) -> bool:
-    """Return True if two texts state the same fact: equal, or near by direction and words without a contradiction."""
     if " ".join(one.casefold().split()) == " ".join(other.casefold().split()):
         return True
     if cosine < NEAR_COSINE or contradicts(one, other):
@@ -357,7 +343,6 @@ def same(one: str, other: str, cosine: float) -> bool:
 def undecided(
     facts: Sequence[Fact], near: Sequence[Sequence[SimilarItem]], known: Mapping[str, Item]
 ) -> Collection[tuple[int, str]]:
-    """Return the pairs a judge should look at: near, of the same kind and subject, and not told by key or likeness."""
     found = []
     for place, (fact, close) in enumerate(zip(facts, near, strict=True)):
         if fact.key is not None or why_review(fact) is not None:

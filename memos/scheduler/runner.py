@@ -63,8 +63,6 @@ Ending = Callable[[sa.Connection], object]
 
 
 class Runner:
-    """Runs tasks until it is stopped; every process of an installation may have one."""
-
     def __init__(
         self,
         ledger: Ledger,
@@ -177,7 +175,6 @@ class Runner:
         self._stop.wait(_PAUSE_S)
 
     def _next(self) -> TaskRun | None:
-        """Lease the next task, None if none may start now."""
         now = self._clock.now()
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
@@ -209,7 +206,6 @@ class Runner:
         return run
 
     def _idle(self, seen: int) -> None:
-        """Wait until a task is due or enqueued since `seen`, or for a second."""
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
         wait_s = _POLL_S if due is None else min(_POLL_S, (due - self._clock.now()).total_seconds())
@@ -229,7 +225,6 @@ class Runner:
             self._running.pop(run.owner, None)
 
     def _rest(self, took_s: float) -> None:
-        """Pause in favour of foreground work."""
         share, began = self._busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
         beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
@@ -239,7 +234,6 @@ class Runner:
                 return
 
     def _outcome(self, run: TaskRun) -> Ending | None:
-        """Run the job; return what to record besides usage, None if it is done or no longer ours."""
         task, now = run.task, self._clock.now
         try:
             self._jobs[task.kind].run(run)
@@ -336,7 +330,6 @@ class Runner:
                 log.exception("leases could not be renewed")
 
     def keep_leases(self) -> None:
-        """Renew own leases, reclaim expired ones, and remove old ended tasks."""
         now = self._clock.now()
         until = now + timedelta(seconds=self._limits.lease_s)
         for run in list(self._running.values()):

@@ -128,7 +128,6 @@ class TaskRun:
         self.finished = True
 
     def record(self, connection: sa.Connection) -> None:
-        """Charge what the attempt spent to the task and its cube."""
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
             queues.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)

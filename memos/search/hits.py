@@ -87,8 +87,8 @@ _COSINE = 2.739
 _TURN_TERMS = 0.570
 _WINDOW_TERMS = 0.635
 _BIAS = -2.705
+# Cosine of a candidate no vector arm recalled: just under what a usual one that is not gold has (0.39).
 _NOT_AMONG_VECTORS = 0.36
-"""Cosine of a candidate no vector arm recalled: just under what a usual one that is not gold has (0.39)."""
 
 
 def relevance(entry: Ranked, terms: int) -> float:

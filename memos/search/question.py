@@ -18,24 +18,17 @@ from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
 
-MAX_TOP_K = 1_000
-"""Largest `top_k` of a search."""
-
-MAX_QUERY_CHARS = 20_000
-"""Longest question in characters."""
-
-_CHARS_BEFORE = 40
-"""Characters before a time that are looked at; longer phrases say something else."""
-
+MAX_TOP_K = 1_000  # largest `top_k` of a search
+MAX_QUERY_CHARS = 20_000  # longest question in characters
+_CHARS_BEFORE = 40  # characters before a time that are looked at; longer phrases say something else
 _UNITS = {"day": 1, "weekend": 7, "week": 7, "month": 31, "year": 366}
 _UNIT = "(?P<unit>day|weekend|week|month|year)s?"
 _BESIDE = re.compile(rf"\b(?:(?P<count>\d{{1,2}}) )?{_UNIT} (?P<side>before|after|following|prior to) (?:the )?$", re.I)
 _FROM = re.compile(r"\bsince (?:the )?(?:start of |beginning of )?$|自从?$", re.I)
 _AFTER = re.compile(r"\b(?:after|following) (?:the )?$", re.I)
 _BEFORE = re.compile(r"\b(?:before|prior to|until|till|up to) (?:the )?$|(?:直到|截止?到?)$", re.I)
+# What a month or a year is found with, and is no part of it.
 _LEADS = re.compile(r"(?:in|during|since|until|early|late|of|by) ", re.I)
-"""What a month or a year is found with, and is no part of it."""
-
 _BETWEEN = re.compile(r"^\s*(?:,\s*\d{4}\s*)?(?:and|to|until|through|-|–|到|至)\s*(?:the )?$", re.I)
 _BETWEEN_OPENS = re.compile(r"\b(?:between|from) (?:the )?$|从$", re.I)
 _PART = re.compile(
@@ -82,7 +75,6 @@ def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) 
 
 
 def of_spans(spans: Sequence[Span]) -> Node:
-    """Return the filter for items said, begun or valid within one of these spans."""
     parts: list[Node] = []
     for span in spans:
         for begin, end in (("said_at", "said_at"), ("valid_from", "valid_from"), ("valid_from", "valid_to")):
@@ -140,16 +132,13 @@ _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』�
 
 
 _WORD = re.compile(r"[\u3400-\u9fff]|\w+")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-"""Scripts that put no space between words."""
-
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # scripts that put no space between words
+# Of the words that have a space between them: Ann stands alone in "Ann喜欢什么", and not in "Anna".
 _LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff]"
-"""Of the words that have a space between them: Ann stands alone in "Ann喜欢什么", and not in "Anna"."""
-
-_LEAST_WORDS = 3
-"""Words that have to be left of a question without names: "Who is" asks for nothing."""
+_LEAST_WORDS = 3  # words that have to be left of a question without names: "Who is" asks for nothing
 
 
+# Words that are names as well, of people or of roles: they are meant only as they are written, with a capital.
 _WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -158,8 +147,6 @@ _WORDS = frozenset(
         "mark bill rob grant chase drew hope faith grace joy rose art sue pat guy",
     )
 )
-"""Words that are names as well, of people or of roles: they are meant only as they are written, with a capital."""
-
 _MONTHS = frozenset(
     re.findall(r"\w+", "january february march april may june july august september october november december")
 )
@@ -169,8 +156,6 @@ _NO_MONTH = "".join(
 
 
 class Intent(StrEnum):
-    """The kind of answer a question asks for."""
-
     COUNT = "count"
     LIST = "list"
     LATEST = "latest"
@@ -265,11 +250,9 @@ class Question:
 
     @property
     def asks_order(self) -> bool:
-        """True if a context for an answer tells things in the order they were said in."""
         return Intent.ORDER in self.intents
 
     def names_speaker(self, speaker: str) -> bool:
-        """Return True if the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""
         named = _meant(speaker)
         return named is not None and named.search(self.text) is not None
 
@@ -311,7 +294,6 @@ def _meant(speaker: str) -> re.Pattern[str] | None:
 
 
 def _named(speaker: str) -> re.Pattern[str] | None:
-    """Return a pattern for a speaker's name with its possessive; None for a single letter."""
     name = speaker.strip()
     if len(name) < 2:
         return None
@@ -385,7 +367,6 @@ class Rules:
         return replace(self, wanted=And((self.wanted, node)), pushed=pushed)
 
     def hold(self, brief: items.Brief) -> bool:
-        """Return True if the standing rules let a candidate through; the caller's filter is judged by the ledger."""
         if brief.status not in self.statuses:
             return False
         if self.ended_by is None or brief.valid_to is None or brief.type in TOLD:

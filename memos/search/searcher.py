@@ -63,7 +63,6 @@ class CandidateReader:
         at: datetime | None,
         hold: Callable[[items.Brief], bool],
     ) -> None:
-        """Read through a connection what passes the caller's filter and `hold`."""
         self.connection = connection
         self._cubes = cubes
         self._filter = passing
@@ -92,7 +91,6 @@ class CandidateReader:
         return briefs
 
     def whole(self, ids: Collection[str]) -> dict[str, Item]:
-        """Return the existing ones of these items with their sources, by id."""
         missing = [id_ for id_ in ids if id_ not in self._whole]
         if missing:
             self._whole.update(items.with_sources(self.connection, self._cubes, missing, self._at))
@@ -109,9 +107,8 @@ class CandidateReader:
         }
 
 
+# Ids that are pushed down at once; four arms over 50,000 points took 60 ms with them, 870 ms with 50,000.
 MOST_PUSHED = 2_000
-"""Ids that are pushed down at once; four arms over 50,000 points took 60 ms with them, 870 ms with 50,000."""
-
 _OVERFETCH = 4
 # Fetching this many points took 180 to 270 ms, less than pushing 20,000 ids.
 _MOST_FETCHED = 5_000
@@ -186,15 +183,12 @@ def _overfetched(
 
 
 def _enough(kept: Sequence[ScoredPoint], fetched: Sequence[ScoredPoint], limit: int, fetch: int) -> bool:
-    """Return True if no point further down the arm is missing: there are enough before it, or it has no more."""
     return len(kept) >= limit or len(fetched) < fetch
 
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40
-MAX_CANDIDATES = 5_000
-"""Most points of one arm that a search looks at."""
-
+MAX_CANDIDATES = 5_000  # most points of one arm that a search looks at
 _WIDEN = 10
 # Candidates read from the ledger and ranked again: beyond them no boost reaches the first ten.
 _MIN_POOL = 20
@@ -202,9 +196,8 @@ _MIN_POOL = 20
 _MOST_STANDING = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
+# Among what is missing: more wait for the index than a search scores itself, so it has not looked at all.
 UNINDEXED = "unindexed"
-"""Among what is missing: more wait for the index than a search scores itself, so it has not looked at all."""
-
 _NEIGHBOURS = 10
 _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # What others order by, and recalls nothing by itself.
@@ -235,8 +228,6 @@ class LexicalRecall(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What stays the same when a search looks further down the arms."""
-
     rules: Rules
     reader: CandidateReader
     vectors: _Vectors
@@ -279,7 +270,6 @@ class Searcher:
     reranker: TimedReranker | None = None
 
     def search(self, request: SearchRequest, clock: StageClock | None = None) -> SearchResult:
-        """Return at most `top_k` distinct hits, best first, with their sources."""
         clock = clock or StageClock()
         hits: tuple[Hit, ...] = ()
         with self.turn(clock), self.ledger.read() as connection:
@@ -334,7 +324,6 @@ class Searcher:
     def _embed(
         self, connection: sa.Connection, request: SearchRequest, rules: Rules, limit: int
     ) -> tuple[_Vectors, Future[LexicalRecall]]:
-        """Embed the question, while a helper thread does what needs no vector."""
         # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
         speakers = ledger_queries.frequent_speakers(connection, request.scope.cubes)
         text, names = without_speaker_names(request.query, speakers)
@@ -356,7 +345,6 @@ class Searcher:
         limit: int,
         clock: StageClock,
     ) -> tuple[RankedCandidates, bool]:
-        """Fuse and rank what the arms found; also return True if an arm was full and may have more."""
         lexical = search.lexical
         question = lexical.question
         near = lexical.near or []
@@ -428,7 +416,6 @@ class Searcher:
         return replace(found, ranked=ranked, copies=copies, scored=tuple(scored))
 
     def _recall_without_vector(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
-        """Do what needs no vector: parse the question, read the outbox, run the term arms, read their neighbours."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
@@ -448,7 +435,6 @@ class Searcher:
         limit: int,
         meanwhile: Callable[[], None] | None = None,
     ) -> Arms:
-        """Return each arm's candidates, None for an arm whose index is down."""
         if not queries:
             return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)

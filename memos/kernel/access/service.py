@@ -70,13 +70,8 @@ class Users:
         """Create a user, agent or group; users and agents get a cube, named by their id if it is free.
 
         With `adopt` an existing cube of that id, made by the local owner, becomes it. An agent that acts for a user has
-        that user's roles beside its own.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           Conflict: The id is taken.
-           NotFound: `acts_for` is unknown.
-           PermissionDenied: The actor is not an admin.
+        that user's roles beside its own. Raises: InvalidInput, Conflict, NotFound (`acts_for` is unknown),
+        PermissionDenied.
         """
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
@@ -101,8 +96,7 @@ class Users:
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
         """Return an identity; everyone may read itself, its agents, and the user it acts for.
 
-        Raises:
-           NotFound, PermissionDenied: There is no such identity, or the actor may not read it.
+        Raises: NotFound, PermissionDenied (there is no such identity, or the actor may not read it).
         """
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._context.lifecycle.check_open()
@@ -226,10 +220,8 @@ class Keys:
     ) -> NewKey:
         """Create a key of 256 random bits; only the return value has the secret. Identities may create their own.
 
-        Only admins set limits; usage of a key made with another key counts against that key.
-
-        Raises:
-           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
+        Only admins set limits; usage of a key made with another key counts against that key. Raises: InvalidInput,
+        NotFound, PermissionDenied.
         """
         context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)

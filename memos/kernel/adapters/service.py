@@ -80,6 +80,7 @@ class Unlearned:
 
 Found = list[Adapter]  # `list` is a method here
 
+# Methods of version 0.1 and what does the same now. Remove them with the next minor version.
 REMOVED = {
     "diff": "`manifest.json` of an export names the memories that an adapter saw",
     "estimate": "call `train`, which tells its steps while it goes on",
@@ -88,7 +89,6 @@ REMOVED = {
     "rollback": "call `activate` with the id of the adapter that answered before",
     "up_to_date": "call `train`, which returns the adapter that answers where nothing is due",
 }
-"""Methods of version 0.1 and what does the same now. Remove them with the next minor version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ class AdapterService:
     def allow(self, cube: str = DEFAULT_CUBE, *, items: str | Sequence[str] = (), actor: str = LOCAL_OWNER) -> None:
         """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
 
-        `items` are memories that `forget` keeps from being learned: they may be again.
-        Raises: NotFound, PermissionDenied, InvalidInput.
+        `items` are memories that `forget` keeps from being learned: they may be again. Raises: NotFound,
+        PermissionDenied, InvalidInput.
         """
         ids = ids_of(items) if items else []
         with self._deciding(cube, actor) as change:
@@ -143,8 +143,8 @@ class AdapterService:
     def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
         """Have these memories leave what was learned, and never be learned again; they themselves stay.
 
-        Adapters that saw one are removed, with their files and the KV under them; train again for the rest.
-        Raises: NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
+        Adapters that saw one are removed, with their files and the KV under them; train again for the rest. Raises:
+        NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
         """
         ids = ids_of(items)
         with self._deciding(cube, actor) as change:
@@ -247,7 +247,6 @@ class AdapterService:
         self.removal.drop([row.cube])
 
     def _unfit(self, row: AdapterRow) -> str | None:
-        """Return why an adapter that passed cannot answer here, None when it can: its files, or the model."""
         if self.training.folder is None:
             return "this process has no folder of its own for adapters."
         if (wrong := wrong_with(self.training.folder / row.id, row.digest)) is not None:
@@ -258,7 +257,6 @@ class AdapterService:
         return None
 
     def _handed(self, id_: str, actor: str) -> adapter_export.Source:
-        """Return what may be handed out of an adapter. Raises: as `export`."""
         row = self._row(id_, actor)
         self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)
         if self.training.folder is None:
@@ -307,7 +305,6 @@ def open_export(adapters: AdapterService, id_: str, *, actor: str = LOCAL_OWNER)
 
 
 def _check_there(change: Change, ids: Sequence[str]) -> None:
-    """Raise NotFound where one of these memories is not in the cube."""
     found = item_rows.current(change.connection, [change.cube], ids)
     for id_ in ids:
         if id_ not in found:

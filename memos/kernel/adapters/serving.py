@@ -71,8 +71,6 @@ _WAIT_S = 60.0
 
 
 class RunningTrainings:
-    """Who trains which adapter. Thread-safe."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, _Running] = {}
@@ -110,8 +108,6 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRemoval:
-    """Removes the files of adapters that may not answer any more."""
-
     ledger: Ledger
     clock: Clock
     settings: Settings
@@ -122,8 +118,7 @@ class AdapterRemoval:
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
         """Remove adapters of these cubes that saw a memory that is gone, and files without an adapter; return which.
 
-        Raises:
-            BackendUnavailable: A file cannot be removed.
+        Raises: BackendUnavailable (a file cannot be removed).
         """
         found = forgetting.forget(self.ledger, self.folder, cubes, self.trainings.end, self._learn_again)
         for gone in found:
@@ -131,7 +126,6 @@ class AdapterRemoval:
         return found
 
     def drop(self, cubes: Collection[str]) -> Sequence[Forgotten]:
-        """Remove the files of adapters that no longer exist, and the KV of these cubes."""
         gone = self.forget(())
         self.activations.forget(cubes)
         return gone

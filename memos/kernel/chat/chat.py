@@ -43,8 +43,7 @@ class CitationMarks:
         self._kept = kept
         self._held = ""
         self._begun = False
-        self.cited: dict[str, None] = {}
-        """The known marks so far, in the order of their first use."""
+        self.cited: dict[str, None] = {}  # the known marks so far, in the order of their first use
 
     def feed(self, piece: str) -> str:
         """Return the part of the text so far that can be shown."""
@@ -115,12 +114,9 @@ class Chat:
     def __call__(self, query: str, **options: Unpack[ChatOptions]) -> ChatResult:
         """Answer a question with the chat model and memories, and store the exchange.
 
-        The options are the fields of `Question`. After an error nothing is stored.
-
-        Raises:
-           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
-           ModelError: The model gave no usable answer.
-           BackendUnavailable, BackendTimeout: No chat model is configured, or it cannot be reached.
+        The options are the fields of `Question`. After an error nothing is stored. Raises: InvalidInput, NotFound,
+        PermissionDenied, ModelError (the model gave no usable answer), BackendUnavailable, BackendTimeout (no chat
+        model is configured, or it cannot be reached).
         """
         ready = self._ready(Question(query, **options))
         began = time.perf_counter()
@@ -278,10 +274,7 @@ class ChatStream:
     def step(self) -> str:
         """Return the next piece, or "" after each step in which a local model reads the prompt.
 
-        The stream can be closed between steps.
-
-        Raises:
-           StopIteration: The answer is complete.
+        The stream can be closed between steps. Raises: StopIteration (the answer is complete).
         """
         try:
             return next(self._pieces)

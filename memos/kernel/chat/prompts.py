@@ -32,7 +32,6 @@ _CITE = "Where you use something remembered, put its mark right behind it, such 
 
 
 def history_of(question: Question, zone: ZoneInfo, now: datetime) -> list[ChatMessage]:
-    """Return the history of a question as chat messages. Raises: InvalidInput."""
     if question.history is None or (isinstance(question.history, Sequence) and not question.history):
         return []
     try:
@@ -86,12 +85,8 @@ def request_of(
 
 
 _STANDING_SHARE, _RECENT_SHARE = 0.4, 0.35
-_TOP_K = 12
-"""Most memories a search gives to a prompt, where a question asks for no other number."""
-
-_LARGEST_ENTRY = 4
-"""No one memory takes more than this part of the room."""
-
+_TOP_K = 12  # most memories a search gives to a prompt, where a question asks for no other number
+_LARGEST_ENTRY = 4  # no one memory takes more than this part of the room
 _WIDEST_MARK = "m9999"
 _RECENT = "Said last in this conversation:"
 _CUT = " […]"
@@ -99,8 +94,6 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the memory section; a topic is not an item."""
-
     text: str
     at: datetime | None
     speaker: str | None
@@ -110,7 +103,6 @@ class Entry:
 
     @classmethod
     def of(cls, item: Item) -> Entry:
-        """Return an item that has its sources as an entry."""
         doubtful = is_untrusted(item.sources)
         at = item.sources[0].at if item.sources else item.valid_from or item.said_at
         if doubtful:
@@ -120,7 +112,6 @@ class Entry:
 
     @classmethod
     def found(cls, hit: Hit) -> Entry:
-        """Return a hit as an entry."""
         at = hit.sources[0].at if hit.sources else hit.item.valid_from
         doubtful = is_untrusted(hit.sources)
         speaker = speaker_of(hit.item, hit.sources) if doubtful else hit.item.speaker
@@ -128,7 +119,6 @@ class Entry:
 
     @classmethod
     def topic(cls, text: str, *, untrusted: bool) -> Entry:
-        """Return the current topic as an entry."""
         return cls(text, None, "conversation" if untrusted else "Topic", untrusted)
 
     def shown(self, most: int) -> str:
@@ -204,7 +194,6 @@ def section_of(
 
 
 def known_ids(entries: Sequence[Entry]) -> Set[str]:
-    """Return the ids of the items among entries."""
     return {entry.item.id for entry in entries if entry.item is not None}
 
 
@@ -244,14 +233,11 @@ _SAID = (Role.USER, Role.ASSISTANT)
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Recalls memories for the prompt of a chat."""
-
     context: Context
     search: SearchService
     tiers: Tiers
 
     def __call__(self, question: Question, *, marks: bool) -> Recalled:
-        """Return the memory section for a question. Raises: InvalidInput, NotFound, PermissionDenied."""
         began = time.perf_counter()
         budget = self.context.settings.recall.tokens if question.token_budget is None else question.token_budget
         budget = within("token_budget", budget, 1, 1_000_000)
@@ -272,7 +258,6 @@ class Recalling:
         return replace(recalled, timings_ms={"recall": took_ms})
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
-        """Return the prompt prefix of the cube, unless it exceeds this prompt's budget."""
         if not (question.working and self.context.settings.prefix_room):
             return None
         with self.context.ledger.read() as connection:

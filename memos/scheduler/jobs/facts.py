@@ -217,7 +217,6 @@ def active(connection: sa.Connection, clock: Clock) -> list[str]:
 
 
 def reflect_task() -> NewTask:
-    """Return the task that reflects on a cube."""
     return NewTask(REFLECT, {}, key="")
 
 

@@ -83,7 +83,6 @@ class DescribeJob:
             images.described(change, still, _fact(still, now, seen, answer))
 
     def failed(self, connection: sa.Connection, task: Task, error: str) -> None:
-        """Record on the image that it could not be described."""
         file = images.find(connection, task.cube, str(task.payload["file"]))
         if file is not None:
             images.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
@@ -95,7 +94,6 @@ def _masked(seen: Seen, masking: Masking) -> Seen:
 
 
 def _message(connection: sa.Connection, file: StoredFile) -> Item | None:
-    """Return the message of an image, None if it is gone or deleted."""
     found = items.current(connection, [file.cube], [file.item] if file.item else [])
     return next((state for state in found.values() if state.status is not Status.DELETED), None)
 

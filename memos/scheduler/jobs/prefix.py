@@ -32,9 +32,7 @@ _KINDS = sorted(
         ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY,
     )
 )  # fmt: skip
-STABLE_FOR = timedelta(days=3)
-"""How long a hot memory has to be unchanged to stand in a prefix."""
-
+STABLE_FOR = timedelta(days=3)  # how long a hot memory has to be unchanged to stand in a prefix
 _MOST = 500
 # Who is near the border would come and go, and each time all behind it is computed again.
 _COOLED = 0.5
@@ -42,8 +40,7 @@ _COOLED = 0.5
 _STALE_SHARE, _STALE_PART = 0.25, 0.5
 _PINNED = math.inf
 _WIDEST = 9999
-_LARGEST = 4
-"""No one memory takes more than this part of the room."""
+_LARGEST = 4  # no one memory takes more than this part of the room
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,6 @@ class ComposeJob:
         return cls(CubeRules(settings.heat), rules, forget)
 
     def run(self, run: TaskRun) -> None:
-        """Append what has become hot, or rewrite the prefix."""
         self.forget()
         run.check_cancelled(0.1)
         with run.finishing() as connection:
@@ -150,7 +146,6 @@ class ComposeJob:
         above: float,
         now: datetime,
     ) -> set[str]:
-        """Return the items that fit: pinned ones, present ones that are still warm, then the hottest."""
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()
         for id_ in ranked:

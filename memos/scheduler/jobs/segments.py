@@ -67,7 +67,6 @@ class Candidates:
             self.put(segment)
 
     def put(self, segment: SegmentView) -> None:
-        """Add or update a segment."""
         place = self._places.setdefault(segment.id, len(self._ids))
         if place == len(self._ids):
             self._ids.append(segment.id)
@@ -100,7 +99,6 @@ class Candidates:
 
 
 def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]:
-    """Return a segment's keywords including one more page: the most frequent, then the newest."""
     sums = dict.fromkeys(sorted(page), 1) | {word: count + (word in page) for word, count in keywords.items()}
     best = sorted(sums.items(), key=lambda entry: -entry[1])
     return dict(best[:KEPT_KEYWORDS])
@@ -108,8 +106,6 @@ def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A span of one message that may summarise its segment."""
-
     item: str
     start: int
     end: int
@@ -117,7 +113,6 @@ class Sentence:
 
 
 def sentences(item: str, text: str) -> list[Sentence]:
-    """Return a message's sentences that are neither too short nor too long to stand alone."""
     found = []
     for match in _SENTENCE.finditer(text):
         stripped = match.group().strip()
@@ -165,9 +160,7 @@ def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 ACTOR = "scheduler"
 
-TurnsOf = Callable[[Sequence[Item]], Vector]
-"""Returns float32 (messages, dimension), the vectors of messages."""
-
+TurnsOf = Callable[[Sequence[Item]], Vector]  # returns float32 (messages, dimension), the vectors of messages
 # Many, since each task compares them with all segments.
 _PAGES_AT_ONCE = 128
 # A pasted megabyte is not what tells a topic.
@@ -186,7 +179,6 @@ class OverflowJob:
     triggers: Triggers
 
     def run(self, run: TaskRun) -> None:
-        """Move pages of the task's conversation, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             capacity = 0 if run.task.payload.get("all") else self.rules.of(connection, cube).short_capacity
@@ -251,7 +243,6 @@ class OverflowJob:
 
 
 def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
-    """Return the segment with one more page added."""
     at = page.messages[-1].said_at or now
     warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
     return replace(
@@ -282,12 +273,10 @@ def segment_view(segment: SegmentRow) -> SegmentView:
 
 
 def speakers_of(pages: Sequence[Page]) -> list[tuple[str, int]]:
-    """Return message ids and versions of pages, in order."""
     return [(message.id, message.version) for page in pages for message in page.messages]
 
 
 def live_items(page: Page) -> list[Item]:
-    """Return a page's messages that are neither deleted nor pending."""
     return [message for message in page.messages if message.status not in UNUSED]
 
 
@@ -309,7 +298,6 @@ def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
 
 
 def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page]) -> list[tuple[str, int, int]]:
-    """Return the key sentences of a segment, chosen from its former ones and the new pages'."""
     before = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     old = [
         Sentence(item, start, end, before[item].memory[start:end])
@@ -326,7 +314,6 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
 
 
 def summary(connection: sa.Connection, segment: SegmentRow) -> str:
-    """Return a segment's summary: the model's, else its key sentences."""
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
@@ -346,7 +333,6 @@ class RemakeJob:
     turns_of: TurnsOf
 
     def run(self, run: TaskRun) -> None:
-        """Rebuild the task's segment, if it still exists."""
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
             pages = _pages(segment_rows.members(connection, segment_id))
@@ -430,12 +416,9 @@ GRACE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """Moves the segments of a cube by its thresholds and capacity."""
-
     rules: CubeRules
 
     def run(self, run: TaskRun) -> None:
-        """Move segments, up to a limit a task, and queue a task for the rest."""
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             self.rules.follow_share(connection, change.cube, change.now)
@@ -480,7 +463,6 @@ def _just_above(level: float) -> float:
 
 
 def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state: str) -> None:
-    """Archive segments or bring them back, and record their heat."""
     if not segments:
         return
     heats = {segment.id: rules.policy.heat(warmth_of(segment), change.now) for segment in segments}

@@ -42,7 +42,6 @@ class SkillsJob:
     settled: Callable[[], object]
 
     def run(self, run: TaskRun) -> None:
-        """Compare the pages of the task's messages with earlier ones."""
         cube, named = run.task.cube, [str(id_) for id_ in run.task.payload.get("messages", ())]
         cosines: dict[frozenset[str], float] = {}
         with run.ledger.read() as connection:
@@ -105,7 +104,6 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
 
 
 def skill_stated_in(item: Item) -> Mapping[str, Any] | None:
-    """Return the skill an item states, None for other lessons."""
     held = item.info.get("skill")
     return held if isinstance(held, dict) else None
 
