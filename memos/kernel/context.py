@@ -44,8 +44,7 @@ class Scopes:
     def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
         """Check the actor and cubes of a call; with `embeds` the cubes must use the configured embedder.
 
-        Raises: InvalidInput, NotFound, PermissionDenied (the cubes are not valid, or not the actor's), Conflict (a cube
-        has vectors of another embedder).
+        Raises: InvalidInput, NotFound, PermissionDenied, Conflict (vectors of another embedder).
         """
         self.lifecycle.check_open()
         if isinstance(cubes, str):
@@ -120,10 +119,7 @@ class Scopes:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Whether an installation is open and its disk has room.
-
-    `disk_folder` must keep `MEMOS_LIMITS__MIN_FREE_BYTES` free; None if this process writes no files.
-    """
+    """Whether it is open, and `disk_folder` (None: no files here) has `MEMOS_LIMITS__MIN_FREE_BYTES` free."""
 
     settings: Settings
     disk_folder: Path | None
@@ -180,10 +176,7 @@ class Context:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Open a transaction that writes.
-
-        Raises: BackendUnavailable (the installation is closed, the disk is full, or the ledger is out of reach).
-        """
+        """Open a transaction that writes. Raises: BackendUnavailable (closed, the disk is full, no ledger)."""
         self.lifecycle.check_open()
         self.lifecycle.check_space()
         # Another process may be rebuilding an index alone: it must not be disturbed, nor followed by half a change.
@@ -194,10 +187,7 @@ class Context:
 
     @contextmanager
     def change(self, scope: Scope) -> Iterator[Change]:
-        """Open a transaction that changes the first cube of a scope.
-
-        Raises: PermissionDenied (the scope was checked for reading only), BackendUnavailable (as `write`).
-        """
+        """Open a transaction that changes a scope's first cube. Raises: PermissionDenied (read-only), as `write`."""
         if scope.right is Right.READ:
             raise PermissionDenied(f"Read-only scope: {scope.actor!r} may not change this cube.")
         with self.write() as connection:

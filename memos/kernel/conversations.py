@@ -19,10 +19,7 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A user's turn and the answer to it; `messages` are their memories. A missing side is empty.
-
-    Untrusted if any of its messages is.
-    """
+    """A user's turn and its answer, empty where missing; `messages` are their memories. Untrusted if any of them is."""
 
     cube: str
     conversation: str | None

@@ -98,10 +98,7 @@ class Cubes:
     def change(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
     ) -> Cube:
-        """Change a cube's description, or whether personal data is masked in later additions.
-
-        Raises: InvalidInput (there is nothing to change), NotFound.
-        """
+        """Change a cube's description, or masking of personal data added later. Raises: InvalidInput, NotFound."""
         context = self._context
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         if description is None and redact_pii is None:
@@ -173,10 +170,7 @@ class KnowledgeBases:
     def create(
         self, id: str, description: str = "", *, actor: str = LOCAL_OWNER, redact_pii: bool = False
     ) -> KnowledgeBase:
-        """Create an empty knowledge base; `redact_pii` masks personal data in its documents.
-
-        Raises: InvalidInput, Conflict.
-        """
+        """Create an empty knowledge base; `redact_pii` masks personal data in it. Raises: InvalidInput, Conflict."""
         self.cubes.create(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)
 

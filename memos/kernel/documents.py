@@ -62,8 +62,7 @@ class Documents:
     def fetch(self, where: str, url: str) -> tuple[str, bytes]:
         """Download a file from a public URL, if `MEMOS_SERVER__FETCH_FILES` allows it; return its name and bytes.
 
-        Raises: InvalidInput (the URL is not usable; `where` names the argument), BackendUnavailable, BackendTimeout
-        (the server cannot be reached).
+        Raises: InvalidInput (naming the argument `where`), BackendUnavailable, BackendTimeout.
         """
         if self._web is None:
             raise InvalidInput(
@@ -136,10 +135,7 @@ class Documents:
         return tuple(file for file in found if file.state in wanted)
 
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
-        """Return a file's original bytes; if something was masked, the Markdown instead.
-
-        Raises: NotFound, also when they were erased with one of its passages.
-        """
+        """Return a file's original bytes; the Markdown if masked. Raises: NotFound (also when erased)."""
         found = self._found(file, cube, actor)
         with self._context.ledger.read() as connection:
             data = files.content(connection, found.id)
@@ -160,10 +156,7 @@ class Documents:
     def delete(
         self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, reason: str = "deleted"
     ) -> StoredFile:
-        """Delete a file and everything made of it; it is erased after the retention period.
-
-        Adding the same bytes later reads them again. Raises: NotFound.
-        """
+        """Delete a file and everything made of it, to be erased after the retention period. Raises: NotFound."""
         found = self._found(file, cube, actor)
         reason = check_text("reason", reason, 1000)
         scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)

@@ -96,10 +96,7 @@ class KvService:
         return self.activations.forget([cube])
 
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
-        """Read every file of the disk tier, remove damaged ones and return their keys. For admins.
-
-        Raises: PermissionDenied.
-        """
+        """Remove damaged files of the disk tier and return their keys. For admins. Raises: PermissionDenied."""
         self.context.scopes.check_admin(actor)
         return tuple(self.activations.verify())
 

@@ -93,10 +93,7 @@ class LocalBackend(Protocol):
 
 
 class LocalModels:
-    """Language models in this process and the cache of their KV. Thread-safe.
-
-    Files are in `home`; None means no disk tier.
-    """
+    """Language models in this process and the cache of their KV, in `home` unless None. Thread-safe."""
 
     def __init__(
         self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: LocalBackend

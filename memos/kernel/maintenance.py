@@ -77,10 +77,7 @@ class Maintenance:
     def reindex(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
     ) -> int:
-        """Rebuild both indexes of these cubes from the ledger and return the number of items.
-
-        Raises: BackendUnavailable (an index is out of reach, or the disk is full).
-        """
+        """Rebuild both indexes of these cubes from the ledger; return how many items. Raises: BackendUnavailable."""
         scopes = self._context.scopes
         scope = scopes.check(self._every_cube(actor) if cubes is None else cubes, actor, right=Right.OWN)
         self._context.lifecycle.check_space()
@@ -134,8 +131,7 @@ class Maintenance:
     def backup(self, folder: str | Path, *, on_progress: Progress | None = None) -> Manifest:
         """Write a backup of one moment into a new folder while work goes on. Its files hold memory text.
 
-        Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied (the folder cannot be used),
-        BackendUnavailable.
+        Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable.
         """
         self._context.lifecycle.check_open()
         installation = self._installation
@@ -150,10 +146,7 @@ class Maintenance:
         return tuple(backups.known(self._context.ledger))
 
     def forget_backup(self, folder: str | Path) -> None:
-        """Remove a deleted backup from the register, so that later receipts do not name it.
-
-        Raises: NotFound, Conflict (the backup is still there).
-        """
+        """Remove a deleted backup from the register. Raises: NotFound, Conflict (the backup is still there)."""
         self._context.lifecycle.check_open()
         backups.forget(self._context.ledger, Path(folder))
 
@@ -184,10 +177,7 @@ class Maintenance:
         return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def forget_if_due(self) -> None:
-        """Remove files of adapters that another process on the same ledger erased.
-
-        Raises: BackendUnavailable (a file cannot be removed).
-        """
+        """Remove adapter files that another process on the same ledger erased. Raises: BackendUnavailable."""
         if self._context.ledger.is_sqlite or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
@@ -231,10 +221,7 @@ class Maintenance:
         return replace(report, differences=(*report.differences, *told))
 
     def _forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
-        """Drop cached texts, vectors, answers, KV and adapters after an erasure in these cubes.
-
-        Return, by cube, how many adapter files, bytes and KV blocks were removed.
-        """
+        """Drop what is cached after an erasure in these cubes; count adapter files, bytes and KV blocks by cube."""
         installation = self._installation
         installation.embedder.forget()
         installation.askers.forget()

@@ -262,8 +262,7 @@ class Memories:
     ) -> Item:
         """Write an item's next version: text, tags, info, key, value, confidence, tier, status or validity.
 
-        Masked passages are replaced, and the cube's event `mask` counts them by kind. Raises: NotFound, Conflict (it is
-        no longer at `expected_version`), InvalidInput.
+        Raises: NotFound, Conflict (no longer at `expected_version`), InvalidInput.
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
@@ -366,9 +365,8 @@ class Memories:
     ) -> EraseReceipt:
         """Erase items in every form, with what was derived from them; a receipt without content stays.
 
-        With `wait` files and logs are purged on return; otherwise the receipt says `purging` and the background
-        finishes. Raises: NotFound, InvalidInput, BackendUnavailable (the rows are gone, but files are still being
-        purged).
+        With `wait` files and logs are purged on return, else by the background. Raises: NotFound, InvalidInput,
+        BackendUnavailable (the rows are gone, files still being purged).
         """
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
@@ -456,10 +454,7 @@ class Memories:
     def extractions(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[ExtractionRecord, ...]:
-        """Return which reader (patterns, or a model with its answer) extracted facts from a message, and when.
-
-        Raises: NotFound.
-        """
+        """Return which reader (patterns, or a model) extracted facts from a message, and when. Raises: NotFound."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
@@ -468,10 +463,7 @@ class Memories:
     def read_finely(
         self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[str, ...]:
-        """Queue fact extraction for roughly added messages of a conversation, or of a whole cube.
-
-        Returns the first task of each conversation; messages are extracted once. Raises: NotFound.
-        """
+        """Queue fact extraction, once a message, for a conversation or a cube; return the tasks. Raises: NotFound."""
         name = None if conversation is None else check_name("conversation", conversation)
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         with self._context.change(scope) as change:

@@ -55,11 +55,7 @@ from memos.scheduler.task import Job
 
 
 class MemOS(FormerNames):
-    """An open installation. Thread-safe; close it, or use it as a context manager.
-
-    `add`, `get`, `update`, `feedback`, `delete` and `erase` are those of `memories`; `search` and `chat` are services
-    that are called.
-    """
+    """An open installation. Thread-safe; close it, or use it as a context manager."""
 
     def __init__(self, installation: OpenedInstallation) -> None:
         settings = installation.settings

@@ -31,10 +31,7 @@ class Models:
         return self._activations.model(self._context.settings.chat_model)
 
     def chat_named(self, model: str | None) -> LLMClient | None:
-        """Return the chat model that a request names: one in this process (`local:…`), or None for the configured one.
-
-        Raises: InvalidInput (the name is of another model than the configured one, and not `local:`).
-        """
+        """Return the model that a request names: `local:…`, or the configured one. Raises: InvalidInput (any other)."""
         configured = self._context.settings.chat_model
         if model is None or model == configured.model:
             return self.chat

@@ -454,10 +454,7 @@ def _onnx_reranker(settings: Settings) -> Reranker:
 
 
 def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:
-    """Return the reranker that is set for one command without an installation; the stack closes it.
-
-    Raises: InvalidInput (no such folder, no judge).
-    """
+    """Return the configured reranker for one command; the stack closes it. Raises: InvalidInput (no model)."""
     return _open_reranker(settings, askers_of(settings, stack), stack)
 
 

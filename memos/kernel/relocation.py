@@ -160,10 +160,7 @@ def _bring_up(
 
 @contextmanager
 def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Ledger]:
-    """Open a ledger without its indexes; `alone`, nobody else may have it open.
-
-    Raises: NotFound (no installation), BackendUnavailable (in use, an unfinished copy).
-    """
+    """Open a ledger without its indexes; `alone`, nobody else may have it. Raises: NotFound, BackendUnavailable."""
     home, path = settings.home, settings.home / "ledger.db"
     embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
     with ExitStack() as stack:

@@ -38,10 +38,7 @@ class Review:
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
     ) -> Item:
-        """Approve a pending item, so that searches find it.
-
-        Raises: NotFound, Conflict (it is not pending, or not at `expected_version`).
-        """
+        """Approve a pending item, so that searches find it. Raises: NotFound, Conflict (not pending, or changed)."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         with self._context.change(scope) as change:
             before = _waiting(change, item)

@@ -314,10 +314,7 @@ class SearchService:
         return why_not(self._searcher, request, state)
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
-        """Rank texts for a question by the reranker, or else by vectors and words.
-
-        Raises: InvalidInput, ModelError, BackendUnavailable, BackendTimeout.
-        """
+        """Rank texts by the reranker, or by vectors and words. Raises: InvalidInput, ModelError, BackendUnavailable."""
         self._context.lifecycle.check_open()
         given = checked_input(query, documents, top_n)
         if self._reranker is not None:

@@ -120,10 +120,7 @@ class Tools:
         return tuple(state for state in states if state.info.get("tool") == name)[:limit]
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[ToolUse, ...]:
-        """Return the tools of a cube, by name: those that are defined, and those of its 10,000 newest distinct calls.
-
-        Raises: NotFound.
-        """
+        """Return the tools of a cube, by name: defined, or of its 10,000 newest distinct calls. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
             defined = _of_kind(connection, scope.cubes[0], tool_memories.SCHEMA_KEY, ItemType.TOOL_SCHEMA)

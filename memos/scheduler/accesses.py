@@ -101,10 +101,7 @@ class Accesses:
                 self._waiting = [one for left in by_cube.values() for one in left] + self._waiting
 
     def _write_some(self, by_cube: Mapping[str, Sequence[PendingAccess]], until: float) -> list[str]:
-        """Write down cubes in one commit until then, at least one; return them.
-
-        One file has one writer, whom adds wait for. On a server each cube's row is locked, one at a time.
-        """
+        """Write cubes in one commit until then, at least one; on a server, where it locks the cube's row, just one."""
         written: list[str] = []
         with self._ledger.write() as connection:
             for cube, counted in by_cube.items():

@@ -125,10 +125,7 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadingInput:
-    """Messages in order with sources, and what a reader needs to know of their cube.
-
-    `context` messages are not read; `before` summarises what came earlier.
-    """
+    """Messages with sources, and what a reader needs of their cube; `context` is not read, `before` came earlier."""
 
     messages: Sequence[Item]
     zone: ZoneInfo
@@ -146,10 +143,7 @@ class ExtractedFacts:
 
 @dataclass(frozen=True, slots=True)
 class FactPipeline:
-    """Extracts facts with a model or by patterns and stores them.
-
-    `settled` is called after facts were stored, so that they are indexed soon; `masking` returns the masking of a cube.
-    """
+    """Extracts facts with a model or by patterns and stores them; `settled` is called then, to index them soon."""
 
     reader: FactReader
     judge: Judge
@@ -159,10 +153,7 @@ class FactPipeline:
     masking: Callable[[str], Masking]
 
     def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
-        """Return the facts in messages and what they are similar to.
-
-        Without `asks` no model is called.
-        """
+        """Return the facts in messages and what they are similar to; without `asks` no model is called."""
         meter = meter_of(run, "reader")
         run.check_budget()
         reader = self.reader if asks else FactReader(lambda: None)

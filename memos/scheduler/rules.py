@@ -30,10 +30,7 @@ from memos.scheduler.heat import (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Two heats with room between them (hysteresis), so that an item at the border does not flap.
-
-    Raises: InvalidInput (a heat is negative, infinite or NaN, or `demote_below` is not the lower one).
-    """
+    """Two heats with room between them (hysteresis), so that an item at the border does not flap."""
 
     promote_above: float
     demote_below: float
@@ -52,10 +49,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class HeatRules:
-    """The tier rules of one cube.
-
-    Raises: InvalidInput (a capacity is below 1, or a similarity is not between 0 and 2).
-    """
+    """The tier rules of one cube. Raises: InvalidInput."""
 
     policy: Policy
     thresholds: Thresholds
@@ -145,10 +139,7 @@ class CubeRules:
         return rules_of(self.settings, timedelta(seconds=tau_s) if tau_s else None)
 
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules for writing a cube's levels, in a transaction that locks the cube.
-
-        Levels of another policy are recomputed first.
-        """
+        """Return the rules for writing levels, in a transaction that locks the cube; recompute another policy's."""
         tau_s, counts = tier_moves.tau_of(connection, cube), TierSettings.of(self.settings).policy == "memoryos"
         if tau_s is None:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()

@@ -69,10 +69,7 @@ class Job:
 
 @dataclass(slots=True)
 class TaskRun:
-    """One attempt at a task.
-
-    A job calls `check_cancelled` between its steps and `finishing` once; `note` stays with a finished task.
-    """
+    """One attempt at a task: call `check_cancelled` between steps and `finishing` once; `note` stays with it."""
 
     ledger: Ledger
     clock: Clock

@@ -50,10 +50,7 @@ class Span(NamedTuple):
 
 
 def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) -> tuple[Span, ...]:
-    """Return the time spans a question asks about, in order of the times in it.
-
-    "Before", "after" and "since" reach at most to `asked_at` (aware).
-    """
+    """Return the spans a question asks about, in its order; "after" and "since" reach to `asked_at` (aware)."""
     found: list[Span] = []
     taken = False
     for place, time in enumerate(times):
@@ -236,10 +233,7 @@ _INTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question after parsing: quoted phrases in lower case, names as written, the times it asks about, intents.
-
-    `is_request` means that something is to be done or advised, so the asker's preferences matter.
-    """
+    """A parsed question; `is_request`: something is to be done or advised, so the asker's preferences matter."""
 
     text: str
     phrases: tuple[str, ...]
@@ -317,10 +311,7 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`.
-
-    `rerank` may only be set where a reranker is configured.
-    """
+    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`."""
 
     query: str
     scope: Scope

@@ -238,10 +238,7 @@ def reorder(
     newer: Mapping[str, str] = MappingProxyType({}),
     preferences: PreferenceCandidates = NO_PREFERENCES,
 ) -> list[Ranked]:
-    """Return candidates in their final order: by score, replacements before what they replaced, preferences promoted.
-
-    `preferences` are the candidates for promotion (`select_preferences`).
-    """
+    """Return the final order: by score, replacements before what they replaced, `preferences` promoted."""
     if Intent.LATEST in question.intents:
         newer = {**newer, **_replaced_in_pool(scored)}
     return _promote_preferences(_newer_first(scored, newer), question, preferences)

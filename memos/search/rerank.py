@@ -139,10 +139,7 @@ AT_ONCE: Final = 4  # calls of a reranker at once: what hangs takes these thread
 
 
 class TimedReranker:
-    """A reranker with a timeout: it can neither fail a search nor delay it further. Thread-safe.
-
-    While as many calls hang as may run at once, searches go on without it.
-    """
+    """A reranker with a timeout that cannot fail a search; while too many calls hang, none waits. Thread-safe."""
 
     def __init__(self, reranker: Reranker, timeout_s: float | None = None) -> None:
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s

@@ -117,10 +117,7 @@ _MOST_FETCHED = 5_000
 def recall(
     ledger: Ledger, index: VectorIndex, request: VectorSearch, meanwhile: Callable[[], None] | None = None
 ) -> list[list[ScoredPoint]]:
-    """Return `index.search` as if the index had every field of the filter.
-
-    `meanwhile` is called while the index works, unless the ledger must be asked as well.
-    """
+    """Return `index.search` as if the index had every field; `meanwhile` is called then, if the ledger is not asked."""
     parts = list(_conjuncts(request.filter))
     judged = [part for part in parts if not _needs_ledger(part)]
     if len(judged) == len(parts):
@@ -237,10 +234,7 @@ class _Search(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidates:
-    """The state of a search before the cut: ranked candidates, duplicates, missing arms.
-
-    `scored` are all candidates by score alone; `newer` and `preferences` reorder them.
-    """
+    """A search before the cut; `newer` and `preferences` reorder `scored`, which are by score alone."""
 
     candidates: CandidateReader
     question: Question
@@ -396,10 +390,7 @@ class Searcher:
     def reranked(
         self, request: SearchRequest, found: RankedCandidates, texts: Mapping[str, str], clock: StageClock
     ) -> RankedCandidates:
-        """Return the candidates in the order the reranker gives.
-
-        Without scores the order stays, and the reranker is listed as missing.
-        """
+        """Return the candidates as the reranker orders them; without scores as they were, with it listed as missing."""
         if not texts or self.reranker is None:
             return found
         with clock.stage(ARM):
@@ -516,10 +507,7 @@ class Searcher:
                 arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
     def _graph_neighbours(self, request: SearchRequest, arms: Arms) -> list[str] | None:
-        """Return items adjacent to the best lexical candidate; None when the graph is down.
-
-        The graph holds the present only, so a search of another moment goes without.
-        """
+        """Return items adjacent to the best lexical candidate, none at another moment; None when the graph is down."""
         best = arms.get(Arm.WINDOW_BM25.value) or arms.get(Arm.TURN_BM25.value)
         if not best or request.as_of is not None:
             return []

@@ -74,10 +74,9 @@ class AccessControl:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Invalidate cached identities, grants and cubes around a transaction that changes them.
+        """Invalidate what is cached around a transaction that changes identities, grants or cubes.
 
-        During the block every check reads the ledger: between the commit and the invalidation a reader could otherwise
-        use a share that was just revoked.
+        Every check reads the ledger meanwhile: after the commit a reader could otherwise use a share just revoked.
         """
         with self._counting:
             self._changes += 1
@@ -89,11 +88,7 @@ class AccessControl:
                 self._changes -= 1
 
     def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
-        """Check that an actor may act on cubes.
-
-        Raises: NotFound (the actor has no role on a cube, as if it did not exist), PermissionDenied (the role is too
-        low).
-        """
+        """Check that an actor may act on cubes. Raises: NotFound (no role, as if no cube), PermissionDenied."""
         self.check_key(right)
         standing = self._rights(actor)
         if standing.everything:

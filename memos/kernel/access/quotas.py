@@ -73,10 +73,7 @@ class Quotas:
 
     @contextmanager
     def reserve_tokens(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
-        """Reserve tokens for a model call; yields a function that takes the tokens really used (0 if not called).
-
-        Raises: LimitReached (the quota is used up; the model was not called).
-        """
+        """Reserve tokens for a model call; yields what takes those really used. Raises: LimitReached (not called)."""
         spent = 0
 
         def took(tokens: int) -> None:

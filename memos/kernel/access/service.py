@@ -47,10 +47,7 @@ Keys_ = list[Key]
 
 
 class Users:
-    """Users, agents and groups.
-
-    The first identity closes the installation to unknown names; the local owner keeps all rights.
-    """
+    """Users, agents and groups; the first closes an installation to unknown names; the local owner keeps all rights."""
 
     def __init__(self, context: Context, create_home: Callable[[sa.Connection, str, bool], str]) -> None:
         self._context = context
@@ -70,8 +67,7 @@ class Users:
         """Create a user, agent or group; users and agents get a cube, named by their id if it is free.
 
         With `adopt` an existing cube of that id, made by the local owner, becomes it. An agent that acts for a user has
-        that user's roles beside its own. Raises: InvalidInput, Conflict, NotFound (`acts_for` is unknown),
-        PermissionDenied.
+        that user's roles too. Raises: InvalidInput, Conflict, NotFound (`acts_for` is unknown), PermissionDenied.
         """
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
@@ -94,10 +90,7 @@ class Users:
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
-        """Return an identity; everyone may read itself, its agents, and the user it acts for.
-
-        Raises: NotFound, PermissionDenied (there is no such identity, or the actor may not read it).
-        """
+        """Return an identity: its own, of its agent or user, or any (admins). Raises: NotFound, PermissionDenied."""
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._context.lifecycle.check_open()
         self._context.access.readable(actor)

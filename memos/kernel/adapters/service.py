@@ -93,10 +93,7 @@ REMOVED = {
 
 @dataclass(frozen=True, slots=True)
 class AdapterService:
-    """The adapters of an installation.
-
-    `enqueue` has a cube learned in the background.
-    """
+    """The adapters of an installation; `enqueue` has a cube learned in the background."""
 
     context: Context
     removal: AdapterRemoval
@@ -111,10 +108,9 @@ class AdapterService:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{instead}")
 
     def allow(self, cube: str = DEFAULT_CUBE, *, items: str | Sequence[str] = (), actor: str = LOCAL_OWNER) -> None:
-        """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
+        """Allow that a cube's memories are learned, which they are not otherwise; its owner does.
 
-        `items` are memories that `forget` keeps from being learned: they may be again. Raises: NotFound,
-        PermissionDenied, InvalidInput.
+        `items` are memories that `forget` excluded. Raises: NotFound, PermissionDenied, InvalidInput.
         """
         ids = ids_of(items) if items else []
         with self._deciding(cube, actor) as change:
@@ -203,11 +199,10 @@ class AdapterService:
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
 
     def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Have an adapter trained in the background, as `train` does; return the task.
+        """Have an adapter trained in the background, as `train` does; return the task, whose note says what came of it.
 
-        `MemOS.tasks` waits for it, follows it and cancels it; its note says what came of it. It goes on at the next
-        start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to
-        learn), BackendUnavailable (no model here).
+        It goes on at the next start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not
+        allowed, nothing to learn), BackendUnavailable (no model here).
         """
         return self.enqueue(cube, actor)
 
@@ -224,8 +219,7 @@ class AdapterService:
     def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
         """Let an adapter that passed its examination answer, instead of the one that does.
 
-        Raises: NotFound, PermissionDenied, Conflict (it was refused, or saw what is different now; its files are
-        damaged, or of another model than is configured).
+        Raises: NotFound, PermissionDenied, Conflict (refused, outdated, damaged, or of another model).
         """
         row = self._row(id_, actor)
         self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)

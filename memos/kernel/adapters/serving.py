@@ -31,10 +31,7 @@ _MOST_FILLS = 64
 
 @dataclass(frozen=True, slots=True)
 class AdapterResolver:
-    """Lends the adapters in a folder, None where this process has none. Thread-safe.
-
-    `fill_of` makes what fills prompts under the adapter with a digest.
-    """
+    """Lends the adapters in a folder, None where there is none; `fill_of` fills prompts under a digest. Thread-safe."""
 
     ledger: Ledger
     folder: Path | None
@@ -43,10 +40,7 @@ class AdapterResolver:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serving(self, cube: str, base: str) -> ActiveAdapter | None:
-        """Return the adapter of a cube that may answer now on the model with this digest.
-
-        Whoever changes or deletes one of its memories takes it out of service by that, in the same transaction.
-        """
+        """Return the adapter of a cube that may answer now on this base: none whose memories were changed since."""
         if self.folder is None or not self.folder.exists():
             return None
         with self.ledger.read() as connection:
@@ -116,10 +110,7 @@ class AdapterRemoval:
     activations: LocalModels
 
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
-        """Remove adapters of these cubes that saw a memory that is gone, and files without an adapter; return which.
-
-        Raises: BackendUnavailable (a file cannot be removed).
-        """
+        """Remove adapters of these cubes that saw a memory now gone, and orphaned files. Raises: BackendUnavailable."""
         found = forgetting.forget(self.ledger, self.folder, cubes, self.trainings.end, self._learn_again)
         for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)

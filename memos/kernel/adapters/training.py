@@ -107,18 +107,12 @@ class AdapterTraining:
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
-        """Return the adapter that was trained and examined, or the one that knows all already.
-
-        Raises: as `AdapterService.train`.
-        """
+        """Return the adapter that was trained, or the one that knows all already. Raises: as `AdapterService.train`."""
         callbacks = TrainingCallbacks() if on_progress is None else TrainingCallbacks(on_progress)
         return self._learn(lambda: self._owned(cube, actor), callbacks)
 
     def train_by_consent(self, cube: str, callbacks: TrainingCallbacks) -> AdapterRow:
-        """Train without a request, as the cube's owner allowed it.
-
-        Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress.
-        """
+        """Train as the cube's owner allowed. Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress."""
         return self._learn(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks)
 
     def check_ready(self, cube: str, actor: str) -> Scope:
@@ -168,10 +162,9 @@ class AdapterTraining:
         return {reason: count for reason, count in sorted(counts.items()) if count}
 
     def why_due(self, connection: sa.Connection, cube: str) -> str | None:
-        """Return why a cube should be learned by itself, None where it should not.
+        """Return why a cube should be learned by itself (stale, or enough is new to it), None where it should not.
 
-        Either what answered is stale, or enough is new to it. What was refused is tried again when as many memories
-        differ, or the recipe does.
+        What was refused is tried again when as many memories differ, or the recipe does.
         """
         model = self.settings.learning_model
         rows = [row for row in adapter_rows.of(connection, cube) if model is not None and row.model == model.model]

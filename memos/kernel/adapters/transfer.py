@@ -113,10 +113,7 @@ def to_zip(source: Source, scratch: Path) -> IO[bytes]:
 
 
 def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
-    """Write each file to where it is opened; return the bytes of all.
-
-    Raises: Conflict, OSError, and as `source.still` where the adapter was removed meanwhile.
-    """
+    """Write each file to where it is opened; return the bytes of all. Raises: Conflict, OSError, as `source.still`."""
     if (wrong := wrong_with(source.folder, source.digest)) is not None:
         source.still()
         raise Conflict(f"The adapter cannot be handed out: {wrong}. Remove it, and train again.")

@@ -112,11 +112,10 @@ class Chat:
         self._recalling = recalling
 
     def __call__(self, query: str, **options: Unpack[ChatOptions]) -> ChatResult:
-        """Answer a question with the chat model and memories, and store the exchange.
+        """Answer a question with the chat model and memories, and store the exchange; after an error nothing is.
 
-        The options are the fields of `Question`. After an error nothing is stored. Raises: InvalidInput, NotFound,
-        PermissionDenied, ModelError (the model gave no usable answer), BackendUnavailable, BackendTimeout (no chat
-        model is configured, or it cannot be reached).
+        The options are the fields of `Question`. Raises: InvalidInput, NotFound, PermissionDenied, ModelError,
+        BackendUnavailable (also without a chat model), BackendTimeout.
         """
         ready = self._ready(Question(query, **options))
         began = time.perf_counter()
@@ -125,10 +124,7 @@ class Chat:
         return self._finish(ready, reply, text or reply.text, cited, time.perf_counter() - began)
 
     def stream(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
-        """Stream the answer; the exchange is stored once it is complete and consumed.
-
-        Raises as a call; everything but the model's own errors is raised before the first piece.
-        """
+        """Stream the answer; the exchange is stored once it is complete and consumed. Raises as a call, at once."""
         ready = self._ready(Question(query, **options))
         return ChatStream(self._pieces(ready, ready.asker.stream))
 
@@ -138,10 +134,7 @@ class Chat:
         return ChatStream(self._pieces(ready, ready.asker.steps))
 
     def recall(self, query: str, *, marks: bool = False, **options: Unpack[RecallOptions]) -> Recalled:
-        """Return the memory section for a question, for callers with their own model.
-
-        An empty query recalls only pinned and standing memories. Raises: InvalidInput, NotFound.
-        """
+        """Return the memory section for a question, for callers with own models. Raises: InvalidInput, NotFound."""
         question = Question(check_text("query", query, MAX_MESSAGE_BYTES), **options)
         return self._recalling(question, marks=marks)
 
@@ -272,10 +265,7 @@ class ChatStream:
         return piece
 
     def step(self) -> str:
-        """Return the next piece, or "" after each step in which a local model reads the prompt.
-
-        The stream can be closed between steps. Raises: StopIteration (the answer is complete).
-        """
+        """Return the next piece, or "" after each step of reading the prompt. Raises: StopIteration (at the end)."""
         try:
             return next(self._pieces)
         except StopIteration as ended:

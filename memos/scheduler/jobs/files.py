@@ -134,10 +134,7 @@ _SHARE_CONVERTED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ReadFileJob:
-    """Reads stored documents; `split` is the embedder's, `masking` returns the masking of a cube.
-
-    `settled` is called after passages were stored, so that they are indexed soon.
-    """
+    """Reads stored documents; `split` is the embedder's, `settled` is called to index their passages soon."""
 
     reader: DocumentReader
     split: Split

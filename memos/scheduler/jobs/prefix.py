@@ -53,10 +53,7 @@ class PrefixRules:
 
 @dataclass(frozen=True, slots=True)
 class ComposeJob:
-    """Composes the prompt prefix of a cube.
-
-    `forget` removes the KV of memories that are gone, and is called first.
-    """
+    """Composes a cube's prompt prefix; `forget`, called first, removes the KV of memories that are gone."""
 
     rules: CubeRules
     prefix: PrefixRules

@@ -124,11 +124,7 @@ class AnalyseJob:
 
 
 def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
-    """Return the pages' messages that were not read finely yet.
-
-    Messages queued for fine reading are left to their own task, unless these pages were requested: none costs two
-    calls.
-    """
+    """Return the pages' messages not read finely yet; unless these pages were requested, none queued for that."""
     done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
     messages = [message for page in pages for message in live_items(page)]
     states = reading.states(connection, [message.id for message in messages])

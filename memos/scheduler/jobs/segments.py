@@ -82,10 +82,7 @@ class Candidates:
         self._vectors[place] = 0.0 if segment.vector is None or norm == 0 else segment.vector / norm
 
     def best(self, page: PageView, previous: str | None, least: float) -> str | None:
-        """Return the segment the page joins, None to open one.
-
-        The previous page's segment comes first: a topic continues unless it changes.
-        """
+        """Return the segment the page joins: the previous page's, unless the topic changes; None to open one."""
         if not self._ids:
             return None
         scores = self._vectors[: len(self._ids)] @ page.vector
@@ -169,10 +166,7 @@ _SCANNED_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class OverflowJob:
-    """Moves pages beyond the short tier's capacity into segments.
-
-    `turns_of` returns the vectors of messages.
-    """
+    """Moves pages beyond the short tier's capacity into segments; `turns_of` returns the vectors of messages."""
 
     rules: CubeRules
     turns_of: TurnsOf

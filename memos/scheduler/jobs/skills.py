@@ -157,10 +157,7 @@ def _both(one: Attempt, other: Attempt) -> frozenset[str]:
 
 
 def _skill_of(change: Change, attempt: Attempt, same: Sequence[Attempt]) -> Item | None:
-    """Return the skill that an attempt, or one with the same goal and tools, already supports.
-
-    Includes one deleted by hand, so that it does not come back.
-    """
+    """Return the skill that one of the attempts supports already, also one deleted by hand: it must not come back."""
     for shown in (attempt, *same):
         made = tool_rows.derived_items(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)
         for state in items.current(change.connection, [change.cube], made).values():
