@@ -11,16 +11,7 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.identities import Right
 from memos.core.text.validation import check_name, check_new_id, check_text
-from memos.core.types import (
-    DEFAULT_CUBE,
-    LOCAL_OWNER,
-    Cube,
-    CubeKind,
-    EraseReceipt,
-    FileState,
-    Scope,
-    StoredFile,
-)
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, FileState, Scope, StoredFile
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, retry_read
 from memos.kernel.documents import Documents, Files, Given

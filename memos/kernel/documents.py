@@ -48,11 +48,7 @@ class Documents:
     """Documents of cubes of any kind."""
 
     def __init__(
-        self,
-        context: Context,
-        wake: Callable[[], object],
-        purge: Callable[[], None],
-        web: FileSource | None = None,
+        self, context: Context, wake: Callable[[], object], purge: Callable[[], None], web: FileSource | None = None
     ) -> None:
         self._context = context
         self._purge = purge

@@ -268,10 +268,7 @@ class Memories:
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         masking = self._context.scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
-        edits, reason = (
-            edits_of(given),
-            masking.text("reason", check_text("reason", reason, 1000)),
-        )
+        edits, reason = (edits_of(given), masking.text("reason", check_text("reason", reason, 1000)))
         memory = edits.get("memory")
         with self._context.change(scope) as change:
             if memory is not None:

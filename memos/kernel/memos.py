@@ -226,10 +226,7 @@ class MemOS(FormerNames):
             Job(
                 READ,
                 ReadFileJob(
-                    installation.documents,
-                    installation.embedder.split,
-                    context.wait_indexed,
-                    context.scopes.masking_of,
+                    installation.documents, installation.embedder.split, context.wait_indexed, context.scopes.masking_of
                 ).run,
             ),
         ]

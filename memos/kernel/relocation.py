@@ -95,10 +95,7 @@ def migrate(
     place), Conflict (the target holds other memories).
     """
     _refuse_same(source, target)
-    with (
-        _ledger(source, must_exist=True, alone=True) as theirs,
-        _ledger(target, must_exist=False, alone=True) as ours,
-    ):
+    with _ledger(source, must_exist=True, alone=True) as theirs, _ledger(target, must_exist=False, alone=True) as ours:
         _drop_leftovers(ours, target)
         copied = copy_ledger(theirs, ours, on_rows)
         summary = partial(MoveSummary, copied.rows, copied.known, theirs.description, ours.description)

@@ -139,11 +139,7 @@ def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[b
 
 
 def _fit(
-    conversation: str | None,
-    standing: Iterable[Item],
-    topic: tuple[str, str],
-    facts: Iterable[Item],
-    max_tokens: int,
+    conversation: str | None, standing: Iterable[Item], topic: tuple[str, str], facts: Iterable[Item], max_tokens: int
 ) -> WorkingMemory:
     """Take lines while they fit, skipping what is too long. A topic is what it says and how it is shown."""
     chosen: dict[str, Item] = {}

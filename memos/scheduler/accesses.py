@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -39,7 +39,6 @@ _STANDING = PreparedSelect(
         item_rows.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
     )
 )
-
 
 # Hears of a cube's segments whose heat was just written, in the transaction that wrote it.
 Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
@@ -121,20 +120,9 @@ class Accesses:
         for one in counted:
             if one.item in warm:
                 warm[one.item] = rules.policy.accessed(warm[one.item], one.access, one.at, now)
-        rows = [
-            {
-                "item_id": item,
-                "cube_id": cube,
-                "level": after.level,
-                "visits": after.visits,
-                "interactions": after.interactions,
-                "last": after.last,
-            }
-            for item, after in warm.items()
-        ]
+        rows = [{"item_id": item, "cube_id": cube, **asdict(after)} for item, after in warm.items()]
         queues.upsert(connection, warmth, rows)
-        segments = _warm_segments(connection, rules.policy, counted, set(warm), now)
-        self._warmed(connection, cube, rules, segments, now)
+        self._warmed(connection, cube, rules, _warm_segments(connection, rules.policy, counted, set(warm), now), now)
 
 
 def _warm_segments(

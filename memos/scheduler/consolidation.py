@@ -65,9 +65,8 @@ def consolidate(
 ) -> Outcome:
     """Store facts; `near` and `verdicts` are about the fact at the same place. Repeating it changes nothing."""
     outcome = Outcome()
-    order = sorted(range(len(facts)), key=lambda place: _time(facts[place]))
     fresh: list[Item] = []
-    for place in order:
+    for place in sorted(range(len(facts)), key=lambda place: _time(facts[place])):
         fact = facts[place]
         if _known_as_it_is(change, fact):
             continue
@@ -92,9 +91,7 @@ def why_review(fact: Fact) -> str | None:
         return "an untrusted source says what to do"
     if PENDING in fact.info:
         return str(fact.info[PENDING])
-    if fact.confidence < SURE:
-        return f"confidence {fact.confidence:.2f} is below {SURE:g}"
-    return None
+    return f"confidence {fact.confidence:.2f} is below {SURE:g}" if fact.confidence < SURE else None
 
 
 def _why_of_another(change: Change, fact: Fact) -> str | None:
@@ -111,8 +108,7 @@ def _time(fact: Fact) -> datetime:
 def _known_as_it_is(change: Change, fact: Fact) -> bool:
     """Return True if the same was read out of the same messages before: then it is stored, waits, or was refused."""
     origins = {span.item for span in fact.spans}
-    made = items.derived_from(change.connection, origins)
-    states = items.current(change.connection, [change.cube], made)
+    states = items.current(change.connection, [change.cube], items.derived_from(change.connection, origins))
     said = (fact.type, fact.memory, fact.key, fact.value)
     alike = [
         item
@@ -276,11 +272,7 @@ def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outc
 
 def _same_value(item: Item, fact: Fact) -> bool:
     # What was read is no evidence of what the operator said: erasing the one must not erase the other.
-    return _folded(item.value) == _folded(fact.value) and STATIC not in item.tags
-
-
-def _folded(value: str | None) -> str:
-    return normalized_value(value)
+    return normalized_value(item.value) == normalized_value(fact.value) and STATIC not in item.tags
 
 
 def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:
@@ -308,11 +300,7 @@ def comparable(item: Item, fact: Fact) -> bool:
 
 
 def _place_by_likeness(
-    change: Change,
-    fact: Fact,
-    close: Sequence[tuple[Item, float]],
-    judged: Mapping[str, Verdict],
-    outcome: Outcome,
+    change: Change, fact: Fact, close: Sequence[tuple[Item, float]], judged: Mapping[str, Verdict], outcome: Outcome
 ) -> Item | None:
     for item, cosine in close:
         if same(item.memory, fact.memory, cosine) or judged.get(item.id) is Verdict.SAME:

@@ -173,29 +173,23 @@ class Policy(Protocol):
     @property
     def slack(self) -> float:
         """How far below the border a level may be and still be hot; 0 when levels sort exactly as heats do."""
-        ...
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
         """Return the warmth after an access at `at`; one from the future counts as one of now."""
-        ...
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
         """Return the warmth after the accesses of both: for items that become one, and for buffered accesses."""
-        ...
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
         """Return the warmth of a segment whose pages have just been read into long-term memory."""
-        ...
 
     def recounted(self, warmth: Warmth) -> Warmth:
         """Return the warmth as this policy levels it from the counts alone; for one that another policy kept."""
-        ...
 
     def heat(self, warmth: Warmth, now: datetime) -> float: ...
 
     def level_of(self, heat: float, now: datetime) -> float:
         """Return the level from which on an item has at least this heat."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

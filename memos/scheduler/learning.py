@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
@@ -205,10 +205,4 @@ def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcom
 
 
 def told(outcome: Outcome, rejected: int) -> dict[str, object]:
-    return {
-        "new": outcome.new,
-        "merged": outcome.merged,
-        "superseded": outcome.superseded,
-        "pending": outcome.pending,
-        "rejected": rejected,
-    }
+    return {**asdict(outcome), "rejected": rejected}

@@ -141,13 +141,11 @@ class CubeRules:
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
         """Return the rules for writing levels, in a transaction that locks the cube; recompute another policy's."""
         tau_s, counts = tier_moves.tau_of(connection, cube), TierSettings.of(self.settings).policy == "memoryos"
-        if tau_s is None:
+        if tau_s is None or (tau_s == _COUNTS) is not counts:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
             tier_moves.set_tau(connection, cube, wanted)
-        elif (tau_s == _COUNTS) is not counts:
-            wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
-            tier_moves.set_tau(connection, cube, wanted)
-            _recount(connection, cube, self.of(connection, cube).policy)
+            if tau_s is not None:
+                _recount(connection, cube, self.of(connection, cube).policy)
         return self.of(connection, cube)
 
     def follow_share(self, connection: sa.Connection, cube: str, now: datetime) -> bool:

@@ -258,8 +258,7 @@ class Scheduler:
                 raise InvalidInput("tier", f"must be long, mid or archive, got {shown(tier)}")
 
     def analyse(self, change: Change, *, everything: bool) -> None:
-        task = tier_moves.analyse_task(everything=everything)
-        tier_moves.enqueue(change.connection, change.cube, task, change.now)
+        tier_moves.enqueue(change.connection, change.cube, tier_moves.analyse_task(everything=everything), change.now)
         if everything:
             talks = segment_rows.idle(change.connection, None, _MOST_TALKS, cube=change.cube)
             new = [segment_rows.idle_task(id_, read=True) for id_, _ in talks]
@@ -301,8 +300,7 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
-        kinds = ((DESCRIBE, self._askers.has("vision")), (adapters.LEARN, self._may_learn))
-        for kind, may_begin in kinds:
+        for kind, may_begin in ((DESCRIBE, self._askers.has("vision")), (adapters.LEARN, self._may_learn)):
             if may_begin:
                 with self._ledger.write() as connection:
                     tasks.unpark(connection, kind, self._clock.now())
@@ -324,10 +322,7 @@ class Scheduler:
             )
 
     def _move_on(
-        self,
-        run: TaskRun,
-        find: Callable[[sa.Connection, str], list[tuple[str, str]]],
-        task: Callable[[str], NewTask],
+        self, run: TaskRun, find: Callable[[sa.Connection, str], list[tuple[str, str]]], task: Callable[[str], NewTask]
     ) -> None:
         last = ""
         while True:

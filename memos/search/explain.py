@@ -43,8 +43,7 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
         told = _place(searcher, request, found, state, at_least=request.top_k + 1)
     if told is not None:
         return told
-    waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
-    if waiting:
+    if state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES):
         return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos data verify`")
     down = [arm for arm in found.missing if arm != UNINDEXED]
     missing = f" ({', '.join(down)} did not answer)" if down else ""

@@ -66,13 +66,9 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
 
 
 def _line(number: int, hit: Hit) -> str:
-    speaker, memory = hit.item.speaker, hit.item.memory
-    doubtful = is_untrusted(hit.sources)
-    shown = (
-        wrap_untrusted(memory, speaker_of(hit.item, hit.sources))
-        if doubtful
-        else rendering.with_speaker(speaker, memory)
-    )
+    shown = rendering.with_speaker(hit.item.speaker, hit.item.memory)
+    if is_untrusted(hit.sources):
+        shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
     return rendering.citation(number, _at(hit), shown)
 
 

@@ -79,8 +79,7 @@ def of_spans(spans: Sequence[Span]) -> Node:
             if span.until is not None:
                 sides.append(Condition(begin, Op.LT, to_micros(span.until)))
             if span.since is not None:
-                is_same = begin == end
-                sides.append(Condition(end, Op.GTE if is_same else Op.GT, to_micros(span.since)))
+                sides.append(Condition(end, Op.GTE if begin == end else Op.GT, to_micros(span.since)))
             parts.append(And(tuple(sides)))
     return Or(tuple(parts))
 
@@ -127,13 +126,11 @@ def _moved(moment: datetime, days: int) -> datetime | None:
 
 _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
 
-
 _WORD = re.compile(r"[\u3400-\u9fff]|\w+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # scripts that put no space between words
 # Of the words that have a space between them: Ann stands alone in "Ann喜欢什么", and not in "Anna".
 _LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff]"
 _LEAST_WORDS = 3  # words that have to be left of a question without names: "Who is" asks for nothing
-
 
 # Words that are names as well, of people or of roles: they are meant only as they are written, with a capital.
 _WORDS = frozenset(
@@ -258,8 +255,7 @@ def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tupl
     speaker field. "What does you paint?" lies near where she was asked (docs/log.md). Without spaces, names are only
     left out.
     """
-    left = text
-    asked = text
+    left = asked = text
     found = set[str]()
     for speaker in sorted(speakers, key=len, reverse=True):  # "Ann Lee" is not Ann
         named = _meant(speaker)

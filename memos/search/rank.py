@@ -28,7 +28,6 @@ _LEAST_TERM_WEIGHT = 0.3
 # Arms whose scores start at zero for what shares no word with the question.
 TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
 
-
 # What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score.
 Vote = tuple[str, int, float, float]
 
@@ -150,7 +149,6 @@ SPREAD = -0.05
 # A share of the best score, for each better hit of the same session up to so many, where a question wants several.
 _SPREAD_UP_TO = 2
 COLD = -0.10  # of an archived segment: found, after what is as good and in use
-
 
 _SHORT_CHARS = 200
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")

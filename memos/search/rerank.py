@@ -157,7 +157,10 @@ class TimedReranker:
         try:
             return checked_scores(asked.result(max(0.0, until - time.monotonic())), len(texts), self._reranker.name)
         except TimeoutError:
-            self._give_up(asked)
+            with self._changed:
+                if asked.cancel():  # else it answered just now
+                    self._overdue.add(asked)
+                    self._changed.notify_all()
             log.warning(
                 "The reranker did not answer within %g s, and a search went without: look at what it runs on, "
                 "or use a smaller model.",
@@ -214,9 +217,3 @@ class TimedReranker:
             elif not asked.cancelled():
                 asked.set_result(answer)
             self._changed.notify_all()
-
-    def _give_up(self, asked: Future[list[float]]) -> None:
-        with self._changed:
-            if asked.cancel():  # else it answered just now
-                self._overdue.add(asked)
-                self._changed.notify_all()

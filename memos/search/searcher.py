@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -52,24 +52,17 @@ from memos.search.rank import (
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
 
 
+@dataclass(slots=True)
 class CandidateReader:
     """Reads the candidates of one search from the ledger, now or at the requested moment, in one snapshot."""
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        cubes: tuple[str, ...],
-        passing: Node | None,
-        at: datetime | None,
-        hold: Callable[[items.Brief], bool],
-    ) -> None:
-        self.connection = connection
-        self._cubes = cubes
-        self._filter = passing
-        self._at = at
-        self._hold = hold
-        self._briefs: dict[str, items.Brief | None] = {}
-        self._whole: dict[str, Item] = {}
+    connection: sa.Connection
+    _cubes: tuple[str, ...]
+    _filter: Node | None
+    _at: datetime | None
+    _hold: Callable[[items.Brief], bool]
+    _briefs: dict[str, items.Brief | None] = field(default_factory=dict)
+    _whole: dict[str, Item] = field(default_factory=dict)
 
     def briefs(self, ids: Iterable[str]) -> list[items.Brief]:
         wanted = dict.fromkeys(ids)
@@ -173,14 +166,11 @@ def _overfetched(
             ids = {point.item for arm in arms for point in arm}
             passing = items.passing(connection, wider.cubes, wanted, ids, at=at)
         kept = [[point for point in arm if point.item in passing] for arm in arms]
-        if all(_enough(left, arm, limit, fetch) for left, arm, limit in zip(kept, arms, limits, strict=True)):
+        # No point further down an arm is missing: there are enough before it, or it has no more.
+        if all(len(left) >= limit or len(arm) < fetch for left, arm, limit in zip(kept, arms, limits, strict=True)):
             return [left[:limit] for left, limit in zip(kept, limits, strict=True)]
         fetch *= _OVERFETCH
     return None
-
-
-def _enough(kept: Sequence[ScoredPoint], fetched: Sequence[ScoredPoint], limit: int, fetch: int) -> bool:
-    return len(kept) >= limit or len(fetched) < fetch
 
 
 _OVERSAMPLE = 4
@@ -202,7 +192,6 @@ _BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
 _NAME_SHARE = np.float32(0.6)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
-
 
 Arms = dict[str, list[ScoredPoint] | None]
 
@@ -327,8 +316,7 @@ class Searcher:
         except RuntimeError as error:  # its threads were ended meanwhile
             raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
         dense = self.embedder.embed_query(text)
-        with_names = _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])
-        return _Vectors(dense, with_names), helped
+        return _Vectors(dense, _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])), helped
 
     def _rank(
         self,
@@ -415,8 +403,7 @@ class Searcher:
         return LexicalRecall(question, terms, waiting, arms, self._graph_neighbours(request, arms))
 
     def _enough(self, request: SearchRequest) -> int:
-        most = CANDIDATES if request.rerank and self.reranker is not None else 0
-        return max(_MIN_POOL, request.top_k * 2, most)
+        return max(_MIN_POOL, request.top_k * 2, CANDIDATES if request.rerank and self.reranker is not None else 0)
 
     def _recall(
         self,
@@ -519,25 +506,21 @@ class Searcher:
     @staticmethod
     def hits(reader: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
         best = found.ranked[: request.top_k]
-        ids = [entry.item.id for entry in best]
-        states = reader.whole(ids)
-        hits = []
-        for entry in best:
-            state = states.get(entry.item.id)
+        states = reader.whole([entry.item.id for entry in best])
+        return tuple(
+            Hit(
+                state,
+                entry.score,
+                relevance(entry, found.terms),
+                state.sources,
+                found.copies.get(state.id, ()),
+                arm_scores(entry) if request.explain else (),
+                boosts(entry) if request.explain else (),
+            )
+            for entry in best
             # What was changed or erased since it was ranked is not what was asked for any more.
-            if state is not None and state.version == entry.item.version:
-                hits.append(
-                    Hit(
-                        state,
-                        entry.score,
-                        relevance(entry, found.terms),
-                        state.sources,
-                        found.copies.get(state.id, ()),
-                        arm_scores(entry) if request.explain else (),
-                        boosts(entry) if request.explain else (),
-                    )
-                )
-        return tuple(hits)
+            if (state := states.get(entry.item.id)) is not None and state.version == entry.item.version
+        )
 
 
 _score = attrgetter("score")
@@ -687,9 +670,7 @@ def _vector_with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
 
 
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:
-    if not len(terms.indices):
-        return ()
-    return ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)
+    return tuple(ArmQuery(arm, terms) for arm in (Arm.TURN_BM25, Arm.WINDOW_BM25)) if len(terms.indices) else ()
 
 
 def limit_of(top_k: int) -> int:

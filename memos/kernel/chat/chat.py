@@ -79,7 +79,6 @@ def without_marks(text: str, known: Collection[str], *, kept: bool = False) -> t
 
 log = logging.getLogger("memos.chatting")
 
-
 _Asking = Callable[..., Generator[str | ChatReply, None, None]]
 
 

@@ -53,13 +53,7 @@ def _turn(place: int, message: Message) -> ChatMessage:
             raise InvalidInput(f"history[{place}].role", f"{other} has no place here; use user, assistant or system")
 
 
-def request_of(
-    question: Question,
-    recalled: Recalled,
-    history: Sequence[ChatMessage],
-    *,
-    cube: str,
-) -> ChatRequest:
+def request_of(question: Question, recalled: Recalled, history: Sequence[ChatMessage], *, cube: str) -> ChatRequest:
     """Build the chat request; the KV of its prefix may be cached for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = SYSTEM if given is None else check_text("system_prompt", given, MAX_MESSAGE_BYTES)

@@ -62,8 +62,7 @@ class ComposeJob:
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
         """Return the job for these settings; where no model keeps KV a prefix is empty."""
-        rules = PrefixRules(settings.prefix_room, STABLE_FOR)
-        return cls(CubeRules(settings.heat), rules, forget)
+        return cls(CubeRules(settings.heat), PrefixRules(settings.prefix_room, STABLE_FOR), forget)
 
     def run(self, run: TaskRun) -> None:
         self.forget()
@@ -119,8 +118,7 @@ class ComposeJob:
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
         heats = {id_: heat for id_, heat in heats.items() if id_ not in _ended(connection, heats, states, now)}
         there = {row.item for row in before}
-        above = self.rules.of(connection, cube).thresholds.promote_above
-        chosen = self._chosen(heats, states, there, above, now)
+        chosen = self._chosen(heats, states, there, self.rules.of(connection, cube).thresholds.promote_above, now)
         lines = prompt_prefix.lines_of(connection, before, states, now)
         stale = sum(line.tokens for line in lines if line.correction or line.item not in chosen)
         gone = len({line.item for line in lines}) < len(before)
@@ -136,12 +134,7 @@ class ComposeJob:
         return [PrefixRow(place, item.id, item.version, now) for place, item in enumerate(every, 1)], True
 
     def _chosen(
-        self,
-        heats: Mapping[str, float],
-        states: Mapping[str, Item],
-        there: set[str],
-        above: float,
-        now: datetime,
+        self, heats: Mapping[str, float], states: Mapping[str, Item], there: set[str], above: float, now: datetime
     ) -> set[str]:
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()

@@ -202,5 +202,4 @@ def _keep(change: Change, found: Window, learnt: ExtractedFacts) -> None:
     shown = read if learnt.extraction.model is None else [message.id for message in found.messages]
     outcome = learning.keep(change, learnt, shown)
     reading.mark(change.connection, read)
-    body = {"messages": read, **learning.told(outcome, learnt.extraction.rejected)}
-    changes.record(change, "read", body)
+    changes.record(change, "read", {"messages": read, **learning.told(outcome, learnt.extraction.rejected)})

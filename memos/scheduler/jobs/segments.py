@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -97,8 +97,7 @@ class Candidates:
 
 def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]:
     sums = dict.fromkeys(sorted(page), 1) | {word: count + (word in page) for word, count in keywords.items()}
-    best = sorted(sums.items(), key=lambda entry: -entry[1])
-    return dict(best[:KEPT_KEYWORDS])
+    return dict(sorted(sums.items(), key=lambda entry: -entry[1])[:KEPT_KEYWORDS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +229,15 @@ class OverflowJob:
         segment_rows.advance_short_tier(connection, change.cube, found)
         if placed:
             heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
-            _record_events(change, placed, heats)
+            body = {"tier": "mid", "pages": {page.id: id_ for page, id_ in placed}}
+            changes.record(change, "move", {**body, "heat": {id_: round(heat, 4) for id_, heat in heats.items()}})
             self.triggers.grown(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
             if len(known) < len(grown):
                 tier_moves.enqueue(connection, change.cube, tier_moves.sweep_task(), change.now)
 
 
 def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
-    at = page.messages[-1].said_at or now
-    warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
+    warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, page.messages[-1].said_at or now, now)
     return replace(
         segment,
         vector=view.vector if segment.vector is None else segment.vector + view.vector,
@@ -246,20 +245,8 @@ def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now
         pages=segment.pages + 1,
         unread=True,
         updated_at=now,
-        level=warm.level,
-        visits=warm.visits,
-        interactions=warm.interactions,
-        last=warm.last,
+        **asdict(warm),
     )
-
-
-def _record_events(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
-    body = {
-        "tier": "mid",
-        "pages": {page.id: id_ for page, id_ in placed},
-        "heat": {id_: round(heat, 4) for id_, heat in heats.items()},
-    }
-    changes.record(change, "move", body)
 
 
 def segment_view(segment: SegmentRow) -> SegmentView:
@@ -419,15 +406,12 @@ class SweepJob:
             rules = self.rules.ready(connection, change.cube)
             back = self._bring_back(change, rules)
             down = self._archive(change, rules)
-            if self._hot_unread(connection, change.cube, rules, change.now):
+            level = rules.policy.level_of(rules.thresholds.promote_above, change.now) - rules.policy.slack
+            unread = tier_moves.hot_unread(connection, change.cube, level, 8)
+            if any(is_hot(segment, rules, change.now) for segment in unread):
                 tier_moves.enqueue(connection, change.cube, tier_moves.analyse_task(), change.now)
             if max(back, down) == _MOVED_AT_ONCE:
                 tasks.enqueue(connection, change.cube, [tier_moves.sweep_task()], change.now)
-
-    @staticmethod
-    def _hot_unread(connection: sa.Connection, cube: str, rules: HeatRules, now: datetime) -> bool:
-        level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
-        return any(is_hot(segment, rules, now) for segment in tier_moves.hot_unread(connection, cube, level, 8))
 
     @staticmethod
     def _bring_back(change: Change, rules: HeatRules) -> int:
@@ -443,17 +427,13 @@ class SweepJob:
         beyond = tier_moves.border_of(connection, cube, rules.mid_capacity)
         if beyond is not None:
             # That one and all colder ones; "below" leaves the border itself out.
-            level = max(level, _just_above(beyond))
+            level = max(level, beyond + max(1e-9, abs(beyond) * 1e-12))
         before = change.now - GRACE
         found = tier_moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
         move(change, rules, found, ARCHIVED)
         for unread in tier_moves.cold_unread(connection, cube, level, before, _MOVED_AT_ONCE):
             tier_moves.enqueue(connection, cube, tier_moves.analyse_task(segment=unread, cheaply=True), change.now)
         return len(found)
-
-
-def _just_above(level: float) -> float:
-    return level + max(1e-9, abs(level) * 1e-12)
 
 
 def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state: str) -> None:
