@@ -109,12 +109,9 @@ class Events:
     def _behind(self, whose: _Whose, after: int, wanted: EventQuery) -> tuple[int, Events_]:
         def read(connection: Connection) -> tuple[int, Events_]:
             head = cubes.head(connection, whose.cube)
-            found = (
-                cubes.events_after(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
-                if head > after
-                else []
-            )
-            return head, found
+            if head <= after:
+                return head, []
+            return head, cubes.events_after(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
 
         return self._seen(whose, read)
 

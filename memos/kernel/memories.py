@@ -42,7 +42,6 @@ from memos.memcube import images as image_store
 from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import idempotency, items, reading
-from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, tags_of, version_of, within
@@ -126,25 +125,6 @@ class Page:
 
     items: tuple[Item, ...]
     total: int
-
-
-def listed(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> list[Item]:
-    """Return the items that pass a filter, oldest first."""
-    wanted = _Wanted.of(filter, limit, offset)
-    with ledger.read() as connection:
-        return items.matching(connection, scope.cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
-
-
-def page(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> Page:
-    """Return the items that pass a filter with their sources, newest first."""
-    wanted = _Wanted.of(filter, limit, offset)
-    with ledger.read() as connection:
-        found = items.matching(
-            connection, scope.cubes, wanted.node, limit=wanted.limit, offset=wanted.offset, newest=True
-        )
-        sources = items.sources_of(connection, [item.id for item in found])
-        total = items.count(connection, scope.cubes, wanted.node)
-    return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
 
 
 Items = list[Item]  # `list` is a method below
@@ -268,7 +248,7 @@ class Memories:
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         masking = self._context.scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
-        edits, reason = (edits_of(given), masking.text("reason", check_text("reason", reason, 1000)))
+        edits, reason = edits_of(given), masking.text("reason", check_text("reason", reason, 1000))
         memory = edits.get("memory")
         with self._context.change(scope) as change:
             if memory is not None:
@@ -412,9 +392,9 @@ class Memories:
         offset: int = 0,
     ) -> Items:
         """Return a cube's items that pass the filter, oldest first; deleted ones only if the filter names status."""
-        return listed(
-            self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
-        )
+        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        with self._context.ledger.read() as connection:
+            return items.matching(connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
 
     @retry_read
     def page(
@@ -427,9 +407,14 @@ class Memories:
         offset: int = 0,
     ) -> Page:
         """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
-        return page(
-            self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
-        )
+        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        with self._context.ledger.read() as connection:
+            found = items.matching(
+                connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset, newest=True
+            )
+            sources = items.sources_of(connection, [item.id for item in found])
+            total = items.count(connection, cubes, wanted.node)
+        return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
 
     @retry_read
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
@@ -471,8 +456,7 @@ class Memories:
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
         """Return drafts of what would be stored. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
-        images = ImageParts(self._web_images)
-        read = read_messages(messages, zone, self._context.clock.now(), images)
+        read = read_messages(messages, zone, self._context.clock.now(), ImageParts(self._web_images))
         return fast.read(read, tags, info, zone)
 
 

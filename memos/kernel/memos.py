@@ -84,12 +84,7 @@ class MemOS(FormerNames):
             lifecycle=self._lifecycle,
         )
         self._removal = AdapterRemoval(
-            ledger=ledger,
-            clock=clock,
-            settings=settings,
-            folder=installation.adapters,
-            trainings=installation.trainings,
-            activations=installation.activations,
+            ledger, clock, settings, installation.adapters, installation.trainings, installation.activations
         )
         self.maintenance = Maintenance(context, installation, self._removal, self._start_background)
         self._scheduler = self._new_scheduler()

@@ -131,7 +131,7 @@ def open_installation(
         embedded = [name for name, server in servers.items() if server is None]
         if embedded:
             _lock_folder(home, embedded, stack)
-        loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
+        loading = soon.submit((lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed))
         print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
         vector_soon = None
         if len(embedded) == 2:  # else the ledger may say that the folder is of no use
@@ -221,8 +221,7 @@ def _indexes(
 
     def projection(target: Target, follower: IndexWriter) -> Projection:
         shared = not ledger.is_sqlite and target not in files
-        kind = SharedProjection if shared else OwnProjection
-        return kind(ledger, target, follower)
+        return (SharedProjection if shared else OwnProjection)(ledger, target, follower)
 
     following = None if graph is None else projection("graph", GraphFollower(ledger, graph))
     return Indexes(projection("vector", vector), following, settings.index.wait_s)
@@ -347,8 +346,7 @@ class SpaceFolders:
 
 def _space(print_: Fingerprint) -> str:
     """Return the name of one embedder's vectors; a release that makes its points otherwise has a space of its own."""
-    name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}"
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name)
+    return re.sub(r"[^A-Za-z0-9.]+", "-", f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}")
 
 
 def _make_folder(home: Path) -> None:
@@ -388,10 +386,6 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
     return ledger
 
 
-def embedder_of(settings: EmbedSettings) -> Embedder:
-    return _choose_embedder(settings)
-
-
 def reach_vector(settings: QdrantSettings) -> None:
     try:
         from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
@@ -412,7 +406,7 @@ def _fingerprint(settings: EmbedSettings) -> Fingerprint:
     return MINILM if settings.model == "minilm" else E5
 
 
-def _choose_embedder(settings: EmbedSettings) -> Embedder:
+def embedder_of(settings: EmbedSettings) -> Embedder:
     match settings.model:
         case "minilm":
             from memos.backends.encoders.minilm import MiniLmEmbedder  # noqa: PLC0415 - loads onnxruntime
@@ -443,14 +437,9 @@ def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> 
                 )
             return ChatReranker(lambda: askers.reader)
         case _:
-            return _onnx_reranker(settings)
+            from memos.backends.encoders.cross_encoder import OnnxReranker  # noqa: PLC0415 - loads onnxruntime
 
-
-def _onnx_reranker(settings: Settings) -> Reranker:
-    from memos.backends.encoders.cross_encoder import OnnxReranker  # noqa: PLC0415 - loads onnxruntime, as the embedder does
-
-    folder = Path(str(settings.rerank.folder)).expanduser()
-    return OnnxReranker(folder, threads=settings.embed.threads)
+            return OnnxReranker(Path(str(settings.rerank.folder)).expanduser(), threads=settings.embed.threads)
 
 
 def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:

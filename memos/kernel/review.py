@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from memos.core.identities import Right
@@ -44,10 +42,9 @@ class Review:
             before = _waiting(change, item)
             edits = {"status": Status.ACTIVE, "confidence": max(before.confidence, _CONFIRMED)}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
-            tier_moves.read_again(
-                change.connection, change.cube, [item], change.now
-            )  # its page may have been read without it
-            _line_up(change)
+            # Its page may have been read without it.
+            tier_moves.read_again(change.connection, change.cube, [item], change.now)
+            tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
         return self._settled(item, scope)
 
     def edit(
@@ -65,12 +62,15 @@ class Review:
         edits = edits_of(masking.fields({"memory": text}))
         with self._context.change(scope) as change:
             before = _waiting(change, item)
-            edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}
+            # Key and value of the old text must not remain.
+            zone = ZoneInfo(scope.time_zone)
+            told = messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone)
+            edits = {**told, **edits, "status": Status.ACTIVE}
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)
             masking.record(change)
             tier_moves.read_again(change.connection, change.cube, [item], change.now)
-            _line_up(change)
+            tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
         return self._settled(item, scope)
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
@@ -88,10 +88,6 @@ class Review:
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
 
-def _line_up(change: Change) -> None:
-    tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
-
-
 def _waiting(change: Change, item: str) -> Item:
     state = items.require(change.connection, [change.cube], item)
     if state.status is not Status.PENDING:
@@ -100,12 +96,6 @@ def _waiting(change: Change, item: str) -> Item:
             "`memos memory review list`."
         )
     return state
-
-
-def _stated(before: Item, edits: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """Return the edits with key and value read from the new text; those of the old text must not remain."""
-    zone = ZoneInfo(scope.time_zone)
-    return {**messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone), **edits}
 
 
 def _version(expected: int | None) -> int | None:

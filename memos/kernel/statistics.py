@@ -111,7 +111,10 @@ def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) 
         running = queries.running(connection, asked.cubes)
         ended = queries.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
         tokens = queues.tokens_today(connection, asked.cubes, asked.now)
-        tasks = _Tasks(_summed((cube, n) for (cube, _), n in waiting.items()), Counter(task.cube for task in running))
+        waiting_of: Counter[str] = Counter()
+        for (cube, _), number in waiting.items():
+            waiting_of[cube] += number
+        tasks = _Tasks(waiting_of, Counter(task.cube for task in running))
         heads = sorted(queries.newest_events(connection, asked.cubes), key=tasks.busy)
         shown = heads[: BUSIEST if asked.cubes is None else None]
         cubes = _cubes(connection, asked, shown, tasks, tokens)
@@ -210,13 +213,6 @@ def _by_kind(
 
 def _hottest(scheduler: Scheduler, cube: str) -> tuple[Segment, ...]:
     return tuple(segment for segment in scheduler.segments(cube, _HOTTEST) if segment.state == OPEN)
-
-
-def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for name, number in pairs:
-        found[name] += number
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,8 +220,7 @@ class Tiers:
         Raises the items' heat within seconds; unknown ids are ignored. Raises: NotFound, InvalidInput.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
-        access = Access.CONFIRMED if confirmed else Access.CITED
-        self._scheduler.used(scope.cubes[0], ids_of(item_ids), access)
+        self._scheduler.used(scope.cubes[0], ids_of(item_ids), Access.CONFIRMED if confirmed else Access.CITED)
 
     @retry_read
     def working_memory(

@@ -209,8 +209,7 @@ class Transfer:
         self._context.access.check(check_name("actor", actor, 128), (), Right.WRITE)
 
     def _bounds(self, manifest: DumpManifest) -> Bounds:
-        now = to_micros(self._context.clock.now())
-        return Bounds(now, MAX_MESSAGE_BYTES, manifest.embedder.dimension)
+        return Bounds(to_micros(self._context.clock.now()), MAX_MESSAGE_BYTES, manifest.embedder.dimension)
 
     def _write(
         self,

@@ -154,8 +154,7 @@ class AdapterTraining:
         return select(memories, stable, now, adapter_rows.excluded(connection, cube))
 
     def left_out(self, connection: sa.Connection, cube: str, chosen: Selected) -> dict[LeftOut, int]:
-        active = t.versions.c.status == Status.ACTIVE
-        others = _count(connection, cube, active, t.versions.c.type.not_in(_KINDS))
+        others = _count(connection, cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.not_in(_KINDS))
         there = _count(connection, cube, t.versions.c.status.in_(_CONSIDERED), t.versions.c.type.in_(_KINDS))
         beyond = chosen.left_out.get(LeftOut.BEYOND, 0) + max(0, there - _MOST_CONSIDERED)
         counts = {**chosen.left_out, LeftOut.KIND: others, LeftOut.BEYOND: beyond}

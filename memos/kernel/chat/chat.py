@@ -73,8 +73,7 @@ class CitationMarks:
 def without_marks(text: str, known: Collection[str], *, kept: bool = False) -> tuple[str, tuple[str, ...]]:
     """Return an answer without its citation marks, and the marks."""
     marks = CitationMarks(known, kept=kept)
-    told = marks.feed(text) + marks.end()
-    return told.rstrip(), tuple(marks.cited)
+    return (marks.feed(text) + marks.end()).rstrip(), tuple(marks.cited)
 
 
 log = logging.getLogger("memos.chatting")
@@ -134,8 +133,7 @@ class Chat:
 
     def recall(self, query: str, *, marks: bool = False, **options: Unpack[RecallOptions]) -> Recalled:
         """Return the memory section for a question, for callers with own models. Raises: InvalidInput, NotFound."""
-        question = Question(check_text("query", query, MAX_MESSAGE_BYTES), **options)
-        return self._recalling(question, marks=marks)
+        return self._recalling(Question(check_text("query", query, MAX_MESSAGE_BYTES), **options), marks=marks)
 
     def check_store(self, cube: str, *, actor: str) -> None:
         """Check that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
@@ -159,14 +157,12 @@ class Chat:
             tags_of(question.tags)
             info_of(question.info)
             member_of("mode", question.mode, Mode)
-        zone = ZoneInfo(scope.time_zone)
-        history = history_of(question, zone, context.clock.now())
+        history = history_of(question, ZoneInfo(scope.time_zone), context.clock.now())
         if history:
             known = {question.query, *(message.content for message in history)}
             question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
-        request = request_of(question, recalled, history, cube=scope.cubes[0])
-        return _Ready(question, asker, cube, recalled, request)
+        return _Ready(question, asker, cube, recalled, request_of(question, recalled, history, cube=scope.cubes[0]))
 
     def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
         began = time.perf_counter()

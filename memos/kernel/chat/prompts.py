@@ -248,8 +248,7 @@ class Recalling:
             first = [_prefix_reference(number, item) for number, item in prefix.shown]
             tokens = prefix.tokens + recalled.tokens
             recalled = replace(recalled, prefix=prefix, shown=(*first, *recalled.shown), tokens=tokens)
-        took_ms = round((time.perf_counter() - began) * 1000, 2)
-        return replace(recalled, timings_ms={"recall": took_ms})
+        return replace(recalled, timings_ms={"recall": round((time.perf_counter() - began) * 1000, 2)})
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
         if not (question.working and self.context.settings.prefix_room):
