@@ -44,9 +44,7 @@ class Scopes:
     def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
         """Check the actor and cubes of a call; with `embeds` the cubes must use the configured embedder.
 
-        Raises:
-           InvalidInput, NotFound, PermissionDenied: The cubes are not valid, or not the actor's.
-           Conflict: A cube has vectors of another embedder.
+        Raises: InvalidInput, NotFound, PermissionDenied, Conflict (vectors of another embedder).
         """
         self.lifecycle.check_open()
         if isinstance(cubes, str):
@@ -91,24 +89,19 @@ class Scopes:
         return None if readable is None else tuple(sorted(readable))
 
     def readable(self, actor: str) -> frozenset[str] | None:
-        """Return the cubes that an actor has a role on, None for all. Raises: PermissionDenied."""
         return self.guard.readable(actor)
 
     def check_admin(self, actor: str) -> None:
-        """Check a call for admins. Raises: PermissionDenied, BackendUnavailable (closed)."""
         self.lifecycle.check_open()
         self.guard.check_admin(check_name("actor", actor, 128))
 
     def masking(self, scope: Scope) -> Masking:
-        """Return the masking for the texts of a call."""
         return Masking(secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def masking_of(self, cube: str) -> Masking:
-        """Return the masking for texts the installation itself writes to a cube."""
         return self.masking(self.check([cube], LOCAL_OWNER, embeds=False))
 
     def forget(self) -> None:
-        """Drop cached cube data after a change."""
         self._heads = {}
 
     def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.CubeHead]:
@@ -126,17 +119,13 @@ class Scopes:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Whether an installation is open and its disk has room.
-
-    `disk_folder` must keep `MEMOS_LIMITS__MIN_FREE_BYTES` free; None if this process writes no files.
-    """
+    """Whether it is open, and `disk_folder` (None: no files here) has `MEMOS_LIMITS__MIN_FREE_BYTES` free."""
 
     settings: Settings
     disk_folder: Path | None
     closed: bool = False
 
     def check_open(self) -> None:
-        """Raise BackendUnavailable if the installation is closed."""
         if self.closed:
             raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
 
@@ -163,7 +152,6 @@ class Indexes:
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """Return the vector projection, then that of the graph if there is one."""
         return (self.vector,) if self.graph is None else (self.vector, self.graph)
 
     def wait(self) -> bool:
@@ -188,11 +176,7 @@ class Context:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Open a transaction that writes.
-
-        Raises:
-            BackendUnavailable: The installation is closed, the disk is full, or the ledger is out of reach.
-        """
+        """Open a transaction that writes. Raises: BackendUnavailable (closed, the disk is full, no ledger)."""
         self.lifecycle.check_open()
         self.lifecycle.check_space()
         # Another process may be rebuilding an index alone: it must not be disturbed, nor followed by half a change.
@@ -203,19 +187,13 @@ class Context:
 
     @contextmanager
     def change(self, scope: Scope) -> Iterator[Change]:
-        """Open a transaction that changes the first cube of a scope.
-
-        Raises:
-            PermissionDenied: The scope was checked for reading only.
-            BackendUnavailable: As `write`.
-        """
+        """Open a transaction that changes a scope's first cube. Raises: PermissionDenied (read-only), as `write`."""
         if scope.right is Right.READ:
             raise PermissionDenied(f"Read-only scope: {scope.actor!r} may not change this cube.")
         with self.write() as connection:
             yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock, self.quotas.charge)
 
     def wait_indexed(self) -> bool:
-        """Wait at most `index.wait_s` for the indexes to catch up; return True if they did."""
         return self.indexes.wait()
 
 
@@ -224,8 +202,6 @@ _Answer = TypeVar("_Answer")
 
 
 def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Retry a read once if the database connection was lost."""
-
     @wraps(method)
     def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
         try:

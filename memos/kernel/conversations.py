@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
-from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
+from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Json, Role, Source, Trust
 from memos.kernel.context import Context
 from memos.memcube.ledger import items, tier_moves
 from memos.memcube.ledger.segments import Page
@@ -19,10 +19,7 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A user's turn and the answer to it; `messages` are their memories. A missing side is empty.
-
-    Untrusted if any of its messages is.
-    """
+    """A user's turn and its answer, empty where missing; `messages` are their memories. Untrusted if any of them is."""
 
     cube: str
     conversation: str | None
@@ -75,7 +72,10 @@ class Conversations:
 
 def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:
     first = page.messages[0]
-    said = {role: _text_of(page.messages, role) for role in (Role.USER, Role.ASSISTANT)}
+    said = {
+        role: "\n".join(message.memory for message in page.messages if message.role is role)
+        for role in (Role.USER, Role.ASSISTANT)
+    }
     untrusted = any(is_untrusted(told.get(message.id, ())) for message in page.messages)
     return Exchange(
         first.cube,
@@ -87,7 +87,3 @@ def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:
         tuple(message.id for message in page.messages),
         Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
     )
-
-
-def _text_of(messages: Sequence[Item], role: Role) -> str:
-    return "\n".join(message.memory for message in messages if message.role is role)

@@ -11,16 +11,7 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.identities import Right
 from memos.core.text.validation import check_name, check_new_id, check_text
-from memos.core.types import (
-    DEFAULT_CUBE,
-    LOCAL_OWNER,
-    Cube,
-    CubeKind,
-    EraseReceipt,
-    FileState,
-    Scope,
-    StoredFile,
-)
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, FileState, Scope, StoredFile
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, retry_read
 from memos.kernel.documents import Documents, Files, Given
@@ -53,10 +44,7 @@ class Cubes:
     ) -> Cube:
         """Create an empty cube owned by the actor; `redact_pii` masks personal data in what is added.
 
-        Raises:
-           InvalidInput: An argument is not valid.
-           Conflict: The id is taken.
-           PermissionDenied: The actor is unknown here.
+        Raises: InvalidInput, Conflict, PermissionDenied (the actor is unknown here).
         """
         context = self._context
         cube = check_new_id("cube", cube)
@@ -101,12 +89,7 @@ class Cubes:
     def change(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
     ) -> Cube:
-        """Change a cube's description, or whether personal data is masked in later additions.
-
-        Raises:
-           InvalidInput: There is nothing to change.
-           NotFound: The cube does not exist.
-        """
+        """Change a cube's description, or masking of personal data added later. Raises: InvalidInput, NotFound."""
         context = self._context
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         if description is None and redact_pii is None:
@@ -178,12 +161,7 @@ class KnowledgeBases:
     def create(
         self, id: str, description: str = "", *, actor: str = LOCAL_OWNER, redact_pii: bool = False
     ) -> KnowledgeBase:
-        """Create an empty knowledge base; `redact_pii` masks personal data in its documents.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           Conflict: The id is taken.
-        """
+        """Create an empty knowledge base; `redact_pii` masks personal data in it. Raises: InvalidInput, Conflict."""
         self.cubes.create(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)
 

@@ -33,9 +33,7 @@ from memos.reader.arguments import members_of
 from memos.reader.masking import Masking
 from memos.scheduler.task import poll_until
 
-Given = str | Path | tuple[str, bytes]
-"""A path, or a name and the bytes."""
-
+Given = str | Path | tuple[str, bytes]  # a path, or a name and the bytes
 Files = tuple[StoredFile, ...]  # `list` is a method here
 
 _NAME_CHARS = 255
@@ -50,11 +48,7 @@ class Documents:
     """Documents of cubes of any kind."""
 
     def __init__(
-        self,
-        context: Context,
-        wake: Callable[[], object],
-        purge: Callable[[], None],
-        web: FileSource | None = None,
+        self, context: Context, wake: Callable[[], object], purge: Callable[[], None], web: FileSource | None = None
     ) -> None:
         self._context = context
         self._purge = purge
@@ -64,9 +58,7 @@ class Documents:
     def fetch(self, where: str, url: str) -> tuple[str, bytes]:
         """Download a file from a public URL, if `MEMOS_SERVER__FETCH_FILES` allows it; return its name and bytes.
 
-        Raises:
-           InvalidInput: The URL is not usable; `where` names the argument.
-           BackendUnavailable, BackendTimeout: The server cannot be reached.
+        Raises: InvalidInput (naming the argument `where`), BackendUnavailable, BackendTimeout.
         """
         if self._web is None:
             raise InvalidInput(
@@ -81,11 +73,7 @@ class Documents:
         """Store a file and queue its reading; `wait` tells when it can be searched.
 
         A file with bytes the cube already has is returned instead. Once read, it replaces the file of the same name.
-
-        Raises:
-           InvalidInput: It is not a file, or too large.
-           NotFound: The cube does not exist.
-           BackendUnavailable: The disk is full.
+        Raises: InvalidInput, NotFound, BackendUnavailable.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         name, data = _loaded(file, self._context.settings.limits.file_bytes)
@@ -143,10 +131,7 @@ class Documents:
         return tuple(file for file in found if file.state in wanted)
 
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
-        """Return a file's original bytes; if something was masked, the Markdown instead.
-
-        Raises: NotFound, also when they were erased with one of its passages.
-        """
+        """Return a file's original bytes; the Markdown if masked. Raises: NotFound (also when erased)."""
         found = self._found(file, cube, actor)
         with self._context.ledger.read() as connection:
             data = files.content(connection, found.id)
@@ -167,10 +152,7 @@ class Documents:
     def delete(
         self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, reason: str = "deleted"
     ) -> StoredFile:
-        """Delete a file and everything made of it; it is erased after the retention period.
-
-        Adding the same bytes later reads them again. Raises: NotFound.
-        """
+        """Delete a file and everything made of it, to be erased after the retention period. Raises: NotFound."""
         found = self._found(file, cube, actor)
         reason = check_text("reason", reason, 1000)
         scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)

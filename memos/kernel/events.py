@@ -73,12 +73,8 @@ class Events:
     ) -> Iterator[Event]:
         """Yield events as they are committed, after number `after` or, without it, from now on.
 
-        Ends after `timeout_s` or when `stop` is set; otherwise never.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           NotFound: The cube does not exist, or was dropped meanwhile.
-           BackendUnavailable: The ledger is out of reach.
+        Ends after `timeout_s` or when `stop` is set; otherwise never. Raises: InvalidInput, NotFound (the cube does not
+        exist, or was dropped meanwhile), BackendUnavailable (the ledger is out of reach).
         """
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = EventQuery(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
@@ -113,12 +109,9 @@ class Events:
     def _behind(self, whose: _Whose, after: int, wanted: EventQuery) -> tuple[int, Events_]:
         def read(connection: Connection) -> tuple[int, Events_]:
             head = cubes.head(connection, whose.cube)
-            found = (
-                cubes.events_after(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
-                if head > after
-                else []
-            )
-            return head, found
+            if head <= after:
+                return head, []
+            return head, cubes.events_after(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit))
 
         return self._seen(whose, read)
 
@@ -131,7 +124,6 @@ class Events:
 
 
 def _go_on(deadline: float | None, stop: threading.Event, *, at_once: bool) -> bool:
-    """Wait for the next poll unless there is more to read; False at the end."""
     left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
     return left > 0 and not stop.wait(0 if at_once else left)
 

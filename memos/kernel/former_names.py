@@ -6,6 +6,7 @@ import warnings
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+# Former methods of `MemOS` by the service that has them now.
 MOVED = {
     "memories": "derived erase_receipt extractions history list page read_finely receipt rollback",
     "search": "recall rerank why_not",
@@ -13,8 +14,7 @@ MOVED = {
     "maintenance": "backup backups catch_up check_ready finish_erasures forget_backup reembed reindex verify",
     "statistics": "overview totals",
 }
-"""Former methods of `MemOS` by the service that has them now."""
-
+# Former attributes of `MemOS` and what they are called now.
 RENAMED = {
     "asker": "models.chat",
     "exchanges": "conversations",
@@ -24,12 +24,9 @@ RENAMED = {
     "travel": "transfer",
     **{name: f"{service}.{name}" for service, names in MOVED.items() for name in names.split()},
 }
-"""Former attributes of `MemOS` and what they are called now."""
 
 
 class FormerNames:
-    """Resolves former attributes with a DeprecationWarning that names what they are called now."""
-
     if not TYPE_CHECKING:  # type checkers are to refuse them
 
         def __getattr__(self, name: str) -> Any:

@@ -78,8 +78,8 @@ class Idempotency:
     ) -> _Made:
         """Return what `make` made, or, when the key was used for the same call within a day, `again` of its `ids`.
 
-        `make` is called with its one transaction noting the key; without a creation it is just called.
-        Raises: Conflict (the key was used for another call, or that one has not answered), InvalidInput.
+        `make` is called with its one transaction noting the key; without a creation it is just called. Raises: Conflict
+        (the key was used for another call, or that one has not answered), InvalidInput.
         """
         if creation is None:
             return make()
@@ -150,18 +150,12 @@ class Submissions:
         self._context = context
 
     def take(self, caller: str, body: str, cubes: Sequence[str]) -> Submission:
-        """Return the caller's submission of this body of the last minute, else a new one.
-
-        Raises: BackendUnavailable (disk full).
-        """
+        """Return the caller's submission of this body in a minute, or a new one. Raises: BackendUnavailable."""
         with self._context.write() as connection:
             return rows.submit(connection, caller, body, cubes, self._context.clock.now())
 
     def answered(self, submission: Submission, answer: Mapping[str, Json], *, known: bool = True) -> Submission:
-        """Keep what a submission is answered, ids only; return it with the first answer it was given.
-
-        One that is not to be `known` any more was only kept from being carried out twice at once.
-        """
+        """Keep a submission's answer, ids only; return it with its first. Not `known` any more, it blocked a double."""
         with self._context.write() as connection:
             rows.answer_submission(connection, submission.id, answer, known=known)
             kept = rows.find_submission(connection, submission.id)

@@ -18,9 +18,7 @@ from memos.reader.importers.formats import CheckedRecord, Format, checked, detec
 
 OnBad = Literal["stop", "skip"]
 
-BATCH = 50
-"""Messages of one transaction: small enough to show progress, large enough to share a flush."""
-
+BATCH = 50  # messages of one transaction: small enough to show progress, large enough to share a flush
 _REMEDY = "mend it, or skip bad records (--on-bad skip)"
 
 
@@ -95,12 +93,8 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
 
     A message is identified by its id or else by conversation, text, speaker, time and occurrence: importing a file
     again, also a corrected or longer one, adds only what is missing. With `on_bad="stop"` an unreadable record stops
-    the import before anything is stored.
-
-    Raises:
-       InvalidInput: The file or an argument is not valid.
-       NotFound: The cube does not exist.
-       Conflict: A stored message has the same id and other text.
+    the import before anything is stored. Raises: InvalidInput, NotFound, Conflict (a stored message has the same id and
+    other text).
     """
     zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
     found = format or detect(path)
@@ -111,8 +105,7 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
 def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None] = lambda: None) -> ImportSummary:
     """Check all parts, call `begin`, then store them, as `import_export` does with one.
 
-    Raises:
-       InvalidInput, NotFound, Conflict: As `import_export`.
+    Raises: InvalidInput, NotFound, Conflict (as `import_export`).
     """
     now = doing.memos.clock.now()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,6 @@ from datetime import timedelta
 
 from memos.core.identities import Right
 from memos.core.kv_cache import CubePrefix, KvStats, PrefixEntry, Warmed
-from memos.core.ports import ChatRequest
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import BackendUnavailable, InvalidAnswer
 from memos.kernel.chat.prompts import request_of
@@ -22,7 +22,6 @@ from memos.kernel.models import Models
 from memos.llm.usage import Call, UsageMeter
 from memos.memcube import prompt_prefix
 from memos.memcube.ledger import items, tasks
-from memos.memcube.prompt_prefix import PrefixText
 from memos.scheduler.task import Job, TaskRun
 
 _LATER = timedelta(seconds=5)
@@ -40,8 +39,7 @@ class KvService:
 
     def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
         """Return the prompt prefix of a cube. Raises: NotFound, PermissionDenied."""
-        scope = self.context.scopes.check([cube], actor, embeds=False)
-        [cube] = scope.cubes
+        [cube] = self.context.scopes.check([cube], actor, embeds=False).cubes
         now = self.context.clock.now()
         with self.context.ledger.read() as connection:
             rows = prompt_prefix.of(connection, cube)
@@ -60,12 +58,9 @@ class KvService:
             for row in rows
             if (state := states.get(row.item)) is not None and prompt_prefix.may_include(state)
         )
-        kept: dict[str, int] = {}
-        for _, tiers, _ in self.activations.blocks(cube):
-            if tiers:
-                kept[str(tiers[0])] = kept.get(str(tiers[0]), 0) + 1
+        kept = Counter(str(tiers[0]) for _, tiers, _ in self.activations.blocks(cube) if tiers)
         tokens, text = (0, "") if part is None else (part.tokens, part.section)
-        return CubePrefix(cube, entries, tokens, self.context.settings.prefix_room, text, kept)
+        return CubePrefix(cube, entries, tokens, self.context.settings.prefix_room, text, dict(kept))
 
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
         """Return the KV statistics of all cubes, for admins. Raises: PermissionDenied."""
@@ -73,11 +68,7 @@ class KvService:
         return self.activations.stats()
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Queue a new prefix from what is hot and pinned now; return the task.
-
-        Raises:
-           NotFound, PermissionDenied: As for any cube.
-        """
+        """Queue a new prefix from what is hot and pinned now; return the task. Raises: NotFound, PermissionDenied."""
         with self.context.change(self.context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             [task] = tasks.enqueue(change.connection, change.cube, [prompt_prefix.compose_task()], change.now)
         self.wake()
@@ -86,10 +77,7 @@ class KvService:
     def warm(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Warmed:
         """Prefill a cube's prefix, so that the next answer starts sooner.
 
-        Raises:
-           NotFound, PermissionDenied: As for any cube.
-           BackendUnavailable: No model keeps KV.
-           ModelError: The model failed.
+        Raises: NotFound, PermissionDenied, BackendUnavailable (no model keeps KV), ModelError.
         """
         [cube] = self.context.scopes.check([cube], actor).cubes
         return self._warmed(cube, UsageMeter("warm", cube=cube))
@@ -103,11 +91,7 @@ class KvService:
         return self.activations.forget([cube])
 
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
-        """Read every file of the disk tier, remove damaged ones and return their keys. For admins.
-
-        Raises:
-           PermissionDenied: The actor is not an admin.
-        """
+        """Remove damaged files of the disk tier and return their keys. For admins. Raises: PermissionDenied."""
         self.context.scopes.check_admin(actor)
         return tuple(self.activations.verify())
 
@@ -150,10 +134,6 @@ class KvService:
             )
         began = time.perf_counter()
         with suppress(InvalidAnswer):  # an answer of one token is cut off
-            asker.chat(self._request(cube, part), meter=meter)
+            recalled = Recalled("", 0, (), False, prefix=part)
+            asker.chat(request_of(Question("?", max_tokens=1), recalled, (), cube=cube), meter=meter)
         return Warmed(cube, 0 if part is None else part.tokens, time.perf_counter() - began)
-
-    def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:
-        recalled = Recalled("", 0, (), False, prefix=part)
-        question = Question("?", max_tokens=1)
-        return request_of(question, recalled, (), cube=cube)

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from memos.core.clock import Clock
-from memos.core.kv_cache import Fill, KvShape, KvStats
-from memos.core.lora import Lending
+from memos.core.kv_cache import KvShape, KvStats
 from memos.core.ports import ChatModel
 from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
@@ -20,87 +19,27 @@ from memos.errors import BackendUnavailable, NotFound
 from memos.kernel.adapters.serving import AdapterResolver
 from memos.memcube.activation.blocks import Array, Block, Tier, fingerprint_of
 from memos.memcube.activation.prefill import PrefillEngine
-from memos.memcube.activation.store import BlockStore, Device
+from memos.memcube.activation.store import BlockStore
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.parametric import forgetting
 
+if TYPE_CHECKING:
+    from memos.backends.local.loading import Loaded
+    from memos.backends.local.models import TransformersModels
+
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
-DEVICE_BYTES = 2 * 2**30
-"""Most bytes of KV kept on a GPU."""
-
-
-class LoadedModel(Protocol):
-    """A model in this process."""
-
-    @property
-    def made_by(self) -> dict[str, Any]:
-        """The properties on which the model's KV depends."""
-        ...
-
-    @property
-    def dtype(self) -> str:
-        """The data type of its KV."""
-        ...
-
-    @property
-    def chunk_blocks(self) -> int:
-        """Blocks computed in one step."""
-        ...
-
-    @property
-    def block(self) -> tuple[int, ...]:
-        """The shape of a block's KV."""
-        ...
-
-    @property
-    def unusable(self) -> str | None:
-        """Why its KV cannot be cached, None if it can."""
-        ...
-
-    @property
-    def turns(self) -> Any:
-        """The lock by which callers take turns."""
-        ...
-
-    @property
-    def adapters(self) -> Any:
-        """Its LoRA adapters."""
-        ...
-
-    @property
-    def base(self) -> str:
-        """The digest (SHA-256, hex) that an adapter must be trained for."""
-        ...
-
-
-class LocalBackend(Protocol):
-    """Loads models in this process."""
-
-    def load(self, settings: ChatSettings, remembered: Path | None) -> LoadedModel:
-        """Load a model. Raises: InvalidInput, BackendUnavailable."""
-        ...
-
-    def chat_model(self, loaded: Any, settings: ChatSettings, fill: Fill | None, adapters: Lending) -> ChatModel:
-        """Return the chat model of a loaded one."""
-        ...
-
-    def device(self, loaded: Any) -> Device | None:
-        """Return the GPU a model is on as a device, None on a CPU."""
-        ...
+DEVICE_BYTES = 2 * 2**30  # most bytes of KV kept on a GPU
 
 
 class LocalModels:
-    """Language models in this process and the cache of their KV. Thread-safe.
-
-    Files are in `home`; None means no disk tier.
-    """
+    """Language models in this process and the cache of their KV, in `home` unless None. Thread-safe."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: LocalBackend
+        self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: TransformersModels
     ) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -110,7 +49,7 @@ class LocalModels:
         self._adapters = None if home is None else home / forgetting.FOLDER
         self._lock = threading.Lock()
         self._store: BlockStore | None = None
-        self._loaded: dict[str, LoadedModel] = {}
+        self._loaded: dict[str, Loaded] = {}
         # One for all that ask it: they take turns.
         self._models: dict[ChatSettings, ChatModel] = {}
         self._closed = False
@@ -131,7 +70,6 @@ class LocalModels:
 
     @property
     def remembered(self) -> Path | None:
-        """The file that caches digests of weights, which take long to compute."""
         return None if self._folder is None else self._folder / "weights.json"
 
     def base(self, settings: ChatSettings) -> str:
@@ -152,7 +90,6 @@ class LocalModels:
 
     @contextmanager
     def lend_blocks(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
-        """Lend a cube's blocks with their keys and values, one after another."""
         if (live := self._store) is not None:  # holds up nobody else
             with closing(live.lend_blocks(cube)) as found:
                 yield found
@@ -165,7 +102,6 @@ class LocalModels:
                 yield found
 
     def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:
-        """Add a cube's blocks that an equal model made elsewhere; return how many."""
         store = self._store
         if store is None:  # it was closed meanwhile
             return 0
@@ -204,23 +140,19 @@ class LocalModels:
             self.forget()
 
     def stats(self) -> KvStats:
-        """Return the KV statistics, without tiers if nothing was ever cached."""
         with self._stored() as store:
             return KvStats() if store is None else store.stats()
 
     def blocks(self, cube: str) -> list[tuple[Block, tuple[Tier, ...], float]]:
-        """Return the blocks of a cube with their tiers and heat, parents first."""
         with self._stored() as store:
             return [] if store is None else [each for each in store.blocks() if each[0].cube == cube]
 
     def verify(self) -> list[str]:
-        """Read every file; remove damaged ones and return their keys."""
         with self._stored() as store:
             return [] if store is None else store.verify()
 
     @contextmanager
     def _stored(self) -> Iterator[BlockStore | None]:
-        """Yield the store, opened for the block if no model is loaded; None if there is nothing to open."""
         with self._lock:
             if self._store is not None or self._closed or self._folder is None or not self._folder.exists():
                 yield self._store
@@ -241,7 +173,7 @@ class LocalModels:
         if store is not None:
             store.close()
 
-    def _new_store(self, loaded: LoadedModel | None) -> BlockStore:
+    def _new_store(self, loaded: Loaded | None) -> BlockStore:
         device = None if loaded is None else self._backend.device(loaded)
         budgets = {
             Tier.DEVICE: DEVICE_BYTES,
@@ -269,15 +201,13 @@ class LocalModels:
             with loaded.turns():
                 loaded.adapters.keep_only(is_there)
 
-    def _fill_of(self, loaded: LoadedModel, adapter: str = "base") -> PrefillEngine | None:
-        """Return the prefill engine of a model with an adapter; None where no KV is cached."""
+    def _fill_of(self, loaded: Loaded, adapter: str = "base") -> PrefillEngine | None:
         if loaded.unusable is not None or self._closed:
             return None
         self._store = self._store or self._new_store(loaded)
         tier = Tier.HOST if self._backend.device(loaded) is None else Tier.DEVICE
         return PrefillEngine(self._shape_of(loaded, adapter), self._store, tier)
 
-    def _shape_of(self, loaded: LoadedModel, adapter: str = "base") -> KvShape:
-        """Return the KV layout here."""
+    def _shape_of(self, loaded: Loaded, adapter: str = "base") -> KvShape:
         made_by = {**loaded.made_by, "adapter": adapter}
         return KvShape(fingerprint_of(made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)

@@ -29,9 +29,7 @@ from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
-OPTIMISE_AFTER = 5_000
-"""Points written before graphs for fast search are built in the background."""
-
+OPTIMISE_AFTER = 5_000  # points written before graphs for fast search are built in the background
 _LOOK_S = 10.0
 
 Progress = Callable[[int, int], None]
@@ -79,11 +77,7 @@ class Maintenance:
     def reindex(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
     ) -> int:
-        """Rebuild both indexes of these cubes from the ledger and return the number of items.
-
-        Raises:
-            BackendUnavailable: An index is out of reach, or the disk is full.
-        """
+        """Rebuild both indexes of these cubes from the ledger; return how many items. Raises: BackendUnavailable."""
         scopes = self._context.scopes
         scope = scopes.check(self._every_cube(actor) if cubes is None else cubes, actor, right=Right.OWN)
         self._context.lifecycle.check_space()
@@ -92,10 +86,8 @@ class Maintenance:
     def reembed(self, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None) -> int:
         """Give every cube vectors of the configured embedder and return the number of items. For admins.
 
-        The old vectors stay until the new ones are complete; an interrupted run continues at the next open.
-
-        Raises:
-            BackendUnavailable: An index is out of reach, or the disk is full.
+        The old vectors stay until the new ones are complete; an interrupted run continues at the next open. Raises:
+        BackendUnavailable (an index is out of reach, or the disk is full).
         """
         context = self._context
         context.scopes.check_admin(actor)
@@ -121,11 +113,7 @@ class Maintenance:
             connection.scalar(sa.select(1))
 
     def catch_up(self, *, on_progress: Progress | None = None) -> None:
-        """Wait until the indexes have every change.
-
-        Raises:
-           BackendUnavailable: An index is out of reach.
-        """
+        """Wait until the indexes have every change. Raises: BackendUnavailable (an index is out of reach)."""
         self._context.lifecycle.check_open()
 
         def waiting() -> int:
@@ -136,21 +124,14 @@ class Maintenance:
         self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
 
     def finish_erasures(self) -> None:
-        """Finish erasures now instead of in the background.
-
-        Raises:
-           BackendUnavailable: A store is out of reach.
-        """
+        """Finish erasures now instead of in the background. Raises: BackendUnavailable (A store is out of reach)."""
         self._context.lifecycle.check_open()
         self.purge()
 
     def backup(self, folder: str | Path, *, on_progress: Progress | None = None) -> Manifest:
         """Write a backup of one moment into a new folder while work goes on. Its files hold memory text.
 
-        Raises:
-            Conflict: The folder holds something.
-            InvalidInput, PermissionDenied: The folder cannot be used.
-            BackendUnavailable: The disk is full.
+        Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable.
         """
         self._context.lifecycle.check_open()
         installation = self._installation
@@ -165,12 +146,7 @@ class Maintenance:
         return tuple(backups.known(self._context.ledger))
 
     def forget_backup(self, folder: str | Path) -> None:
-        """Remove a deleted backup from the register, so that later receipts do not name it.
-
-        Raises:
-           NotFound: No such backup is known.
-           Conflict: The backup is still there.
-        """
+        """Remove a deleted backup from the register. Raises: NotFound, Conflict (the backup is still there)."""
         self._context.lifecycle.check_open()
         backups.forget(self._context.ledger, Path(folder))
 
@@ -201,11 +177,7 @@ class Maintenance:
         return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def forget_if_due(self) -> None:
-        """Remove files of adapters that another process on the same ledger erased.
-
-        Raises:
-           BackendUnavailable: A file cannot be removed.
-        """
+        """Remove adapter files that another process on the same ledger erased. Raises: BackendUnavailable."""
         if self._context.ledger.is_sqlite or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
@@ -235,7 +207,6 @@ class Maintenance:
             return tuple(verify.cube_ids(connection))
 
     def _verify(self, cubes: tuple[str, ...], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Compare cubes; with `strangers` also KV blocks and adapters that belong to no cube."""
         report = self._repair.verify(cubes, repair=repair, strangers=strangers)
         installation = self._installation
         damaged = installation.activations.verify() if strangers else []
@@ -250,10 +221,7 @@ class Maintenance:
         return replace(report, differences=(*report.differences, *told))
 
     def _forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
-        """Drop cached texts, vectors, answers, KV and adapters after an erasure in these cubes.
-
-        Return, by cube, how many adapter files, bytes and KV blocks were removed.
-        """
+        """Drop what is cached after an erasure in these cubes; count adapter files, bytes and KV blocks by cube."""
         installation = self._installation
         installation.embedder.forget()
         installation.askers.forget()

@@ -42,7 +42,6 @@ from memos.memcube import images as image_store
 from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import idempotency, items, reading
-from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, tags_of, version_of, within
@@ -116,8 +115,8 @@ def _older(old: Item, at: datetime) -> bool:
     return old.valid_from is None or old.valid_from <= at
 
 
+# Statuses of items that are listed when a filter names none.
 LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
-"""Statuses of items that are listed when a filter names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +125,6 @@ class Page:
 
     items: tuple[Item, ...]
     total: int
-
-
-def listed(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> list[Item]:
-    """Return the items that pass a filter, oldest first."""
-    wanted = _Wanted.of(filter, limit, offset)
-    with ledger.read() as connection:
-        return items.matching(connection, scope.cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
-
-
-def page(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> Page:
-    """Return the items that pass a filter with their sources, newest first."""
-    wanted = _Wanted.of(filter, limit, offset)
-    with ledger.read() as connection:
-        found = items.matching(
-            connection, scope.cubes, wanted.node, limit=wanted.limit, offset=wanted.offset, newest=True
-        )
-        sources = items.sources_of(connection, [item.id for item in found])
-        total = items.count(connection, scope.cubes, wanted.node)
-    return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
 
 
 Items = list[Item]  # `list` is a method below
@@ -262,21 +242,13 @@ class Memories:
     ) -> Item:
         """Write an item's next version: text, tags, info, key, value, confidence, tier, status or validity.
 
-        Masked passages are replaced, and the cube's event `mask` counts them by kind.
-
-        Raises:
-           NotFound: The item does not exist.
-           Conflict: It is no longer at `expected_version`.
-           InvalidInput: A field is not valid.
+        Raises: NotFound, Conflict (no longer at `expected_version`), InvalidInput.
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         masking = self._context.scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
-        edits, reason = (
-            edits_of(given),
-            masking.text("reason", check_text("reason", reason, 1000)),
-        )
+        edits, reason = edits_of(given), masking.text("reason", check_text("reason", reason, 1000))
         memory = edits.get("memory")
         with self._context.change(scope) as change:
             if memory is not None:
@@ -370,12 +342,8 @@ class Memories:
     ) -> EraseReceipt:
         """Erase items in every form, with what was derived from them; a receipt without content stays.
 
-        With `wait` files and logs are purged on return; otherwise the receipt says `purging` and the background
-        finishes.
-
-        Raises:
-           NotFound, InvalidInput: An id is unknown or not valid.
-           BackendUnavailable: The rows are gone, but files are still being purged.
+        With `wait` files and logs are purged on return, else by the background. Raises: NotFound, InvalidInput,
+        BackendUnavailable (the rows are gone, files still being purged).
         """
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
@@ -424,9 +392,9 @@ class Memories:
         offset: int = 0,
     ) -> Items:
         """Return a cube's items that pass the filter, oldest first; deleted ones only if the filter names status."""
-        return listed(
-            self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
-        )
+        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        with self._context.ledger.read() as connection:
+            return items.matching(connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
 
     @retry_read
     def page(
@@ -439,9 +407,14 @@ class Memories:
         offset: int = 0,
     ) -> Page:
         """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
-        return page(
-            self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
-        )
+        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        with self._context.ledger.read() as connection:
+            found = items.matching(
+                connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset, newest=True
+            )
+            sources = items.sources_of(connection, [item.id for item in found])
+            total = items.count(connection, cubes, wanted.node)
+        return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
 
     @retry_read
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
@@ -463,11 +436,7 @@ class Memories:
     def extractions(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[ExtractionRecord, ...]:
-        """Return which reader (patterns, or a model with its answer) extracted facts from a message, and when.
-
-        Raises:
-           NotFound: The item does not exist.
-        """
+        """Return which reader (patterns, or a model) extracted facts from a message, and when. Raises: NotFound."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
@@ -476,10 +445,7 @@ class Memories:
     def read_finely(
         self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[str, ...]:
-        """Queue fact extraction for roughly added messages of a conversation, or of a whole cube.
-
-        Returns the first task of each conversation; messages are extracted once. Raises: NotFound.
-        """
+        """Queue fact extraction, once a message, for a conversation or a cube; return the tasks. Raises: NotFound."""
         name = None if conversation is None else check_name("conversation", conversation)
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         with self._context.change(scope) as change:
@@ -490,8 +456,7 @@ class Memories:
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
         """Return drafts of what would be stored. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
-        images = ImageParts(self._web_images)
-        read = read_messages(messages, zone, self._context.clock.now(), images)
+        read = read_messages(messages, zone, self._context.clock.now(), ImageParts(self._web_images))
         return fast.read(read, tags, info, zone)
 
 

@@ -55,11 +55,7 @@ from memos.scheduler.task import Job
 
 
 class MemOS(FormerNames):
-    """An open installation. Thread-safe; close it, or use it as a context manager.
-
-    `add`, `get`, `update`, `feedback`, `delete` and `erase` are those of `memories`; `search` and `chat` are services
-    that are called.
-    """
+    """An open installation. Thread-safe; close it, or use it as a context manager."""
 
     def __init__(self, installation: OpenedInstallation) -> None:
         settings = installation.settings
@@ -88,12 +84,7 @@ class MemOS(FormerNames):
             lifecycle=self._lifecycle,
         )
         self._removal = AdapterRemoval(
-            ledger=ledger,
-            clock=clock,
-            settings=settings,
-            folder=installation.adapters,
-            trainings=installation.trainings,
-            activations=installation.activations,
+            ledger, clock, settings, installation.adapters, installation.trainings, installation.activations
         )
         self.maintenance = Maintenance(context, installation, self._removal, self._start_background)
         self._scheduler = self._new_scheduler()
@@ -230,10 +221,7 @@ class MemOS(FormerNames):
             Job(
                 READ,
                 ReadFileJob(
-                    installation.documents,
-                    installation.embedder.split,
-                    context.wait_indexed,
-                    context.scopes.masking_of,
+                    installation.documents, installation.embedder.split, context.wait_indexed, context.scopes.masking_of
                 ).run,
             ),
         ]

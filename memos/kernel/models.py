@@ -10,8 +10,6 @@ from memos.llm.client import LLMClient, LLMClients
 
 
 class Models:
-    """The language models of one open installation."""
-
     def __init__(self, context: Context, askers: LLMClients, activations: LocalModels) -> None:
         self._context = context
         self._askers = askers
@@ -19,28 +17,21 @@ class Models:
 
     @property
     def chat(self) -> LLMClient | None:
-        """The model that answers in a chat, None if none is configured. Raises: BackendUnavailable (closed)."""
         self._context.lifecycle.check_open()
         return self._askers.chat
 
     @property
     def reader(self) -> LLMClient | None:
-        """The model that reads facts out of messages, None if none does. Raises: BackendUnavailable (closed)."""
         self._context.lifecycle.check_open()
         return self._askers.reader
 
     @property
     def local(self) -> ChatModel:
-        """The configured chat model if it runs in this process. Raises: InvalidInput, BackendUnavailable."""
         self._context.lifecycle.check_open()
         return self._activations.model(self._context.settings.chat_model)
 
     def chat_named(self, model: str | None) -> LLMClient | None:
-        """Return the chat model that a request names: one in this process (`local:…`), or None for the configured one.
-
-        Raises:
-            InvalidInput: The name is of another model than the configured one, and not `local:`.
-        """
+        """Return the model that a request names: `local:…`, or the configured one. Raises: InvalidInput (any other)."""
         configured = self._context.settings.chat_model
         if model is None or model == configured.model:
             return self.chat

@@ -84,8 +84,6 @@ _Index = TypeVar("_Index")
 
 @dataclass(frozen=True, slots=True)
 class OpenedInstallation:
-    """Everything that one open installation is made of."""
-
     home: Path
     settings: Settings
     clock: Clock
@@ -133,7 +131,7 @@ def open_installation(
         embedded = [name for name, server in servers.items() if server is None]
         if embedded:
             _lock_folder(home, embedded, stack)
-        loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
+        loading = soon.submit((lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed))
         print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
         vector_soon = None
         if len(embedded) == 2:  # else the ledger may say that the folder is of no use
@@ -205,7 +203,6 @@ def open_installation(
 
 
 def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> None:
-    """Make the folder of an installation and lock it; the stack unlocks it."""
     for place in (home, *(home / name for name in embedded if name != "ledger")):
         _make_folder(place)
     lock = FolderLock(home)
@@ -224,8 +221,7 @@ def _indexes(
 
     def projection(target: Target, follower: IndexWriter) -> Projection:
         shared = not ledger.is_sqlite and target not in files
-        kind = SharedProjection if shared else OwnProjection
-        return kind(ledger, target, follower)
+        return (SharedProjection if shared else OwnProjection)(ledger, target, follower)
 
     following = None if graph is None else projection("graph", GraphFollower(ledger, graph))
     return Indexes(projection("vector", vector), following, settings.index.wait_s)
@@ -256,7 +252,6 @@ def _claim(ledger: Ledger, home: Path, *, embedded: bool, follows_graph: bool) -
 
 
 def _record_graph(ledger: Ledger, *, follows_graph: bool) -> None:
-    """Record whether a graph index follows the ledger: the one of this process, or of another."""
     with ledger.write() as connection:
         if follows_graph:
             outbox.follow_graph(connection)
@@ -267,7 +262,6 @@ def _record_graph(ledger: Ledger, *, follows_graph: bool) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a small file for its owner alone, whole or not at all."""
     temporary = path.with_name(path.name + ".new")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(text)
@@ -303,7 +297,6 @@ def _remove_former_graph(folder: Path) -> None:
 
 
 def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> GraphIndex | None:
-    """Open the graph index on a server, if one is set; the stack closes it."""
     if settings.neo4j.url is None:
         return None
     from memos.backends.graph.neo4j import Neo4jGraph  # noqa: PLC0415 - an optional extra
@@ -337,7 +330,6 @@ class SpaceFolders:
 
     @property
     def mine(self) -> Path:
-        """Return the folder in use."""
         return self.folder / self.space
 
     def use(self) -> None:
@@ -354,8 +346,7 @@ class SpaceFolders:
 
 def _space(print_: Fingerprint) -> str:
     """Return the name of one embedder's vectors; a release that makes its points otherwise has a space of its own."""
-    name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}"
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name)
+    return re.sub(r"[^A-Za-z0-9.]+", "-", f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}")
 
 
 def _make_folder(home: Path) -> None:
@@ -395,13 +386,7 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
     return ledger
 
 
-def embedder_of(settings: EmbedSettings) -> Embedder:
-    """Return the embedder that is set. Raises: InvalidInput (its extra is not installed)."""
-    return _choose_embedder(settings)
-
-
 def reach_vector(settings: QdrantSettings) -> None:
-    """See that a Qdrant server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
     try:
         from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
@@ -410,7 +395,6 @@ def reach_vector(settings: QdrantSettings) -> None:
 
 
 def reach_graph(settings: Neo4jSettings) -> None:
-    """See that a Neo4j server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
     try:
         from memos.backends.graph.neo4j_client import Neo4jConnection  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
@@ -422,7 +406,7 @@ def _fingerprint(settings: EmbedSettings) -> Fingerprint:
     return MINILM if settings.model == "minilm" else E5
 
 
-def _choose_embedder(settings: EmbedSettings) -> Embedder:
+def embedder_of(settings: EmbedSettings) -> Embedder:
     match settings.model:
         case "minilm":
             from memos.backends.encoders.minilm import MiniLmEmbedder  # noqa: PLC0415 - loads onnxruntime
@@ -435,7 +419,6 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
 
 
 def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> Reranker | None:
-    """Return what reranks, None when nothing is set; the stack closes it. Raises: InvalidInput."""
     match settings.rerank:
         case RerankSettings(model=None):
             return None
@@ -454,21 +437,13 @@ def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> 
                 )
             return ChatReranker(lambda: askers.reader)
         case _:
-            return _onnx_reranker(settings)
+            from memos.backends.encoders.cross_encoder import OnnxReranker  # noqa: PLC0415 - loads onnxruntime
 
-
-def _onnx_reranker(settings: Settings) -> Reranker:
-    from memos.backends.encoders.cross_encoder import OnnxReranker  # noqa: PLC0415 - loads onnxruntime, as the embedder does
-
-    folder = Path(str(settings.rerank.folder)).expanduser()
-    return OnnxReranker(folder, threads=settings.embed.threads)
+            return OnnxReranker(Path(str(settings.rerank.folder)).expanduser(), threads=settings.embed.threads)
 
 
 def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:
-    """Return the reranker that is set for one command without an installation; the stack closes it.
-
-    Raises: InvalidInput (no such folder, no judge).
-    """
+    """Return the configured reranker for one command; the stack closes it. Raises: InvalidInput (no model)."""
     return _open_reranker(settings, askers_of(settings, stack), stack)
 
 

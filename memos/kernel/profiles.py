@@ -38,12 +38,7 @@ class Profiles:
         self._context = context
 
     def get(self, cube: str, subject: str | None = None, *, as_of: Json = None, actor: str = LOCAL_OWNER) -> Profile:
-        """Return a profile now, or as recorded at a moment; empty if nothing is known.
-
-        Raises:
-           InvalidInput: An argument is not valid, or the cube has several subjects and none is named.
-           NotFound: The cube does not exist.
-        """
+        """Return a profile now, or as recorded at a moment; empty if unknown. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         at = None if as_of is None else self._time("as_of", as_of, scope)
         with self._context.ledger.read() as connection:
@@ -68,11 +63,7 @@ class Profiles:
     def diff(
         self, cube: str, since: Json, until: Json = None, *, subject: str | None = None, actor: str = LOCAL_OWNER
     ) -> ProfileDiff:
-        """Return what was added, changed and ended between two record times, by default until now.
-
-        Raises:
-           InvalidInput, NotFound: An argument is not valid.
-        """
+        """Return what changed between two record times, by default until now. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         first = self._time("since", since, scope)
         last = self._context.clock.now() if until is None else self._time("until", until, scope)
@@ -87,12 +78,7 @@ class Profiles:
     def rollback(
         self, cube: str, dimension: str, version: int, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait:
-        """Restore a trait to entry number `version` of its history.
-
-        Raises:
-           InvalidInput, NotFound: There is no such trait or entry.
-           Conflict: The trait was not current at that entry.
-        """
+        """Restore a trait to an entry of its history. Raises: InvalidInput, NotFound, Conflict (not then current)."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
         check_name("dimension", dimension, 64)
@@ -107,12 +93,7 @@ class Profiles:
         return told
 
     def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
-        """Set a trait that only `remove_static` or a rollback changes; its source is a message of the operator.
-
-        Raises:
-           InvalidInput: The dimension does not exist, or cannot have the value.
-           NotFound: The cube does not exist.
-        """
+        """Set a trait that only `remove_static` or a rollback changes; for owners. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
         whose, value = masking.text("subject", check_name("subject", subject)), masking.any("value", value)
@@ -147,12 +128,7 @@ class Profiles:
         *,
         actor: str = LOCAL_OWNER,
     ) -> None:
-        """Set static traits and remove others, all or nothing.
-
-        Raises:
-           InvalidInput: A dimension does not exist, or cannot have the value.
-           NotFound: The cube, or a trait to remove, does not exist.
-        """
+        """Set static traits and remove others, all or nothing. Raises: InvalidInput, NotFound (cube, trait)."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
         whose = masking.text("subject", check_name("subject", subject))
@@ -216,13 +192,7 @@ class Profiles:
         return read or standard()
 
     def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
-        """Store extracted traits in order of event time; return what became of them.
-
-        Raises:
-           InvalidInput: A fact is not a trait.
-           NotFound: The cube does not exist.
-           IntegrityError: The evidence does not exist.
-        """
+        """Store extracted traits in order of event time. Raises: InvalidInput, NotFound, IntegrityError."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:

@@ -91,15 +91,11 @@ def migrate(
 ) -> MoveSummary:
     """Copy an installation to another place with its whole history; the source stays as it is.
 
-    The target has all rows or none; repeat what was cut off.
-
-    Raises: NotFound (no installation), InvalidInput (the same place), Conflict (the target holds other memories).
+    The target has all rows or none; repeat what was cut off. Raises: NotFound (no installation), InvalidInput (the same
+    place), Conflict (the target holds other memories).
     """
     _refuse_same(source, target)
-    with (
-        _ledger(source, must_exist=True, alone=True) as theirs,
-        _ledger(target, must_exist=False, alone=True) as ours,
-    ):
+    with _ledger(source, must_exist=True, alone=True) as theirs, _ledger(target, must_exist=False, alone=True) as ours:
         _drop_leftovers(ours, target)
         copied = copy_ledger(theirs, ours, on_rows)
         summary = partial(MoveSummary, copied.rows, copied.known, theirs.description, ours.description)
@@ -135,8 +131,6 @@ def settings_of(option: str, place: str) -> Settings:
 
 
 class _Told(Settings):
-    """Settings that take nothing from the environment."""
-
     @classmethod
     def settings_customise_sources(
         cls,
@@ -145,14 +139,12 @@ class _Told(Settings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the only source there is."""
         return (init_settings,)
 
 
 def _bring_up(
     settings: Settings, embedder: Embedder | None, on_progress: Progress | None
 ) -> tuple[bool, tuple[Difference, ...]]:
-    """Fill the indexes, finish erasures, and compare all with all."""
     with MemOS.open(settings.home, settings=settings, embedder=embedder) as memos:
         mine = memos.embedder.fingerprint
         if any(cube.fingerprint != mine for cube in memos.cubes.list()):
@@ -165,10 +157,7 @@ def _bring_up(
 
 @contextmanager
 def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Ledger]:
-    """Open a ledger without its indexes; `alone`, nobody else may have it open.
-
-    Raises: NotFound (no installation), BackendUnavailable (in use, an unfinished copy).
-    """
+    """Open a ledger without its indexes; `alone`, nobody else may have it. Raises: NotFound, BackendUnavailable."""
     home, path = settings.home, settings.home / "ledger.db"
     embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
     with ExitStack() as stack:
@@ -209,7 +198,6 @@ def _drop_leftovers(ledger: Ledger, settings: Settings) -> None:
 
 
 def _refuse_same(source: Settings, target: Settings) -> None:
-    """Raise InvalidInput when both are one place, or would share a folder."""
     if source.ledger_url is not None and source.ledger_url == target.ledger_url:
         raise InvalidInput("--to", "has the same ledger as --from")
     uses = [None in (place.ledger_url, place.qdrant.url, place.neo4j.url) for place in (source, target)]

@@ -26,8 +26,7 @@ from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
 from memos.reader.arguments import member_of, members_of, tags_of
 from memos.scheduler.jobs.retention import apply_rules, merged_effects, preview
 
-MAX_RULES = 100
-"""Rules a cube may have: each is one pass over its items."""
+MAX_RULES = 100  # rules a cube may have: each is one pass over its items
 
 
 class Retention:
@@ -51,12 +50,8 @@ class Retention:
     ) -> RetentionRule:
         """Add a rule that archives, deletes or erases items older than `age_days`; an empty list matches any.
 
-        A rule that matches every item needs `yes`. An existing equal rule is returned.
-
-        Raises:
-           InvalidInput: The rule is not valid.
-           NotFound: The cube does not exist.
-           Conflict: The cube has as many rules as it may.
+        A rule that matches every item needs `yes`. An existing equal rule is returned. Raises: InvalidInput, NotFound,
+        Conflict (the cube has as many rules as it may).
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         # As they stand on the items, which have them masked.
@@ -122,9 +117,7 @@ class Retention:
     def run(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
         """Apply a cube's rules now; return the effects of rules that matched. Erasures are purged on return.
 
-        Raises:
-           NotFound: The cube does not exist.
-           BackendUnavailable: Changes are kept; files may still be purging.
+        Raises: NotFound, BackendUnavailable (changes are kept; files may still be purging).
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         done = merged_effects(

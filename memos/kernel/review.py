@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from memos.core.identities import Right
@@ -38,21 +36,15 @@ class Review:
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
     ) -> Item:
-        """Approve a pending item, so that searches find it.
-
-        Raises:
-           NotFound: There is no such item.
-           Conflict: It is not pending, or not at `expected_version`.
-        """
+        """Approve a pending item, so that searches find it. Raises: NotFound, Conflict (not pending, or changed)."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         with self._context.change(scope) as change:
             before = _waiting(change, item)
             edits = {"status": Status.ACTIVE, "confidence": max(before.confidence, _CONFIRMED)}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
-            tier_moves.read_again(
-                change.connection, change.cube, [item], change.now
-            )  # its page may have been read without it
-            _line_up(change)
+            # Its page may have been read without it.
+            tier_moves.read_again(change.connection, change.cube, [item], change.now)
+            tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
         return self._settled(item, scope)
 
     def edit(
@@ -64,23 +56,21 @@ class Review:
         actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
     ) -> Item:
-        """Approve a pending item with another text.
-
-        Raises:
-           InvalidInput: The text is not valid.
-           NotFound, Conflict: As for `approve`.
-        """
+        """Approve a pending item with another text. Raises: InvalidInput, NotFound, Conflict (as for `approve`)."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
         edits = edits_of(masking.fields({"memory": text}))
         with self._context.change(scope) as change:
             before = _waiting(change, item)
-            edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}
+            # Key and value of the old text must not remain.
+            zone = ZoneInfo(scope.time_zone)
+            told = messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone)
+            edits = {**told, **edits, "status": Status.ACTIVE}
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)
             masking.record(change)
             tier_moves.read_again(change.connection, change.cube, [item], change.now)
-            _line_up(change)
+            tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
         return self._settled(item, scope)
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
@@ -98,11 +88,6 @@ class Review:
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
 
-def _line_up(change: Change) -> None:
-    """Queue consolidation: the approved item may be another value of a known key."""
-    tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
-
-
 def _waiting(change: Change, item: str) -> Item:
     state = items.require(change.connection, [change.cube], item)
     if state.status is not Status.PENDING:
@@ -111,12 +96,6 @@ def _waiting(change: Change, item: str) -> Item:
             "`memos memory review list`."
         )
     return state
-
-
-def _stated(before: Item, edits: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """Return the edits with key and value read from the new text; those of the old text must not remain."""
-    zone = ZoneInfo(scope.time_zone)
-    return {**messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone), **edits}
 
 
 def _version(expected: int | None) -> int | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -45,18 +46,11 @@ _APART = {
     Kind.TOOL: (ItemType.TOOL_SCHEMA, ItemType.TOOL_TRAJECTORY),
     Kind.SKILL: (ItemType.SKILL,),
 }
+# Which items are of each kind; every type is of exactly one.
 TYPES: Mapping[Kind, tuple[ItemType, ...]] = {
     Kind.MEMORY: tuple(type_ for type_ in ItemType if not any(type_ in types for types in _APART.values())),
     **_APART,
 }
-"""Which items are of each kind; every type is of exactly one."""
-
-Searching = Callable[[int, Mapping[str, Json]], SearchResult]
-
-
-def kind_of(type_: ItemType) -> Kind:
-    """Return the kind that items of a type are of."""
-    return next(kind for kind, types in TYPES.items() if type_ in types)
 
 
 def narrowed_to_kind(kind: Kind, filter_: Mapping[str, Json] | None = None) -> dict[str, Json]:
@@ -65,21 +59,8 @@ def narrowed_to_kind(kind: Kind, filter_: Mapping[str, Json] | None = None) -> d
     return mine if not filter_ else {"and": [mine, dict(filter_)]}
 
 
-def recall(
-    searching: Searching, limits: Mapping[Kind, int], filter_: Mapping[str, Json] | None, least: float
-) -> dict[Kind, tuple[Hit, ...]]:
-    """Return the best hits of each kind with a limit above 0, without those below the least relevance."""
-    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
-        raise InvalidInput("relevance", "must be a number from 0 to 1")
-    found: dict[Kind, tuple[Hit, ...]] = {}
-    for kind, most in limits.items():
-        hits = searching(most, narrowed_to_kind(kind, filter_)).hits if most else ()
-        found[kind] = tuple(hit for hit in hits if hit.relevance >= least)
-    return found
-
-
+# Types of items that working memory takes by what was said last.
 FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
-"""Types of items that working memory takes by what was said last."""
 _RELATED_ITEMS = 3
 _RELATED_FACTS = 20
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
@@ -110,16 +91,13 @@ class Reranked:
 
 
 @dataclass(frozen=True, slots=True)
-class RerankInput:
-    """A validated question with texts, and how many results are wanted."""
-
+class _RerankInput:
     query: str
     texts: tuple[str, ...]
     wanted: int
 
 
-def checked_input(query: str, documents: Sequence[str], top_n: int | None = None) -> RerankInput:
-    """Validate a question and texts to rank. Raises: InvalidInput."""
+def _checked_input(query: str, documents: Sequence[str], top_n: int | None = None) -> _RerankInput:
     query = check_text("query", query, MAX_QUERY_CHARS * 4)
     if not query.strip():
         raise InvalidInput("query", "is empty; ask something")
@@ -128,20 +106,17 @@ def checked_input(query: str, documents: Sequence[str], top_n: int | None = None
     if len(documents) > MOST_TEXTS:
         raise InvalidInput("documents", f"has {len(documents):,} texts, at most {MOST_TEXTS} are taken")
     texts = tuple(check_text(f"documents[{n}]", text, MAX_MESSAGE_BYTES) for n, text in enumerate(documents))
-    wanted = len(texts) if top_n is None else within("top_n", top_n, 1, 2**31 - 1)
-    return RerankInput(query, texts, wanted)
+    return _RerankInput(query, texts, len(texts) if top_n is None else within("top_n", top_n, 1, 2**31 - 1))
 
 
-def by_reranker(given: RerankInput, reranker: Reranker) -> Reranked:
-    """Rank texts by a reranker. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+def _by_reranker(given: _RerankInput, reranker: Reranker) -> Reranked:
     scores = checked_scores(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
     if min(scores) < 0 or max(scores) > 1:  # a model's own scale
         scores = [_logistic(score) for score in scores]
     return _best(given, scores, reranker.name)
 
 
-def by_vectors_and_words(given: RerankInput, embedder: Embedder, terms: SparseEncoder) -> Reranked:
-    """Rank texts by cosine and shared words. Raises: ModelError."""
+def _by_vectors_and_words(given: _RerankInput, embedder: Embedder, terms: SparseEncoder) -> Reranked:
     cosines = embedder.embed_documents(given.texts) @ embedder.embed_query(given.query)
     asked = terms.encode_query(given.query)
     words = _word_scores(asked, [terms.encode_document(text) for text in given.texts])
@@ -153,7 +128,7 @@ def by_vectors_and_words(given: RerankInput, embedder: Embedder, terms: SparseEn
     return _best(given, scores, embedder.fingerprint.name)
 
 
-def _best(given: RerankInput, scores: Sequence[float], model: str) -> Reranked:
+def _best(given: _RerankInput, scores: Sequence[float], model: str) -> Reranked:
     order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[: given.wanted]
     tokens = estimate_tokens(given.query) + sum(map(estimate_tokens, given.texts))
     return Reranked(model, tuple(Ranked(n, round(scores[n], 6)) for n in order), tokens)
@@ -267,19 +242,14 @@ class SearchService:
         Hits below the least `relevance` are left out. Raises: InvalidInput, NotFound (cube).
         """
         wanted = {member_of("limits", kind, Kind): limit for kind, limit in limits.items()}
-
-        def searching(most: int, of_kind: Mapping[str, Json]) -> SearchResult:
-            return self(
-                query,
-                cubes=cubes,
-                actor=actor,
-                top_k=most,
-                filter=of_kind,
-                reference_time=reference_time,
-                rerank=rerank,
-            )
-
-        return recall(searching, wanted, filter, relevance)
+        if isinstance(relevance, bool) or not isinstance(relevance, int | float) or not 0 <= relevance <= 1:
+            raise InvalidInput("relevance", "must be a number from 0 to 1")
+        search = partial(self, query, cubes=cubes, actor=actor, reference_time=reference_time, rerank=rerank)
+        found: dict[Kind, tuple[Hit, ...]] = {}
+        for kind, most in wanted.items():
+            hits = search(top_k=most, filter=narrowed_to_kind(kind, filter)).hits if most else ()
+            found[kind] = tuple(hit for hit in hits if hit.relevance >= relevance)
+        return found
 
     @retry_read
     def why_not(  # noqa: PLR0913 - what `search` takes
@@ -298,11 +268,7 @@ class SearchService:
     ) -> WhyNot:
         """Return the stage at which a search drops an item, or the rank at which it is found.
 
-        Without `cubes` the item's own cube is searched.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           NotFound: The cube or the item does not exist.
+        Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound.
         """
         own = self._context.scopes.check_item(item, None, actor)
         scope = own if cubes is None else self._context.scopes.check(cubes, actor)
@@ -319,17 +285,12 @@ class SearchService:
         return why_not(self._searcher, request, state)
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
-        """Rank texts for a question by the reranker, or else by vectors and words.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           ModelError, BackendUnavailable, BackendTimeout: The model failed.
-        """
+        """Rank texts by the reranker, or by vectors and words. Raises: InvalidInput, ModelError, BackendUnavailable."""
         self._context.lifecycle.check_open()
-        given = checked_input(query, documents, top_n)
+        given = _checked_input(query, documents, top_n)
         if self._reranker is not None:
-            return by_reranker(given, self._reranker)
-        return by_vectors_and_words(given, self._embedder, self._terms)
+            return _by_reranker(given, self._reranker)
+        return _by_vectors_and_words(given, self._embedder, self._terms)
 
     def related(self, text: str, scope: Scope) -> list[str]:
         """Return the ids of a scope's items nearest to a text, best first."""

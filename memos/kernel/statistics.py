@@ -23,9 +23,7 @@ from memos.memcube.ledger.queries import CubeSummary, InstallationCounts, Stored
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
-BUSIEST = 20
-"""Cubes told when none is named."""
-
+BUSIEST = 20  # cubes told when none is named
 _MOST_NAMED = 100
 _HOTTEST = 10
 _LONGEST_RUNNING = 20
@@ -113,7 +111,10 @@ def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) 
         running = queries.running(connection, asked.cubes)
         ended = queries.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
         tokens = queues.tokens_today(connection, asked.cubes, asked.now)
-        tasks = _Tasks(_summed((cube, n) for (cube, _), n in waiting.items()), Counter(task.cube for task in running))
+        waiting_of: Counter[str] = Counter()
+        for (cube, _), number in waiting.items():
+            waiting_of[cube] += number
+        tasks = _Tasks(waiting_of, Counter(task.cube for task in running))
         heads = sorted(queries.newest_events(connection, asked.cubes), key=tasks.busy)
         shown = heads[: BUSIEST if asked.cubes is None else None]
         cubes = _cubes(connection, asked, shown, tasks, tokens)
@@ -176,7 +177,6 @@ def _cubes(
 
 
 def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[CubeSummary]) -> dict[str, StoredCounts]:
-    """Return the counts of cubes; only those changed since the earlier overview are counted again."""
     kept: dict[str, StoredCounts] = {}
     for head in shown:
         before = asked.before(head.cube)
@@ -187,7 +187,6 @@ def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[C
 
 
 def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary) -> tuple[int, int]:
-    """Return the numbers of adds and moves in the interval."""
     if head.at is None or (asked.since is None and head.at <= asked.start):
         return 0, 0
     before = asked.before(head.cube)
@@ -214,13 +213,6 @@ def _by_kind(
 
 def _hottest(scheduler: Scheduler, cube: str) -> tuple[Segment, ...]:
     return tuple(segment for segment in scheduler.segments(cube, _HOTTEST) if segment.state == OPEN)
-
-
-def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for name, number in pairs:
-        found[name] += number
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +261,7 @@ class Statistics:
     ) -> Overview:
         """Return how full the tiers are, what the background does and how fast; without `cubes` of the busiest.
 
-        Rates are those since an earlier overview, else of the last minute.
-
-        Raises:
-            InvalidInput: An argument is not usable.
-            NotFound: A cube does not exist.
+        Rates are those since an earlier overview, else of the last minute. Raises: InvalidInput, NotFound.
         """
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
         return take_overview(

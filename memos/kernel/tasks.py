@@ -23,10 +23,7 @@ _SOON = timedelta(hours=1)
 
 
 class Tasks:
-    """The background tasks of an installation.
-
-    `cubes` narrows a call to those of some cubes; None means all that the actor may see.
-    """
+    """The background tasks of an installation; `cubes` narrows a call, None means all that the actor may see."""
 
     def __init__(self, context: Context, runner: Runner) -> None:
         self._context = context
@@ -91,10 +88,7 @@ class Tasks:
     def follow(
         self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, timeout_s: float | None = None
     ) -> Iterator[Task]:
-        """Yield a task now, whenever it changes, and last when it has ended.
-
-        Raises: NotFound, BackendTimeout, InvalidInput.
-        """
+        """Yield a task now, at each change and when it ended. Raises: NotFound, BackendTimeout, InvalidInput."""
         seen: Task | None = None
         for _ in poll_until(timeout_s):
             found = self._get(task, cubes, actor, Right.READ)
@@ -115,7 +109,6 @@ class Tasks:
         """Return when a task has ended, or without one when none runs or begins within an hour.
 
         What is put off for longer, until there is a budget again or to another night, nobody waits for but by its id.
-
         Raises: BackendTimeout, NotFound, InvalidInput.
         """
         for _ in poll_until(timeout_s):
@@ -123,10 +116,7 @@ class Tasks:
                 return
 
     def set_weight(self, cube: str, weight: float, *, actor: str = LOCAL_OWNER) -> None:
-        """Give a cube this many turns for each one of a cube of weight 1, which is for admins.
-
-        Raises: InvalidInput, NotFound, PermissionDenied.
-        """
+        """Give a cube so many turns for each of weight 1 (admins). Raises: InvalidInput, NotFound, PermissionDenied."""
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
             raise InvalidInput("weight", "must be a number from 0.01 to 100")
         self._context.scopes.cubes_of([cube], actor, Right.OWN)

@@ -88,10 +88,7 @@ def _last_said(connection: sa.Connection, cube: str, conversation: str) -> list[
 
 
 def _topic(connection: sa.Connection, conversation: str, first_short: int) -> tuple[str, bool]:
-    """Return what the newest segment of the conversation is about, and whether others than its speakers told of it.
-
-    It is the topic that is being talked of, most often.
-    """
+    """Return what a conversation's newest segment is about, and whether others than its speakers told of it."""
     segment = segment_rows.segment_of(connection, conversation, first_short - 1)
     found = segment_rows.get_segments(connection, [segment]) if segment is not None else {}
     if segment is None or segment not in found:
@@ -128,7 +125,6 @@ def _still_so(now: datetime) -> sa.ColumnElement[bool]:
 
 
 def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[bool]) -> list[Item]:
-    """Return active items of a cube by heat, what was never looked up last and the newest of it first."""
     query = (
         sa.select(t.items.c.id)
         .join(t.versions, t.versions.c.id == t.items.c.version_id)
@@ -143,16 +139,9 @@ def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[b
 
 
 def _fit(
-    conversation: str | None,
-    standing: Iterable[Item],
-    topic: tuple[str, str],
-    facts: Iterable[Item],
-    max_tokens: int,
+    conversation: str | None, standing: Iterable[Item], topic: tuple[str, str], facts: Iterable[Item], max_tokens: int
 ) -> WorkingMemory:
-    """Take lines in order while they fit; what is too long is left out, what comes after it may still fit.
-
-    A topic is what it says and how it is shown.
-    """
+    """Take lines while they fit, skipping what is too long. A topic is what it says and how it is shown."""
     chosen: dict[str, Item] = {}
     lines: list[str] = []
     used = left_out = 0
@@ -204,10 +193,7 @@ class Tiers:
         return tuple(self._scheduler.segments(scope.cubes[0], within("limit", limit, 1, 10_000)))
 
     def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
-        """Keep an item in working memory, or a segment out of the archive; undo it with `pinned=False`.
-
-        Raises: NotFound.
-        """
+        """Keep an item in working memory, or a segment unarchived; `pinned=False` undoes it. Raises: NotFound."""
         with self._context.change(self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)) as change:
             self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
         self._scheduler.runner.wake()
@@ -231,15 +217,10 @@ class Tiers:
     ) -> None:
         """Report that an answer was made from these items or, with `confirmed`, that a person called them right.
 
-        Raises the items' heat within seconds; unknown ids are ignored.
-
-        Raises:
-           NotFound: The cube does not exist.
-           InvalidInput: The ids are not ids.
+        Raises the items' heat within seconds; unknown ids are ignored. Raises: NotFound, InvalidInput.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
-        access = Access.CONFIRMED if confirmed else Access.CITED
-        self._scheduler.used(scope.cubes[0], ids_of(item_ids), access)
+        self._scheduler.used(scope.cubes[0], ids_of(item_ids), Access.CONFIRMED if confirmed else Access.CITED)
 
     @retry_read
     def working_memory(
@@ -250,10 +231,7 @@ class Tiers:
         actor: str = LOCAL_OWNER,
         max_tokens: int = 1_000,
     ) -> WorkingMemory:
-        """Return the small set a prompt begins with: pinned, instructions, preferences, topic, hottest related facts.
-
-        Raises: NotFound, InvalidInput.
-        """
+        """Return what a prompt begins with: pins, orders, wishes, topic, hot facts. Raises: NotFound, InvalidInput."""
         scope = self._context.scopes.check([cube], actor)
         name = None if conversation is None else check_name("conversation", conversation)
         name = None if name is None else self._context.scopes.masking(scope).name("conversation", name)
@@ -264,30 +242,19 @@ class Tiers:
         return compose(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
-        """Queue fact extraction for the pages of hot segments, or for all pages.
-
-        Wait for it with `memos.tasks.wait()`. Raises: NotFound.
-        """
+        """Queue fact extraction for pages of hot segments, or all; `tasks.wait()` waits for it. Raises: NotFound."""
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
 
     def consolidate(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
-        """Queue consolidation of a cube's facts: one current value a key, duplicates merged.
-
-        Runs daily by itself. Raises: NotFound.
-        """
+        """Queue consolidation (daily by itself): one current value a key, duplicates merged. Raises: NotFound."""
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.consolidate(change)
         self._scheduler.runner.wake()
 
     def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
-        """Queue reflection: the chat model draws conclusions from several facts, with sources.
-
-        Raises:
-           NotFound: The cube does not exist.
-           InvalidInput: No chat model is configured.
-        """
+        """Queue reflection: conclusions from facts. Raises: NotFound, InvalidInput (no chat model)."""
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.reflect(change)
         self._scheduler.runner.wake()

@@ -51,8 +51,7 @@ def remember_tools(
     if receipt.replayed:
         return
     for tool in defined:
-        info = {"tool": tool.name, "description": tool.description}
-        tool_memories.define(change, tool.name, tool.memory, tool.message, info)
+        _define(change, tool)
     known = set(receipt.duplicates)
     messages = [
         item
@@ -63,6 +62,11 @@ def remember_tools(
         stored = tool_memories.refresh(change, messages).stored
         if tool_memories.call_worked(change, stored):
             tool_rows.enqueue(change.connection, change.cube, messages, change.now)
+
+
+def _define(change: Change, tool: ToolDefinition) -> str:
+    info = {"tool": tool.name, "description": tool.description}
+    return tool_memories.define(change, tool.name, tool.memory, tool.message, info)
 
 
 class Tools:
@@ -80,12 +84,7 @@ class Tools:
             raise InvalidInput("tools", "is empty; give at least one definition")
         with self._context.change(scope) as change:
             masking.record(change)
-            ids = [
-                tool_memories.define(
-                    change, tool.name, tool.memory, tool.message, {"tool": tool.name, "description": tool.description}
-                )
-                for tool in defined
-            ]
+            ids = [_define(change, tool) for tool in defined]
         self._context.wait_indexed()
         return tuple(ids)
 
@@ -120,10 +119,7 @@ class Tools:
         return tuple(state for state in states if state.info.get("tool") == name)[:limit]
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[ToolUse, ...]:
-        """Return the tools of a cube, by name: those that are defined, and those of its 10,000 newest distinct calls.
-
-        Raises: NotFound.
-        """
+        """Return the tools of a cube, by name: defined, or of its 10,000 newest distinct calls. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
             defined = _of_kind(connection, scope.cubes[0], tool_memories.SCHEMA_KEY, ItemType.TOOL_SCHEMA)

@@ -45,8 +45,7 @@ from memos.memcube.indexing.followers import SAME_TEXTS
 from memos.memcube.ledger import cubes
 from memos.reader.arguments import switch
 
-Given = str | Path | IO[bytes]
-"""A path, or an open file that can seek."""
+Given = str | Path | IO[bytes]  # a path, or an open file that can seek
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,9 @@ class Transfer:
 
         The file holds everything, also what was replaced or deleted; with a passphrase it is sealed. With `kv` it has
         what prompts of the cube begin with, and the KV that models in this process keep of it; with `adapters` the
-        weights of those that answer for it, which know what its memories say.
-        Raises: NotFound, PermissionDenied, Conflict (the file is there), InvalidInput, BackendUnavailable (disk full),
-        IntegrityError (an adapter is damaged).
+        weights of those that answer for it, which know what its memories say. Raises: NotFound, PermissionDenied,
+        Conflict (the file is there), InvalidInput, BackendUnavailable (disk full), IntegrityError (an adapter is
+        damaged).
         """
         path = Path(file)
         self._check_dump(cube, actor)
@@ -127,8 +126,8 @@ class Transfer:
 
         All of it is loaded or nothing. What it says counts as untrusted unless `trust`; what was erased here stays
         erased unless `restore_erased`. Of an item that is here at another version the one here stays. Adapters of a
-        file that is trusted are examined then, which takes minutes, and are ready if they pass.
-        Raises: InvalidInput (damaged), Conflict (the id is taken), NotFound, PermissionDenied, BackendUnavailable.
+        file that is trusted are examined then, which takes minutes, and are ready if they pass. Raises: InvalidInput
+        (damaged), Conflict, NotFound, PermissionDenied, BackendUnavailable.
         """
         self._check_actor(actor)
         flags = switch("merge", merge), switch("trust", trust), switch("restore_erased", restore_erased)
@@ -210,8 +209,7 @@ class Transfer:
         self._context.access.check(check_name("actor", actor, 128), (), Right.WRITE)
 
     def _bounds(self, manifest: DumpManifest) -> Bounds:
-        now = to_micros(self._context.clock.now())
-        return Bounds(now, MAX_MESSAGE_BYTES, manifest.embedder.dimension)
+        return Bounds(to_micros(self._context.clock.now()), MAX_MESSAGE_BYTES, manifest.embedder.dimension)
 
     def _write(
         self,

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -40,15 +40,12 @@ _STANDING = PreparedSelect(
     )
 )
 
-
+# Hears of a cube's segments whose heat was just written, in the transaction that wrote it.
 Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
-"""Hears of a cube's segments whose heat was just written, in the transaction that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAccess:
-    """An access that is not written yet."""
-
     cube: str
     item: str
     access: Access
@@ -76,7 +73,6 @@ class Accesses:
                 self._waiting += counted
 
     def flush_if_due(self) -> None:
-        """Write the counts if the last flush is some seconds ago, leaving room for other writers."""
         if time.monotonic() - self._flushed_at >= _FLUSH_EVERY_S:
             self._flushed_at = time.monotonic()
             self._flush(rests=True)
@@ -104,10 +100,7 @@ class Accesses:
                 self._waiting = [one for left in by_cube.values() for one in left] + self._waiting
 
     def _write_some(self, by_cube: Mapping[str, Sequence[PendingAccess]], until: float) -> list[str]:
-        """Write down cubes in one commit until then, at least one; return them.
-
-        One file has one writer, whom adds wait for. On a server each cube's row is locked, one at a time.
-        """
+        """Write cubes in one commit until then, at least one; on a server, where it locks the cube's row, just one."""
         written: list[str] = []
         with self._ledger.write() as connection:
             for cube, counted in by_cube.items():
@@ -127,20 +120,9 @@ class Accesses:
         for one in counted:
             if one.item in warm:
                 warm[one.item] = rules.policy.accessed(warm[one.item], one.access, one.at, now)
-        rows = [
-            {
-                "item_id": item,
-                "cube_id": cube,
-                "level": after.level,
-                "visits": after.visits,
-                "interactions": after.interactions,
-                "last": after.last,
-            }
-            for item, after in warm.items()
-        ]
+        rows = [{"item_id": item, "cube_id": cube, **asdict(after)} for item, after in warm.items()]
         queues.upsert(connection, warmth, rows)
-        segments = _warm_segments(connection, rules.policy, counted, set(warm), now)
-        self._warmed(connection, cube, rules, segments, now)
+        self._warmed(connection, cube, rules, _warm_segments(connection, rules.policy, counted, set(warm), now), now)
 
 
 def _warm_segments(
@@ -159,7 +141,6 @@ def _warm_segments(
 
 
 def warmth_of(segment: SegmentRow) -> Warmth:
-    """Return what a segment's heat is computed from; a new one has none."""
     return Warmth(segment.level, segment.visits, segment.interactions, segment.last) if segment.last else Warmth()
 
 
@@ -179,8 +160,8 @@ def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[
     return found
 
 
+# Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own.
 GATHERED = 8
-"""Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +173,11 @@ class Triggers:
 
     @property
     def least_pages(self) -> int:
-        """Return how many unread pages a hot segment needs before it is read."""
         return GATHERED if self.reads() else 1
 
     def warmed(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
     ) -> None:
-        """Enqueue the tasks of segments that became hot."""
         hot = [segment for segment in touched if is_hot(segment, rules, now)]
         if any(segment.state == ARCHIVED for segment in hot):
             tier_moves.enqueue(connection, cube, tier_moves.sweep_task(), now)
@@ -221,5 +200,4 @@ class Triggers:
 
 
 def is_hot(segment: SegmentRow, rules: HeatRules, now: datetime) -> bool:
-    """Return True if a segment's heat has reached the upper border."""
     return rules.policy.heat(warmth_of(segment), now) >= rules.thresholds.promote_above

@@ -22,20 +22,14 @@ from memos.memcube.profiles.traits import may_replace, orders_from_untrusted, to
 from memos.reader.facts.llm import PENDING
 
 NEAR_COSINE = 0.85
+# From both on, two facts without a key may be the same, unless each has a word that the other has not. Cosines do not
+# tell: of 40 pairs that differ in one thing that matters 29 have 0.9 and more. Measured by `benchmarks.scheduler
+# --parts duplicates`, on MiniLM.
 NEAR_OVERLAP = 0.33
-"""From both on, two facts without a key may be the same, unless each has a word that the other has not.
-
-Cosines do not tell: of 40 pairs that differ in one thing that matters 29 have 0.9 and more. Measured by
-`benchmarks.scheduler --parts duplicates`, on MiniLM.
-"""
-
-SURE = 0.5
-"""A fact of less confidence waits for review."""
-
+SURE = 0.5  # a fact of less confidence waits for review
 OTHERWISE = "an untrusted source says otherwise"
 
-STATIC = "static"
-"""Tag of what an operator said: what is read out of messages never replaces it."""
+STATIC = "static"  # tag of what an operator said: what is read out of messages never replaces it
 
 
 class SimilarItem(NamedTuple):
@@ -46,8 +40,6 @@ class SimilarItem(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """A judge's verdict on a fact and a stored one."""
-
     SAME = "same"
     REPLACES = "replaces"
     UNRELATED = "unrelated"
@@ -57,14 +49,11 @@ _CURRENT = frozenset({Status.ACTIVE, Status.ARCHIVED})
 # What waits for review or was deleted tells nothing about what is so.
 _TOLD = _CURRENT | {Status.SUPERSEDED}
 
-Verdicts = Mapping[tuple[int, str], Verdict]
-"""By place of the fact and id of the item."""
+Verdicts = Mapping[tuple[int, str], Verdict]  # by place of the fact and id of the item
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Ids of the items that consolidation stored, merged or superseded."""
-
     new: list[str] = field(default_factory=list)
     merged: list[str] = field(default_factory=list)
     superseded: list[str] = field(default_factory=list)
@@ -76,9 +65,8 @@ def consolidate(
 ) -> Outcome:
     """Store facts; `near` and `verdicts` are about the fact at the same place. Repeating it changes nothing."""
     outcome = Outcome()
-    order = sorted(range(len(facts)), key=lambda place: _time(facts[place]))
     fresh: list[Item] = []
-    for place in order:
+    for place in sorted(range(len(facts)), key=lambda place: _time(facts[place])):
         fact = facts[place]
         if _known_as_it_is(change, fact):
             continue
@@ -99,14 +87,11 @@ def consolidate(
 
 
 def why_review(fact: Fact) -> str | None:
-    """Return why a fact has to wait for a person, None when it need not."""
     if orders_from_untrusted(fact):
         return "an untrusted source says what to do"
     if PENDING in fact.info:
         return str(fact.info[PENDING])
-    if fact.confidence < SURE:
-        return f"confidence {fact.confidence:.2f} is below {SURE:g}"
-    return None
+    return f"confidence {fact.confidence:.2f} is below {SURE:g}" if fact.confidence < SURE else None
 
 
 def _why_of_another(change: Change, fact: Fact) -> str | None:
@@ -123,8 +108,7 @@ def _time(fact: Fact) -> datetime:
 def _known_as_it_is(change: Change, fact: Fact) -> bool:
     """Return True if the same was read out of the same messages before: then it is stored, waits, or was refused."""
     origins = {span.item for span in fact.spans}
-    made = items.derived_from(change.connection, origins)
-    states = items.current(change.connection, [change.cube], made)
+    states = items.current(change.connection, [change.cube], items.derived_from(change.connection, origins))
     said = (fact.type, fact.memory, fact.key, fact.value)
     alike = [
         item
@@ -288,11 +272,7 @@ def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outc
 
 def _same_value(item: Item, fact: Fact) -> bool:
     # What was read is no evidence of what the operator said: erasing the one must not erase the other.
-    return _folded(item.value) == _folded(fact.value) and STATIC not in item.tags
-
-
-def _folded(value: str | None) -> str:
-    return normalized_value(value)
+    return normalized_value(item.value) == normalized_value(fact.value) and STATIC not in item.tags
 
 
 def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:
@@ -311,7 +291,6 @@ def _close(change: Change, fact: Fact, near: Sequence[SimilarItem]) -> list[tupl
 
 
 def comparable(item: Item, fact: Fact) -> bool:
-    """Return True if an item can be the same as a fact at all: derived, current, and of its kind and subject."""
     return (
         item.type in DERIVED
         and item.type is fact.type
@@ -321,11 +300,7 @@ def comparable(item: Item, fact: Fact) -> bool:
 
 
 def _place_by_likeness(
-    change: Change,
-    fact: Fact,
-    close: Sequence[tuple[Item, float]],
-    judged: Mapping[str, Verdict],
-    outcome: Outcome,
+    change: Change, fact: Fact, close: Sequence[tuple[Item, float]], judged: Mapping[str, Verdict], outcome: Outcome
 ) -> Item | None:
     for item, cosine in close:
         if same(item.memory, fact.memory, cosine) or judged.get(item.id) is Verdict.SAME:
@@ -345,7 +320,6 @@ def _place_by_likeness(
 
 
 def same(one: str, other: str, cosine: float) -> bool:
-    """Return True if two texts state the same fact: equal, or near by direction and words without a contradiction."""
     if " ".join(one.casefold().split()) == " ".join(other.casefold().split()):
         return True
     if cosine < NEAR_COSINE or contradicts(one, other):
@@ -357,7 +331,6 @@ def same(one: str, other: str, cosine: float) -> bool:
 def undecided(
     facts: Sequence[Fact], near: Sequence[Sequence[SimilarItem]], known: Mapping[str, Item]
 ) -> Collection[tuple[int, str]]:
-    """Return the pairs a judge should look at: near, of the same kind and subject, and not told by key or likeness."""
     found = []
     for place, (fact, close) in enumerate(zip(facts, near, strict=True)):
         if fact.key is not None or why_review(fact) is not None:

@@ -15,9 +15,7 @@ from typing import Protocol
 from memos.core.clock import to_micros
 from memos.errors import InvalidInput, shown
 
-NEVER = -math.inf
-"""The level of what was never accessed; a ledger may keep nothing for it."""
-
+NEVER = -math.inf  # the level of what was never accessed; a ledger may keep nothing for it
 SHORTEST_TAU = timedelta(minutes=1)
 LONGEST_TAU = timedelta(days=366)
 
@@ -47,10 +45,9 @@ class ForwardDecay:
     One access of weight 1 has the heat 1. A float of S at tau = 1 minute in the year 2100 is 1.5e-8 from the next,
     which is the relative error of a heat.
 
-    Source: Cormode, Shkapenyuk, Srivastava and Xu, "Forward Decay", ICDE 2009, section III; with one item's decay
-    under a cache's eviction: Lee et al., "LRFU", IEEE Trans. Computers 50(12), 2001.
-
-    Raises: InvalidInput for a tau below a minute or above a year.
+    Source: Cormode, Shkapenyuk, Srivastava and Xu, "Forward Decay", ICDE 2009, section III; with one item's decay under
+    a cache's eviction: Lee et al., "LRFU", IEEE Trans. Computers 50(12), 2001. Raises: InvalidInput for a tau below a
+    minute or above a year.
     """
 
     tau: timedelta
@@ -107,9 +104,8 @@ class MemoryOsHeat:
     least the lasting part and at most gamma more. With alpha = gamma = 1 the third never outweighs one visit: of
     segments with as many pages, the coldest is the least often used one, of those the least recently used.
 
-    Source: Kang et al., "Memory OS of AI Agent", EMNLP 2025 (arXiv:2506.06326), its mid-term memory.
-
-    Raises: InvalidInput for weights that are negative, infinite or NaN, and for a tau that is not positive.
+    Source: Kang et al., "Memory OS of AI Agent", EMNLP 2025 (arXiv:2506.06326), its mid-term memory. Raises:
+    InvalidInput for weights that are negative, infinite or NaN, and for a tau that is not positive.
     """
 
     alpha: float
@@ -133,8 +129,6 @@ class MemoryOsHeat:
 
 
 class Access(StrEnum):
-    """The kind of an access."""
-
     RETRIEVED = "retrieved"
     CITED = "cited"
     CONFIRMED = "confirmed"
@@ -179,31 +173,23 @@ class Policy(Protocol):
     @property
     def slack(self) -> float:
         """How far below the border a level may be and still be hot; 0 when levels sort exactly as heats do."""
-        ...
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
         """Return the warmth after an access at `at`; one from the future counts as one of now."""
-        ...
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
         """Return the warmth after the accesses of both: for items that become one, and for buffered accesses."""
-        ...
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
         """Return the warmth of a segment whose pages have just been read into long-term memory."""
-        ...
 
     def recounted(self, warmth: Warmth) -> Warmth:
         """Return the warmth as this policy levels it from the counts alone; for one that another policy kept."""
-        ...
 
-    def heat(self, warmth: Warmth, now: datetime) -> float:
-        """Return the heat now."""
-        ...
+    def heat(self, warmth: Warmth, now: datetime) -> float: ...
 
     def level_of(self, heat: float, now: datetime) -> float:
         """Return the level from which on an item has at least this heat."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +200,12 @@ class DecayPolicy:
 
     @property
     def slack(self) -> float:
-        """Return 0: a range of levels is exact."""
         return 0.0
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
         return replace(_counted(warmth, access, at, now), level=self.decay.add(warmth.level, at, now, WEIGHTS[access]))
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
-        """Return the warmth whose heat is the sum of both at any time."""
         return _summed(one, other, log_add_exp(one.level, other.level))
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
@@ -230,7 +214,6 @@ class DecayPolicy:
         return warmth
 
     def recounted(self, warmth: Warmth) -> Warmth:
-        """Return the warmth as if every counted access had been the last one."""
         count = warmth.visits + warmth.interactions
         if warmth.last is None or not count:
             return replace(warmth, level=NEVER)
@@ -255,15 +238,12 @@ class MemoryOsPolicy:
 
     @property
     def slack(self) -> float:
-        """Return gamma, which a visit of now adds to the lasting part."""
         return self.formula.gamma
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
-        """Return the warmth with the visit or the page counted."""
         return self._levelled(_counted(warmth, access, at, now))
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
-        """Return the warmth with the visits and pages of both."""
         return self._levelled(_summed(one, other, NEVER))
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
@@ -271,7 +251,6 @@ class MemoryOsPolicy:
         return self._levelled(Warmth(last=_later(warmth.last, now)))
 
     def recounted(self, warmth: Warmth) -> Warmth:
-        """Return the warmth with the level that its counts give."""
         return self._levelled(warmth)
 
     def heat(self, warmth: Warmth, now: datetime) -> float:

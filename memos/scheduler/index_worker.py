@@ -24,8 +24,6 @@ _STEP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Verification and rebuilding over one installation's ledger and indexes."""
-
     ledger: Ledger
     indexes: Mapping[Target, ScannedIndex]
     projections: Mapping[Target, Projection]
@@ -62,7 +60,6 @@ class Repair:
                 self._requeue(self._strangers(target, index), known)
 
     def reindex(self, cube_ids: Sequence[str], on_progress: Progress | None = None) -> int:
-        """Project every item of these cubes again; return how many."""
         total = sum(verify.enqueue_all(self.ledger, cube) for cube in cube_ids)
         self.catch_up(None if on_progress is None else lambda left: on_progress(max(0, total - left), total))
         return total
@@ -128,8 +125,6 @@ log = logging.getLogger("memos.worker")
 
 
 class Worker:
-    """Runs the upkeep of one open installation until it is stopped."""
-
     def __init__(self, projections: Sequence[Projection], chores: Sequence[Callable[[], object]]) -> None:
         self._projections = projections
         self._chores = chores
@@ -139,7 +134,6 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Return True if the thread is at work."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -150,7 +144,6 @@ class Worker:
         self._stop.set()
 
     def stop(self) -> None:
-        """Ask the thread to end and wait until its present step is done."""
         self.ask_to_stop()
         if self._thread.is_alive():
             self._thread.join()

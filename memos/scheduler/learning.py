@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
@@ -30,8 +30,7 @@ from memos.scheduler.consolidation import Outcome, SimilarItem, Verdict, Verdict
 from memos.scheduler.task import TaskRun
 
 _NEAREST = 5
-LEAST_COSINE = 0.55
-"""Below it two facts have nothing to do with each other; a judge is not asked about them."""
+LEAST_COSINE = 0.55  # below it two facts have nothing to do with each other; a judge is not asked about them
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,6 @@ class SimilarFacts:
     embedder: Embedder
 
     def of(self, cube: str, facts: Sequence[Fact]) -> list[list[SimilarItem]]:
-        """Return, for each fact, the nearest items of its type."""
         if not facts:
             return []
         vectors = self.embedder.embed_documents([rendering.with_speaker(fact.subject, fact.memory) for fact in facts])
@@ -55,18 +53,15 @@ class SimilarFacts:
         return [SimilarItem(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
 
 
-NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]
-"""Returns for each fact of a cube the items near it."""
+NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]  # returns for each fact of a cube the items near it
 
 
 def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:
-    """Build the messages of a prompt of this package about lines of data."""
     data = "\n".join(["<data>", *lines, "</data>"])
     return [ChatMessage("system", instructions(prompt)), ChatMessage("user", data)]
 
 
 def instructions(prompt: str) -> str:
-    """Return a prompt's text by name and version, as in "judge-1"."""
     return (files("memos.scheduler") / "prompts" / f"{prompt}.txt").read_text(encoding="utf-8")
 
 
@@ -76,8 +71,6 @@ def shortened(text: str, chars: int) -> str:
 
 
 def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
-    """Return a meter that charges its calls to a task."""
-
     def spend(call: Call) -> None:
         if not call.cached:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
@@ -112,7 +105,6 @@ class Judge:
     def decide(
         self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: UsageMeter
     ) -> Verdicts:
-        """Return verdicts for pairs of (index of a fact, item)."""
         asker = self.asker() if pairs else None
         if asker is None:
             return {}
@@ -133,10 +125,7 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadingInput:
-    """Messages in order with sources, and what a reader needs to know of their cube.
-
-    `context` messages are not read; `before` summarises what came earlier.
-    """
+    """Messages with sources, and what a reader needs of their cube; `context` is not read, `before` came earlier."""
 
     messages: Sequence[Item]
     zone: ZoneInfo
@@ -147,8 +136,6 @@ class ReadingInput:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFacts:
-    """Facts found by one attempt, before the task is committed."""
-
     extraction: Extraction
     near: Sequence[Sequence[SimilarItem]]
     verdicts: Verdicts
@@ -156,10 +143,7 @@ class ExtractedFacts:
 
 @dataclass(frozen=True, slots=True)
 class FactPipeline:
-    """Extracts facts with a model or by patterns and stores them.
-
-    `settled` is called after facts were stored, so that they are indexed soon; `masking` returns the masking of a cube.
-    """
+    """Extracts facts with a model or by patterns and stores them; `settled` is called then, to index them soon."""
 
     reader: FactReader
     judge: Judge
@@ -169,10 +153,7 @@ class FactPipeline:
     masking: Callable[[str], Masking]
 
     def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
-        """Return the facts in messages and what they are similar to.
-
-        Without `asks` no model is called.
-        """
+        """Return the facts in messages and what they are similar to; without `asks` no model is called."""
         meter = meter_of(run, "reader")
         run.check_budget()
         reader = self.reader if asks else FactReader(lambda: None)
@@ -209,7 +190,6 @@ def _masked(found: Extraction, masking: Masking) -> Extraction:
 
 
 def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> ReadingInput:
-    """Return messages with their sources, so that a reader knows whom to trust."""
     sources = items.sources_of(connection, [message.id for message in messages])
     told = [replace(message, sources=sources.get(message.id, ())) for message in messages]
     zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
@@ -225,10 +205,4 @@ def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcom
 
 
 def told(outcome: Outcome, rejected: int) -> dict[str, object]:
-    return {
-        "new": outcome.new,
-        "merged": outcome.merged,
-        "superseded": outcome.superseded,
-        "pending": outcome.pending,
-        "rejected": rejected,
-    }
+    return {**asdict(outcome), "rejected": rejected}

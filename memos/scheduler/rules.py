@@ -30,11 +30,7 @@ from memos.scheduler.heat import (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Two heats with room between them (hysteresis), so that an item at the border does not flap.
-
-    Raises:
-       InvalidInput: A heat is negative, infinite or NaN, or `demote_below` is not the lower one.
-    """
+    """Two heats with room between them (hysteresis), so that an item at the border does not flap."""
 
     promote_above: float
     demote_below: float
@@ -48,17 +44,12 @@ class Thresholds:
             )
 
     def hot(self, heat: float, *, was_hot: bool) -> bool:
-        """Return True if it is hot now; between the thresholds the state stays."""
         return heat >= (self.demote_below if was_hot else self.promote_above)
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRules:
-    """The tier rules of one cube.
-
-    Raises:
-       InvalidInput: A capacity is below 1, or a similarity is not between 0 and 2.
-    """
+    """The tier rules of one cube. Raises: InvalidInput."""
 
     policy: Policy
     thresholds: Thresholds
@@ -81,30 +72,18 @@ class TierSettings(HeatSettings):
     `Settings(heat=TierSettings(policy="memoryos", short_capacity=7))` replaces two.
     """
 
+    # How accesses become heat: by forward decay, or as MemoryOS has it (Kang et al. 2025).
     policy: Literal["forward_decay", "memoryos"] = "forward_decay"
-    """How accesses become heat: by forward decay, or as MemoryOS has it (Kang et al. 2025)."""
-
-    demote_below: float = 0.05
-    """Heat below which a segment is archived."""
-
-    short_capacity: int = 10
-    """Pages of one conversation in the short tier."""
-
-    mid_capacity: int = 2000
-    """Segments of one cube in the mid tier."""
-
-    similarity: float = 0.5
-    """Cosine plus shared keywords from which a page joins a segment."""
-
+    demote_below: float = 0.05  # heat below which a segment is archived
+    short_capacity: int = 10  # pages of one conversation in the short tier
+    mid_capacity: int = 2000  # segments of one cube in the mid tier
+    similarity: float = 0.5  # cosine plus shared keywords from which a page joins a segment
+    # Days in which a heat of `forward_decay` falls to 37 %; by default what suits the size of the cube.
     tau_days: float | None = None
-    """Days in which a heat of `forward_decay` falls to 37 %; by default what suits the size of the cube."""
-
-    idle_hours: float = 12
-    """Hours without a new message after which a conversation's last pages move on too; 0: never."""
+    idle_hours: float = 12  # hours without a new message after which a conversation's last pages move on too; 0: never
 
     @classmethod
     def of(cls, settings: HeatSettings) -> TierSettings:
-        """Return the settings with the constants."""
         return settings if isinstance(settings, cls) else cls(**settings.model_dump(exclude_unset=True))
 
 
@@ -115,7 +94,6 @@ _OF_MEMORYOS: Mapping[str, float] = {"demote_below": 0.0, "similarity": 0.6}
 
 
 def named_policy(name: str, *, tau: timedelta) -> Policy:
-    """Return a heat policy by name: `tau` is for forward decay."""
     if name == "forward_decay":
         return DecayPolicy(ForwardDecay(tau))
     if name == "memoryos":
@@ -130,7 +108,6 @@ def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
 
 
 def rules_of(settings: HeatSettings, tau: timedelta | None = None) -> HeatRules:
-    """Return the rules of a cube whose levels use `tau`."""
     settings = TierSettings.of(settings)
     values: dict[str, Any] = {
         name: getattr(settings, name)
@@ -154,8 +131,6 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class CubeRules:
-    """The tier rules of each cube."""
-
     settings: HeatSettings
 
     def of(self, connection: sa.Connection, cube: str) -> HeatRules:
@@ -164,22 +139,16 @@ class CubeRules:
         return rules_of(self.settings, timedelta(seconds=tau_s) if tau_s else None)
 
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules for writing a cube's levels, in a transaction that locks the cube.
-
-        Levels of another policy are recomputed first.
-        """
+        """Return the rules for writing levels, in a transaction that locks the cube; recompute another policy's."""
         tau_s, counts = tier_moves.tau_of(connection, cube), TierSettings.of(self.settings).policy == "memoryos"
-        if tau_s is None:
+        if tau_s is None or (tau_s == _COUNTS) is not counts:
             wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
             tier_moves.set_tau(connection, cube, wanted)
-        elif (tau_s == _COUNTS) is not counts:
-            wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
-            tier_moves.set_tau(connection, cube, wanted)
-            _recount(connection, cube, self.of(connection, cube).policy)
+            if tau_s is not None:
+                _recount(connection, cube, self.of(connection, cube).policy)
         return self.of(connection, cube)
 
     def follow_share(self, connection: sa.Connection, cube: str, now: datetime) -> bool:
-        """Adapt tau to the cube's size if it is far off, keeping every heat; return True if it changed."""
         rules = self.ready(connection, cube)
         tau_s = tier_moves.tau_of(connection, cube)
         if not tau_s:

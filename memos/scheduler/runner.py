@@ -37,6 +37,7 @@ _CLEAN_EVERY_S = 600.0
 _SHARE_BESIDE_CALLS = 0.1
 _LONGEST_REST_S = 5.0
 _LOOK_S = 0.05
+_SPENT = "the cube's budget for today is spent (MEMOS_TASKS__TOKENS_PER_DAY)"
 
 log = logging.getLogger("memos.tasks")
 
@@ -63,8 +64,6 @@ Ending = Callable[[sa.Connection], object]
 
 
 class Runner:
-    """Runs tasks until it is stopped; every process of an installation may have one."""
-
     def __init__(
         self,
         ledger: Ledger,
@@ -177,7 +176,6 @@ class Runner:
         self._stop.wait(_PAUSE_S)
 
     def _next(self) -> TaskRun | None:
-        """Lease the next task, None if none may start now."""
         now = self._clock.now()
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
@@ -209,7 +207,6 @@ class Runner:
         return run
 
     def _idle(self, seen: int) -> None:
-        """Wait until a task is due or enqueued since `seen`, or for a second."""
         with self._ledger.read() as connection:
             due = queues.next_due(connection)
         wait_s = _POLL_S if due is None else min(_POLL_S, (due - self._clock.now()).total_seconds())
@@ -229,7 +226,6 @@ class Runner:
             self._running.pop(run.owner, None)
 
     def _rest(self, took_s: float) -> None:
-        """Pause in favour of foreground work."""
         share, began = self._busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
         beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
@@ -239,7 +235,6 @@ class Runner:
                 return
 
     def _outcome(self, run: TaskRun) -> Ending | None:
-        """Run the job; return what to record besides usage, None if it is done or no longer ours."""
         task, now = run.task, self._clock.now
         try:
             self._jobs[task.kind].run(run)
@@ -252,7 +247,7 @@ class Runner:
         except ShuttingDown:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
-            return self._back(run, Delay(queues.next_day(now()), self._budget_note(), counted=False))
+            return self._back(run, Delay(queues.next_day(now()), _SPENT, counted=False))
         except RetryLater as later:
             return self._back(run, Delay(later.until, later.note, counted=False))
         except WaitingForSetting as parked:
@@ -274,17 +269,12 @@ class Runner:
         task, text = run.task, f"{type(error).__name__}: {error}"
         log.warning("task %s (%s), attempt %d: %s", task.id, task.kind, task.attempts, text)
         if passing and task.attempts < self._limits.max_attempts:
-            wait = tasks.backoff(
-                task.attempts,
-                self._limits.backoff_s,
-                self._limits.backoff_max_s,
-                random.random(),  # noqa: S311
-            )
+            chance = random.random()  # noqa: S311
+            wait = tasks.backoff(task.attempts, self._limits.backoff_s, self._limits.backoff_max_s, chance)
             asked = getattr(error, "retry_after_s", None) or 0.0
             until = self._clock.now() + max(wait, timedelta(seconds=asked))
             return self._back(run, Delay(until, f"attempt {task.attempts} failed", text))
-        state = TaskState.DEAD if passing else TaskState.FAILED
-        return lambda connection: self._end(connection, run, state, text)
+        return lambda connection: self._end(connection, run, TaskState.DEAD if passing else TaskState.FAILED, text)
 
     def _end(self, connection: sa.Connection, run: TaskRun, state: TaskState, text: str) -> None:
         if tasks.fail(connection, run.task, run.owner, state, text, self._clock.now()):
@@ -303,7 +293,7 @@ class Runner:
     def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
         if not self._jobs[task.kind].budgeted or self._within(self._today(connection, task.cube, now)):
             return True
-        delay = Delay(queues.next_day(now), self._budget_note(), counted=False)
+        delay = Delay(queues.next_day(now), _SPENT, counted=False)
         tasks.give_back(connection, task, owner, delay, now)
         tasks.postpone(connection, task.cube, [kind for kind, job in self._jobs.items() if job.budgeted], delay)
         return False
@@ -321,9 +311,6 @@ class Runner:
         most = self._settings.tokens_per_day
         return most is None or spent.tokens < most
 
-    def _budget_note(self) -> str:
-        return "the cube's budget for today is spent (MEMOS_TASKS__TOKENS_PER_DAY)"
-
     # Leases
 
     def _keep_leases(self) -> None:
@@ -336,7 +323,6 @@ class Runner:
                 log.exception("leases could not be renewed")
 
     def keep_leases(self) -> None:
-        """Renew own leases, reclaim expired ones, and remove old ended tasks."""
         now = self._clock.now()
         until = now + timedelta(seconds=self._limits.lease_s)
         for run in list(self._running.values()):

@@ -49,18 +49,14 @@ log = logging.getLogger("memos.tasks")
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """A periodic task about the whole installation."""
-
     kind: str
     every: timedelta
 
 
-LEARNING = "learning"
-"""The chore that looks in the nights which cubes are to be learned."""
+LEARNING = "learning"  # the chore that looks in the nights which cubes are to be learned
 
 
 def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
-    """Return the periodic jobs; `learns` adds the training of adapters."""
     chores = [
         PeriodicJob("retention", timedelta(hours=1)),
         PeriodicJob("settle", timedelta(hours=1)),
@@ -75,8 +71,6 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
 
 
 class Periodic:
-    """Fires the periodic jobs of one process."""
-
     def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, chores: Sequence[PeriodicJob]) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -211,7 +205,6 @@ class Scheduler:
         self.runner.ask_to_stop()
 
     def stop(self) -> None:
-        """Finish or give back running tasks, and write the access counts."""
         self.periodic.stop()
         self.runner.stop()
         with suppress(MemosError):  # counts of some seconds
@@ -242,7 +235,6 @@ class Scheduler:
             ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
-        """Keep an item in working memory, or a segment out of the archive."""
         if not tier_moves.pin(change.connection, change.cube, id_, pinned=pinned):
             raise NotFound("item or segment", id_)
         changes.record(change, "pin" if pinned else "unpin", {"id": id_})
@@ -266,9 +258,7 @@ class Scheduler:
                 raise InvalidInput("tier", f"must be long, mid or archive, got {shown(tier)}")
 
     def analyse(self, change: Change, *, everything: bool) -> None:
-        """Queue extraction of unread pages: those of hot segments, or all."""
-        task = tier_moves.analyse_task(everything=everything)
-        tier_moves.enqueue(change.connection, change.cube, task, change.now)
+        tier_moves.enqueue(change.connection, change.cube, tier_moves.analyse_task(everything=everything), change.now)
         if everything:
             talks = segment_rows.idle(change.connection, None, _MOST_TALKS, cube=change.cube)
             new = [segment_rows.idle_task(id_, read=True) for id_, _ in talks]
@@ -286,7 +276,6 @@ class Scheduler:
         tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
 
     def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
-        """Count that items were used in an answer, or confirmed by a person."""
         self.accesses.record(((cube, item) for item in item_ids), access)
 
     def _consolidate(self, run: TaskRun) -> None:
@@ -311,8 +300,7 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
-        kinds = ((DESCRIBE, self._askers.has("vision")), (adapters.LEARN, self._may_learn))
-        for kind, may_begin in kinds:
+        for kind, may_begin in ((DESCRIBE, self._askers.has("vision")), (adapters.LEARN, self._may_learn)):
             if may_begin:
                 with self._ledger.write() as connection:
                     tasks.unpark(connection, kind, self._clock.now())
@@ -334,10 +322,7 @@ class Scheduler:
             )
 
     def _move_on(
-        self,
-        run: TaskRun,
-        find: Callable[[sa.Connection, str], list[tuple[str, str]]],
-        task: Callable[[str], NewTask],
+        self, run: TaskRun, find: Callable[[sa.Connection, str], list[tuple[str, str]]], task: Callable[[str], NewTask]
     ) -> None:
         last = ""
         while True:

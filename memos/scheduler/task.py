@@ -69,10 +69,7 @@ class Job:
 
 @dataclass(slots=True)
 class TaskRun:
-    """One attempt at a task.
-
-    A job calls `check_cancelled` between its steps and `finishing` once; `note` stays with a finished task.
-    """
+    """One attempt at a task: call `check_cancelled` between steps and `finishing` once; `note` stays with it."""
 
     ledger: Ledger
     clock: Clock
@@ -128,7 +125,6 @@ class TaskRun:
         self.finished = True
 
     def record(self, connection: sa.Connection) -> None:
-        """Charge what the attempt spent to the task and its cube."""
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
             queues.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)

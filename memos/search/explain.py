@@ -43,8 +43,7 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
         told = _place(searcher, request, found, state, at_least=request.top_k + 1)
     if told is not None:
         return told
-    waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
-    if waiting:
+    if state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES):
         return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos data verify`")
     down = [arm for arm in found.missing if arm != UNINDEXED]
     missing = f" ({', '.join(down)} did not answer)" if down else ""
@@ -54,10 +53,7 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
 def _place(
     searcher: Searcher, request: SearchRequest, found: RankedCandidates, state: Item, at_least: int = 1
 ) -> WhyNot | None:
-    """Return what became of an item in one run of the search, None when it is not among the candidates.
-
-    A wider run may order otherwise: the item is not among the hits, so it cannot be placed among them.
-    """
+    """Return what became of an item in one run of the search, None when it is no candidate; a wider run orders anew."""
     for place, entry in enumerate(found.ranked, start=1):
         if entry.item.id == state.id:
             return _ranked(searcher, request, found, place, max(place, at_least))

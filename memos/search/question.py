@@ -18,24 +18,17 @@ from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
 
-MAX_TOP_K = 1_000
-"""Largest `top_k` of a search."""
-
-MAX_QUERY_CHARS = 20_000
-"""Longest question in characters."""
-
-_CHARS_BEFORE = 40
-"""Characters before a time that are looked at; longer phrases say something else."""
-
+MAX_TOP_K = 1_000  # largest `top_k` of a search
+MAX_QUERY_CHARS = 20_000  # longest question in characters
+_CHARS_BEFORE = 40  # characters before a time that are looked at; longer phrases say something else
 _UNITS = {"day": 1, "weekend": 7, "week": 7, "month": 31, "year": 366}
 _UNIT = "(?P<unit>day|weekend|week|month|year)s?"
 _BESIDE = re.compile(rf"\b(?:(?P<count>\d{{1,2}}) )?{_UNIT} (?P<side>before|after|following|prior to) (?:the )?$", re.I)
 _FROM = re.compile(r"\bsince (?:the )?(?:start of |beginning of )?$|自从?$", re.I)
 _AFTER = re.compile(r"\b(?:after|following) (?:the )?$", re.I)
 _BEFORE = re.compile(r"\b(?:before|prior to|until|till|up to) (?:the )?$|(?:直到|截止?到?)$", re.I)
+# What a month or a year is found with, and is no part of it.
 _LEADS = re.compile(r"(?:in|during|since|until|early|late|of|by) ", re.I)
-"""What a month or a year is found with, and is no part of it."""
-
 _BETWEEN = re.compile(r"^\s*(?:,\s*\d{4}\s*)?(?:and|to|until|through|-|–|到|至)\s*(?:the )?$", re.I)
 _BETWEEN_OPENS = re.compile(r"\b(?:between|from) (?:the )?$|从$", re.I)
 _PART = re.compile(
@@ -57,10 +50,7 @@ class Span(NamedTuple):
 
 
 def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) -> tuple[Span, ...]:
-    """Return the time spans a question asks about, in order of the times in it.
-
-    "Before", "after" and "since" reach at most to `asked_at` (aware).
-    """
+    """Return the spans a question asks about, in its order; "after" and "since" reach to `asked_at` (aware)."""
     found: list[Span] = []
     taken = False
     for place, time in enumerate(times):
@@ -82,7 +72,6 @@ def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) 
 
 
 def of_spans(spans: Sequence[Span]) -> Node:
-    """Return the filter for items said, begun or valid within one of these spans."""
     parts: list[Node] = []
     for span in spans:
         for begin, end in (("said_at", "said_at"), ("valid_from", "valid_from"), ("valid_from", "valid_to")):
@@ -90,8 +79,7 @@ def of_spans(spans: Sequence[Span]) -> Node:
             if span.until is not None:
                 sides.append(Condition(begin, Op.LT, to_micros(span.until)))
             if span.since is not None:
-                is_same = begin == end
-                sides.append(Condition(end, Op.GTE if is_same else Op.GT, to_micros(span.since)))
+                sides.append(Condition(end, Op.GTE if begin == end else Op.GT, to_micros(span.since)))
             parts.append(And(tuple(sides)))
     return Or(tuple(parts))
 
@@ -138,18 +126,13 @@ def _moved(moment: datetime, days: int) -> datetime | None:
 
 _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
 
-
 _WORD = re.compile(r"[\u3400-\u9fff]|\w+")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-"""Scripts that put no space between words."""
-
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # scripts that put no space between words
+# Of the words that have a space between them: Ann stands alone in "Ann喜欢什么", and not in "Anna".
 _LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff]"
-"""Of the words that have a space between them: Ann stands alone in "Ann喜欢什么", and not in "Anna"."""
+_LEAST_WORDS = 3  # words that have to be left of a question without names: "Who is" asks for nothing
 
-_LEAST_WORDS = 3
-"""Words that have to be left of a question without names: "Who is" asks for nothing."""
-
-
+# Words that are names as well, of people or of roles: they are meant only as they are written, with a capital.
 _WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -158,8 +141,6 @@ _WORDS = frozenset(
         "mark bill rob grant chase drew hope faith grace joy rose art sue pat guy",
     )
 )
-"""Words that are names as well, of people or of roles: they are meant only as they are written, with a capital."""
-
 _MONTHS = frozenset(
     re.findall(r"\w+", "january february march april may june july august september october november december")
 )
@@ -169,8 +150,6 @@ _NO_MONTH = "".join(
 
 
 class Intent(StrEnum):
-    """The kind of answer a question asks for."""
-
     COUNT = "count"
     LIST = "list"
     LATEST = "latest"
@@ -251,10 +230,7 @@ _INTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question after parsing: quoted phrases in lower case, names as written, the times it asks about, intents.
-
-    `is_request` means that something is to be done or advised, so the asker's preferences matter.
-    """
+    """A parsed question; `is_request`: something is to be done or advised, so the asker's preferences matter."""
 
     text: str
     phrases: tuple[str, ...]
@@ -265,11 +241,9 @@ class Question:
 
     @property
     def asks_order(self) -> bool:
-        """True if a context for an answer tells things in the order they were said in."""
         return Intent.ORDER in self.intents
 
     def names_speaker(self, speaker: str) -> bool:
-        """Return True if the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""
         named = _meant(speaker)
         return named is not None and named.search(self.text) is not None
 
@@ -281,8 +255,7 @@ def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tupl
     speaker field. "What does you paint?" lies near where she was asked (docs/log.md). Without spaces, names are only
     left out.
     """
-    left = text
-    asked = text
+    left = asked = text
     found = set[str]()
     for speaker in sorted(speakers, key=len, reverse=True):  # "Ann Lee" is not Ann
         named = _meant(speaker)
@@ -311,7 +284,6 @@ def _meant(speaker: str) -> re.Pattern[str] | None:
 
 
 def _named(speaker: str) -> re.Pattern[str] | None:
-    """Return a pattern for a speaker's name with its possessive; None for a single letter."""
     name = speaker.strip()
     if len(name) < 2:
         return None
@@ -335,10 +307,7 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`.
-
-    `rerank` may only be set where a reranker is configured.
-    """
+    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`."""
 
     query: str
     scope: Scope
@@ -385,7 +354,6 @@ class Rules:
         return replace(self, wanted=And((self.wanted, node)), pushed=pushed)
 
     def hold(self, brief: items.Brief) -> bool:
-        """Return True if the standing rules let a candidate through; the caller's filter is judged by the ledger."""
         if brief.status not in self.statuses:
             return False
         if self.ended_by is None or brief.valid_to is None or brief.type in TOLD:

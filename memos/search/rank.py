@@ -19,28 +19,20 @@ from memos.core.types import Arm, ItemType, Role
 from memos.memcube.ledger.items import Brief
 from memos.search.question import Intent, Question
 
-FLOOR_RANK = 50
-"""A vector arm's score at this rank counts as nothing: cosines say how much better, not how good."""
-
-_LEAST = 0.05
-"""What the last of a vector arm's list still counts, so that a small cube's only memory is found."""
-
+FLOOR_RANK = 50  # a vector arm's score at this rank counts as nothing: cosines say how much better, not how good
+_LEAST = 0.05  # what the last of a vector arm's list still counts, so that a small cube's only memory is found
+# BM25 a term from which the words say all they can: a usual LoCoMo question's best has 2.8, a PrefEval one's 1.4.
 _FULL_TERM_SCORE = 2.0
-"""BM25 a term from which the words say all they can: a usual LoCoMo question's best has 2.8, a PrefEval one's 1.4."""
-
 _LEAST_TERM_WEIGHT = 0.3
 
+# Arms whose scores start at zero for what shares no word with the question.
 TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
-"""Arms whose scores start at zero for what shares no word with the question."""
 
-
+# What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score.
 Vote = tuple[str, int, float, float]
-"""What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score."""
 
 
 class Fused(NamedTuple):
-    """A candidate with its fused score and every arm's vote."""
-
     version_key: str
     score: float
     votes: tuple[Vote, ...]
@@ -99,7 +91,6 @@ def _scale_of(name: str, found: Sequence[ScoredPoint], weight: float) -> _Scale:
 
 
 def _term_arm_weight(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> float:
-    """Return the weight of the term arms, 0.3 to 1, by the best BM25 score per term of the question."""
     by_words = arms.get("turn_bm25")
     if not by_words:
         return 1.0
@@ -117,72 +108,53 @@ def _distinct(candidates: Sequence[ScoredPoint]) -> Sequence[ScoredPoint]:
     return list(best.values())
 
 
-SESSION = 0.25
-"""Weight of the session's standing among the arms: a fifth voter beside four."""
-
+SESSION = 0.25  # weight of the session's standing among the arms: a fifth voter beside four
 _SESSION_TOP = 5
 GRAPH = 0.02
 NEXT = 0.15
 PREVIOUS = 0.05
+# Of what stands just before, as far as somebody else asks there: "For three years now" has no other words.
 ANSWERS = 0.20
-"""Of what stands just before, as far as somebody else asks there: "For three years now" has no other words."""
-
 SPEAKER = 0.15
 TIMED = 0.10
+# Weight of what was said, or is so, at the time a question names: as much as all that its words have to say. Half of it
+# for being of that time, half for what its words say among the others that are.
 DATED = 1.0
-"""Weight of what was said, or is so, at the time a question names: as much as all that its words have to say.
-
-Half of it for being of that time, half for what its words say among the others that are.
-"""
-
 NAMED = 0.15
 _NAMED_HALF_RANK = 20
+# A second look by the question's vector with its names, as a share of the best score; at this rank half of it.
 _SECOND_LOOK_TOP = 50
-"""A second look by the question's vector with its names, as a share of the best score; at this rank half of it."""
 _TIE = 1e-6
 
 PHRASE = 0.20
-CALLED = 0.20
-"""A call with its outcome, when the question is whether something was done, or worked, before."""
+CALLED = 0.20  # a call with its outcome, when the question is whether something was done, or worked, before
 NEWEST = 0.10
 OLDEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
-OUTDATED = -0.20
-"""Says what was replaced since; what replaced it stands before it."""
-
+OUTDATED = -0.20  # says what was replaced since; what replaced it stands before it
 _BEFORE = 1.001
 
+# Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
+# twice as many in all: each second place from the second.
 _PROMOTED = 2
-"""Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
-twice as many in all: each second place from the second."""
-
+# Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md).
 _RELATED = 0.05
-"""Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md)."""
-
 _MOST_STATED = 10
+# Of what may be lifted, those nearest to a question that are looked at; of the second at most four have a place.
 _MOST_OF_SELF = 6
-"""Of what may be lifted, those nearest to a question that are looked at; of the second at most four have a place."""
-
-_INSTRUCTED = 0.35
-"""Cosine from which an instruction is about a question that asks for nothing to be done."""
-
+_INSTRUCTED = 0.35  # cosine from which an instruction is about a question that asks for nothing to be done
 SPREAD = -0.05
+# A share of the best score, for each better hit of the same session up to so many, where a question wants several.
 _SPREAD_UP_TO = 2
-"""A share of the best score, for each better hit of the same session up to so many, where a question wants several."""
-
-COLD = -0.10
-"""Of an archived segment: found, after what is as good and in use."""
-
+COLD = -0.10  # of an archived segment: found, after what is as good and in use
 
 _SHORT_CHARS = 200
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 class Recalled(NamedTuple):
-    """A candidate the ledger confirmed, with its fused score."""
-
     item: Brief
     fused: Fused
 
@@ -264,10 +236,7 @@ def reorder(
     newer: Mapping[str, str] = MappingProxyType({}),
     preferences: PreferenceCandidates = NO_PREFERENCES,
 ) -> list[Ranked]:
-    """Return candidates in their final order: by score, replacements before what they replaced, preferences promoted.
-
-    `preferences` are the candidates for promotion (`select_preferences`).
-    """
+    """Return the final order: by score, replacements before what they replaced, `preferences` promoted."""
     if Intent.LATEST in question.intents:
         newer = {**newer, **_replaced_in_pool(scored)}
     return _promote_preferences(_newer_first(scored, newer), question, preferences)
@@ -316,7 +285,6 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
 def select_preferences(
     question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]
 ) -> PreferenceCandidates:
-    """Return the candidates for promotion for a question."""
     if question.is_request:
         return PreferenceCandidates(_nearest(standing, _RELATED), _nearest(of_self, _RELATED, _MOST_OF_SELF))
     return PreferenceCandidates(_nearest(standing, _INSTRUCTED), ())
@@ -412,7 +380,6 @@ def _position(item: Brief, step: int) -> tuple[str | None, int | None, int]:
 
 
 def _neighbours(item: Brief, after: Brief | None, before: Brief | None) -> list[tuple[str, float, str]]:
-    """Return what the messages beside an item give it of their own standing: name, weight, id."""
     found = [("next", NEXT, after.id)] if after is not None else []
     if before is not None:
         found.append(("previous", PREVIOUS, before.id))
@@ -460,7 +427,6 @@ class _Factors:
 
 
 def asking_share(text: str) -> float:
-    """Return the share of a text's characters that are in questions: who only asks, tells little."""
     if "?" not in text and "？" not in text:
         return 0.0
     asked = told = 0
@@ -473,7 +439,6 @@ def asking_share(text: str) -> float:
 
 
 def _replaced_in_pool(scored: Sequence[Ranked]) -> Mapping[str, str]:
-    """Return candidates that a later one with the same key replaces."""
     by_key: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for item, *_ in scored:
         if item.key is not None and item.valid_from is not None:

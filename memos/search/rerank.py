@@ -24,9 +24,7 @@ from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.items import Brief
 from memos.search.rank import Ranked, Vote
 
-CHAT_AT_ONCE: Final = 50
-"""Texts of one call."""
-
+CHAT_AT_ONCE: Final = 50  # texts of one call
 _SHOWN_CHARS: Final = 1_500
 _BEST: Final = 3
 _GRADES: Final = (
@@ -79,15 +77,12 @@ def _answer(count: int) -> type[BaseModel]:
     return create_model("Grades", __config__={"alias_generator": lambda name: name.removeprefix("of_")}, **fields)
 
 
-ARM = "rerank"
-"""The name of its vote, of its stage, and of what is missing when it gave none."""
-
+ARM = "rerank"  # the name of its vote, of its stage, and of what is missing when it gave none
+# Most characters of each message before: what is cut off at the end must never be the memory itself.
 _CONTEXT_CHARS = 200
-"""Most characters of each message before: what is cut off at the end must never be the memory itself."""
 
 
 def candidate_text(brief: Brief, before: Sequence[Brief]) -> str:
-    """Return a candidate as its reranker reads it: date, speakers, and what was said before it in its session."""
     at = brief.said_at if brief.said_at is not None else brief.valid_from
     said = rendering.dated(None if at is None else from_micros(at), rendering.with_speaker(brief.speaker, brief.memory))
     return rendering.window([*(_end_of(rendering.with_speaker(other.speaker, other.memory)) for other in before), said])
@@ -137,24 +132,14 @@ def _end_of(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S: Final = 10.0
-"""Longest time a search waits for its reranker; then it answers without."""
-
-CANDIDATES: Final = 50
-"""Most candidates of a search that are reranked."""
-
-WEIGHT: Final = 1.0
-"""What the reranker's best gets, as a share of the best score without it."""
-
-AT_ONCE: Final = 4
-"""Calls of a reranker at once: what hangs takes these threads and no others."""
+TIMEOUT_S: Final = 10.0  # longest time a search waits for its reranker; then it answers without
+CANDIDATES: Final = 50  # most candidates of a search that are reranked
+WEIGHT: Final = 1.0  # what the reranker's best gets, as a share of the best score without it
+AT_ONCE: Final = 4  # calls of a reranker at once: what hangs takes these threads and no others
 
 
 class TimedReranker:
-    """A reranker with a timeout: it can neither fail a search nor delay it further. Thread-safe.
-
-    While as many calls hang as may run at once, searches go on without it.
-    """
+    """A reranker with a timeout that cannot fail a search; while too many calls hang, none waits. Thread-safe."""
 
     def __init__(self, reranker: Reranker, timeout_s: float | None = None) -> None:
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
@@ -165,7 +150,6 @@ class TimedReranker:
         self._closed = False
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float] | None:
-        """Return one score a text, None when there are none in time."""
         until = time.monotonic() + self._timeout_s
         asked = self._start_call(lambda: self._reranker.scores(question, texts), until)
         if asked is None:
@@ -173,7 +157,10 @@ class TimedReranker:
         try:
             return checked_scores(asked.result(max(0.0, until - time.monotonic())), len(texts), self._reranker.name)
         except TimeoutError:
-            self._give_up(asked)
+            with self._changed:
+                if asked.cancel():  # else it answered just now
+                    self._overdue.add(asked)
+                    self._changed.notify_all()
             log.warning(
                 "The reranker did not answer within %g s, and a search went without: look at what it runs on, "
                 "or use a smaller model.",
@@ -196,8 +183,6 @@ class TimedReranker:
             self._changed.notify_all()
 
     def _start_call(self, call: Callable[[], list[float]], until: float) -> Future[list[float]] | None:
-        """Start a call on a daemon thread; None when too many are running."""
-
         def is_decided() -> bool:
             return self._closed or len(self._overdue) >= AT_ONCE or len(self._under_way) < AT_ONCE
 
@@ -232,9 +217,3 @@ class TimedReranker:
             elif not asked.cancelled():
                 asked.set_result(answer)
             self._changed.notify_all()
-
-    def _give_up(self, asked: Future[list[float]]) -> None:
-        with self._changed:
-            if asked.cancel():  # else it answered just now
-                self._overdue.add(asked)
-                self._changed.notify_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -52,25 +52,17 @@ from memos.search.rank import (
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
 
 
+@dataclass(slots=True)
 class CandidateReader:
     """Reads the candidates of one search from the ledger, now or at the requested moment, in one snapshot."""
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        cubes: tuple[str, ...],
-        passing: Node | None,
-        at: datetime | None,
-        hold: Callable[[items.Brief], bool],
-    ) -> None:
-        """Read through a connection what passes the caller's filter and `hold`."""
-        self.connection = connection
-        self._cubes = cubes
-        self._filter = passing
-        self._at = at
-        self._hold = hold
-        self._briefs: dict[str, items.Brief | None] = {}
-        self._whole: dict[str, Item] = {}
+    connection: sa.Connection
+    _cubes: tuple[str, ...]
+    _filter: Node | None
+    _at: datetime | None
+    _hold: Callable[[items.Brief], bool]
+    _briefs: dict[str, items.Brief | None] = field(default_factory=dict)
+    _whole: dict[str, Item] = field(default_factory=dict)
 
     def briefs(self, ids: Iterable[str]) -> list[items.Brief]:
         wanted = dict.fromkeys(ids)
@@ -92,7 +84,6 @@ class CandidateReader:
         return briefs
 
     def whole(self, ids: Collection[str]) -> dict[str, Item]:
-        """Return the existing ones of these items with their sources, by id."""
         missing = [id_ for id_ in ids if id_ not in self._whole]
         if missing:
             self._whole.update(items.with_sources(self.connection, self._cubes, missing, self._at))
@@ -109,9 +100,8 @@ class CandidateReader:
         }
 
 
+# Ids that are pushed down at once; four arms over 50,000 points took 60 ms with them, 870 ms with 50,000.
 MOST_PUSHED = 2_000
-"""Ids that are pushed down at once; four arms over 50,000 points took 60 ms with them, 870 ms with 50,000."""
-
 _OVERFETCH = 4
 # Fetching this many points took 180 to 270 ms, less than pushing 20,000 ids.
 _MOST_FETCHED = 5_000
@@ -120,10 +110,7 @@ _MOST_FETCHED = 5_000
 def recall(
     ledger: Ledger, index: VectorIndex, request: VectorSearch, meanwhile: Callable[[], None] | None = None
 ) -> list[list[ScoredPoint]]:
-    """Return `index.search` as if the index had every field of the filter.
-
-    `meanwhile` is called while the index works, unless the ledger must be asked as well.
-    """
+    """Return `index.search` as if the index had every field; `meanwhile` is called then, if the ledger is not asked."""
     parts = list(_conjuncts(request.filter))
     judged = [part for part in parts if not _needs_ledger(part)]
     if len(judged) == len(parts):
@@ -179,22 +166,16 @@ def _overfetched(
             ids = {point.item for arm in arms for point in arm}
             passing = items.passing(connection, wider.cubes, wanted, ids, at=at)
         kept = [[point for point in arm if point.item in passing] for arm in arms]
-        if all(_enough(left, arm, limit, fetch) for left, arm, limit in zip(kept, arms, limits, strict=True)):
+        # No point further down an arm is missing: there are enough before it, or it has no more.
+        if all(len(left) >= limit or len(arm) < fetch for left, arm, limit in zip(kept, arms, limits, strict=True)):
             return [left[:limit] for left, limit in zip(kept, limits, strict=True)]
         fetch *= _OVERFETCH
     return None
 
 
-def _enough(kept: Sequence[ScoredPoint], fetched: Sequence[ScoredPoint], limit: int, fetch: int) -> bool:
-    """Return True if no point further down the arm is missing: there are enough before it, or it has no more."""
-    return len(kept) >= limit or len(fetched) < fetch
-
-
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40
-MAX_CANDIDATES = 5_000
-"""Most points of one arm that a search looks at."""
-
+MAX_CANDIDATES = 5_000  # most points of one arm that a search looks at
 _WIDEN = 10
 # Candidates read from the ledger and ranked again: beyond them no boost reaches the first ten.
 _MIN_POOL = 20
@@ -202,9 +183,8 @@ _MIN_POOL = 20
 _MOST_STANDING = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
+# Among what is missing: more wait for the index than a search scores itself, so it has not looked at all.
 UNINDEXED = "unindexed"
-"""Among what is missing: more wait for the index than a search scores itself, so it has not looked at all."""
-
 _NEIGHBOURS = 10
 _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # What others order by, and recalls nothing by itself.
@@ -212,7 +192,6 @@ _BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
 _NAME_SHARE = np.float32(0.6)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
-
 
 Arms = dict[str, list[ScoredPoint] | None]
 
@@ -235,8 +214,6 @@ class LexicalRecall(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What stays the same when a search looks further down the arms."""
-
     rules: Rules
     reader: CandidateReader
     vectors: _Vectors
@@ -246,10 +223,7 @@ class _Search(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidates:
-    """The state of a search before the cut: ranked candidates, duplicates, missing arms.
-
-    `scored` are all candidates by score alone; `newer` and `preferences` reorder them.
-    """
+    """A search before the cut; `newer` and `preferences` reorder `scored`, which are by score alone."""
 
     candidates: CandidateReader
     question: Question
@@ -279,7 +253,6 @@ class Searcher:
     reranker: TimedReranker | None = None
 
     def search(self, request: SearchRequest, clock: StageClock | None = None) -> SearchResult:
-        """Return at most `top_k` distinct hits, best first, with their sources."""
         clock = clock or StageClock()
         hits: tuple[Hit, ...] = ()
         with self.turn(clock), self.ledger.read() as connection:
@@ -334,7 +307,6 @@ class Searcher:
     def _embed(
         self, connection: sa.Connection, request: SearchRequest, rules: Rules, limit: int
     ) -> tuple[_Vectors, Future[LexicalRecall]]:
-        """Embed the question, while a helper thread does what needs no vector."""
         # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
         speakers = ledger_queries.frequent_speakers(connection, request.scope.cubes)
         text, names = without_speaker_names(request.query, speakers)
@@ -344,8 +316,7 @@ class Searcher:
         except RuntimeError as error:  # its threads were ended meanwhile
             raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
         dense = self.embedder.embed_query(text)
-        with_names = _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])
-        return _Vectors(dense, with_names), helped
+        return _Vectors(dense, _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])), helped
 
     def _rank(
         self,
@@ -356,7 +327,6 @@ class Searcher:
         limit: int,
         clock: StageClock,
     ) -> tuple[RankedCandidates, bool]:
-        """Fuse and rank what the arms found; also return True if an arm was full and may have more."""
         lexical = search.lexical
         question = lexical.question
         near = lexical.near or []
@@ -408,10 +378,7 @@ class Searcher:
     def reranked(
         self, request: SearchRequest, found: RankedCandidates, texts: Mapping[str, str], clock: StageClock
     ) -> RankedCandidates:
-        """Return the candidates in the order the reranker gives.
-
-        Without scores the order stays, and the reranker is listed as missing.
-        """
+        """Return the candidates as the reranker orders them; without scores as they were, with it listed as missing."""
         if not texts or self.reranker is None:
             return found
         with clock.stage(ARM):
@@ -428,7 +395,6 @@ class Searcher:
         return replace(found, ranked=ranked, copies=copies, scored=tuple(scored))
 
     def _recall_without_vector(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
-        """Do what needs no vector: parse the question, read the outbox, run the term arms, read their neighbours."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
@@ -437,8 +403,7 @@ class Searcher:
         return LexicalRecall(question, terms, waiting, arms, self._graph_neighbours(request, arms))
 
     def _enough(self, request: SearchRequest) -> int:
-        most = CANDIDATES if request.rerank and self.reranker is not None else 0
-        return max(_MIN_POOL, request.top_k * 2, most)
+        return max(_MIN_POOL, request.top_k * 2, CANDIDATES if request.rerank and self.reranker is not None else 0)
 
     def _recall(
         self,
@@ -448,7 +413,6 @@ class Searcher:
         limit: int,
         meanwhile: Callable[[], None] | None = None,
     ) -> Arms:
-        """Return each arm's candidates, None for an arm whose index is down."""
         if not queries:
             return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)
@@ -530,10 +494,7 @@ class Searcher:
                 arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
     def _graph_neighbours(self, request: SearchRequest, arms: Arms) -> list[str] | None:
-        """Return items adjacent to the best lexical candidate; None when the graph is down.
-
-        The graph holds the present only, so a search of another moment goes without.
-        """
+        """Return items adjacent to the best lexical candidate, none at another moment; None when the graph is down."""
         best = arms.get(Arm.WINDOW_BM25.value) or arms.get(Arm.TURN_BM25.value)
         if not best or request.as_of is not None:
             return []
@@ -545,25 +506,21 @@ class Searcher:
     @staticmethod
     def hits(reader: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
         best = found.ranked[: request.top_k]
-        ids = [entry.item.id for entry in best]
-        states = reader.whole(ids)
-        hits = []
-        for entry in best:
-            state = states.get(entry.item.id)
+        states = reader.whole([entry.item.id for entry in best])
+        return tuple(
+            Hit(
+                state,
+                entry.score,
+                relevance(entry, found.terms),
+                state.sources,
+                found.copies.get(state.id, ()),
+                arm_scores(entry) if request.explain else (),
+                boosts(entry) if request.explain else (),
+            )
+            for entry in best
             # What was changed or erased since it was ranked is not what was asked for any more.
-            if state is not None and state.version == entry.item.version:
-                hits.append(
-                    Hit(
-                        state,
-                        entry.score,
-                        relevance(entry, found.terms),
-                        state.sources,
-                        found.copies.get(state.id, ()),
-                        arm_scores(entry) if request.explain else (),
-                        boosts(entry) if request.explain else (),
-                    )
-                )
-        return tuple(hits)
+            if (state := states.get(entry.item.id)) is not None and state.version == entry.item.version
+        )
 
 
 _score = attrgetter("score")
@@ -713,9 +670,7 @@ def _vector_with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
 
 
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:
-    if not len(terms.indices):
-        return ()
-    return ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)
+    return tuple(ArmQuery(arm, terms) for arm in (Arm.TURN_BM25, Arm.WINDOW_BM25)) if len(terms.indices) else ()
 
 
 def limit_of(top_k: int) -> int:

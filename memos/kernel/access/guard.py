@@ -44,20 +44,16 @@ def acting_as(caller: Caller) -> Iterator[None]:
 
 
 def current_identity(actor: str) -> str:
-    """Return the identity whose key the call came with, else the actor."""
     caller = _CALLER.get()
     return actor if caller is None else caller.identity.id
 
 
 def caller() -> Caller | None:
-    """Return the caller of the current call, None for calls of programs and background work."""
     return _CALLER.get()
 
 
 @dataclass(frozen=True, slots=True)
 class ActorRights:
-    """The rights of an actor: `everything` for the local owner, admins, and installations without identities."""
-
     everything: bool
     roles: Mapping[str, CubeRole]
     acts_for: str | None = None
@@ -78,10 +74,9 @@ class AccessControl:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Invalidate cached identities, grants and cubes around a transaction that changes them.
+        """Invalidate what is cached around a transaction that changes identities, grants or cubes.
 
-        During the block every check reads the ledger: between the commit and the invalidation a reader could otherwise
-        use a share that was just revoked.
+        Every check reads the ledger meanwhile: after the commit a reader could otherwise use a share just revoked.
         """
         with self._counting:
             self._changes += 1
@@ -93,12 +88,7 @@ class AccessControl:
                 self._changes -= 1
 
     def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
-        """Check that an actor may act on cubes.
-
-        Raises:
-           NotFound: The actor has no role on a cube, as if it did not exist.
-           PermissionDenied: The role is too low.
-        """
+        """Check that an actor may act on cubes. Raises: NotFound (no role, as if no cube), PermissionDenied."""
         self.check_key(right)
         standing = self._rights(actor)
         if standing.everything:
@@ -114,13 +104,11 @@ class AccessControl:
                 )
 
     def check_key(self, right: Right) -> None:
-        """Check that the API key of the call permits it, whoever the actor is. Raises: PermissionDenied."""
         allowed = _ALLOWED.get()
         if allowed is not None and right not in allowed:
             raise PermissionDenied(f"The key may not {right} here: use one with this right.")
 
     def check_admin(self, actor: str) -> None:
-        """Check that an actor may manage the installation. Raises: PermissionDenied."""
         allowed = _ALLOWED.get()
         if (allowed is not None and Right.OWN not in allowed) or not self._rights(actor).everything:
             raise PermissionDenied(
@@ -128,7 +116,6 @@ class AccessControl:
             )
 
     def readable(self, actor: str) -> frozenset[str] | None:
-        """Return the cubes an actor has a role on, None for all. Raises: PermissionDenied."""
         standing = self._rights(actor)
         return None if standing.everything else frozenset(standing.roles)
 

@@ -41,11 +41,9 @@ class Quotas:
         self._lock = threading.Lock()
 
     def limits_of(self, key: Key) -> KeyLimits:
-        """Return a key's limits, its own or else the installation's."""
         return key.limits.over(self._defaults)
 
     def request(self, asking: Caller) -> None:
-        """Count one request. Raises: LimitReached."""
         limit = None if _is_free(asking) else self.limits_of(asking.key).requests_per_minute
         if limit is None:
             return
@@ -61,7 +59,6 @@ class Quotas:
             )
 
     def charge(self, connection: sa.Connection, items: int, size_bytes: int) -> None:
-        """Count what a transaction stores for the calling key. Raises: LimitReached."""
         asking = caller()
         if asking is None or _is_free(asking):
             return
@@ -71,17 +68,12 @@ class Quotas:
 
     @property
     def spent(self) -> dict[str, int]:
-        """Tokens that models used in this process, by purpose."""
         with self._lock:
             return dict(self._spent)
 
     @contextmanager
     def reserve_tokens(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
-        """Reserve tokens for a model call; yields a function that takes the tokens really used (0 if not called).
-
-        Raises:
-           LimitReached: The quota is used up; the model was not called.
-        """
+        """Reserve tokens for a model call; yields what takes those really used. Raises: LimitReached (not called)."""
         spent = 0
 
         def took(tokens: int) -> None:
@@ -112,7 +104,6 @@ class Quotas:
                 access.count_usage(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
 
     def used(self, key: Key) -> dict[str, int]:
-        """Return the items, bytes and tokens that a key used today."""
         with self._ledger.read() as connection:
             found = access.used(connection, key.counts_as, _date(self._clock.now()))
         return {what: found.get(what, 0) for what in (_ITEMS, _BYTES, _TOKENS)}

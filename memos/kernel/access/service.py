@@ -47,10 +47,7 @@ Keys_ = list[Key]
 
 
 class Users:
-    """Users, agents and groups.
-
-    The first identity closes the installation to unknown names; the local owner keeps all rights.
-    """
+    """Users, agents and groups; the first closes an installation to unknown names; the local owner keeps all rights."""
 
     def __init__(self, context: Context, create_home: Callable[[sa.Connection, str, bool], str]) -> None:
         self._context = context
@@ -70,13 +67,7 @@ class Users:
         """Create a user, agent or group; users and agents get a cube, named by their id if it is free.
 
         With `adopt` an existing cube of that id, made by the local owner, becomes it. An agent that acts for a user has
-        that user's roles beside its own.
-
-        Raises:
-           InvalidInput: An argument is not valid.
-           Conflict: The id is taken.
-           NotFound: `acts_for` is unknown.
-           PermissionDenied: The actor is not an admin.
+        that user's roles too. Raises: InvalidInput, Conflict, NotFound (`acts_for` is unknown), PermissionDenied.
         """
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
@@ -86,7 +77,7 @@ class Users:
             raise InvalidInput("acts_for", f"is for agents, not for a {kind_}")
         if admin and kind_ is IdentityKind.GROUP:
             raise InvalidInput("admin", "is for users and agents, not for a group")
-        self._check_admin(actor)
+        self._context.scopes.check_admin(actor)
         name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
         with context.access.changing(), context.write() as connection:
             if access.find_identity(connection, id_) is not None:
@@ -99,11 +90,7 @@ class Users:
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
-        """Return an identity; everyone may read itself, its agents, and the user it acts for.
-
-        Raises:
-           NotFound, PermissionDenied: There is no such identity, or the actor may not read it.
-        """
+        """Return an identity: its own, of its agent or user, or any (admins). Raises: NotFound, PermissionDenied."""
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._context.lifecycle.check_open()
         self._context.access.readable(actor)
@@ -111,7 +98,7 @@ class Users:
             found, me = access.find_identity(connection, id_), access.find_identity(connection, actor)
         close = found is not None and me is not None and (found.acts_for == actor or me.acts_for == id_)
         if not close and actor != id_:
-            self._check_admin(actor)
+            self._context.scopes.check_admin(actor)
         if found is None:
             raise NotFound("user, agent or group", id_)
         return found
@@ -120,14 +107,14 @@ class Users:
         self, *, kind: str | None = None, limit: int = 100, after: str = "", actor: str = LOCAL_OWNER
     ) -> Identities:
         """Return identities by id; `after` continues behind one. Raises: PermissionDenied, InvalidInput."""
-        self._check_admin(actor)
+        self._context.scopes.check_admin(actor)
         wanted = None if kind is None else member_of("kind", kind, IdentityKind)
         with self._context.ledger.read() as connection:
             return access.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
 
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
         """Enable an identity or, with `enabled=False`, disable it. Raises: NotFound."""
-        self._check_admin(actor)
+        self._context.scopes.check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             access.require_identity(connection, check_name("id", id_, 128))
             access.change_identity(connection, id_, disabled=not enabled)
@@ -135,7 +122,7 @@ class Users:
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Add a user or agent to a group. Raises: NotFound, InvalidInput, PermissionDenied."""
-        self._check_admin(actor)
+        self._context.scopes.check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             if access.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
                 raise InvalidInput("group", f"{shown(group)} is no group")
@@ -145,21 +132,17 @@ class Users:
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Remove a member from a group. Raises: NotFound, PermissionDenied."""
-        self._check_admin(actor)
+        self._context.scopes.check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             access.require_identity(connection, check_name("group", group, 128))
             access.leave(connection, group, check_name("member", member, 128))
 
     def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return a group's members by id. Raises: NotFound, PermissionDenied."""
-        self._check_admin(actor)
+        self._context.scopes.check_admin(actor)
         with self._context.ledger.read() as connection:
             access.require_identity(connection, check_name("group", group, 128))
             return tuple(access.members(connection, group))
-
-    def _check_admin(self, actor: str) -> None:
-        self._context.lifecycle.check_open()
-        self._context.access.check_admin(check_name("actor", actor, 128))
 
 
 class Sharing:
@@ -190,8 +173,9 @@ class Sharing:
         with self._context.access.changing(), self._context.write() as connection:
             taken = access.ungrant(connection, cube, check_name("identity", identity, 128))
             if taken:
-                told = {"identity": identity}
-                record_event(connection, cube, self._context.clock.now(), actor, "unshare", None, told)
+                record_event(
+                    connection, cube, self._context.clock.now(), actor, "unshare", None, {"identity": identity}
+                )
         return taken
 
     def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:
@@ -226,10 +210,8 @@ class Keys:
     ) -> NewKey:
         """Create a key of 256 random bits; only the return value has the secret. Identities may create their own.
 
-        Only admins set limits; usage of a key made with another key counts against that key.
-
-        Raises:
-           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
+        Only admins set limits; usage of a key made with another key counts against that key. Raises: InvalidInput,
+        NotFound, PermissionDenied.
         """
         context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)
@@ -287,11 +269,7 @@ class Keys:
 
     def revoke(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
         """Revoke a key. Raises: NotFound, PermissionDenied."""
-        self._context.lifecycle.check_open()
-        with self._context.ledger.read() as connection:
-            found = access.require_key(connection, check_name("key", key, 64))
-        if not self._is_its(found, actor):
-            raise NotFound("key", key)  # as if there were none
+        found = self.get(key, actor=actor)
         self._context.access.check_key(Right.OWN)
         with self._context.write() as connection:
             if found.revoked_at is None:
@@ -331,7 +309,7 @@ class Keys:
         with self._context.ledger.read() as connection:
             found = access.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
-            raise NotFound("key", key)
+            raise NotFound("key", key)  # as if there were none
         return found
 
     def _is_its(self, key: Key, actor: str) -> bool:

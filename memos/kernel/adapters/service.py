@@ -80,6 +80,7 @@ class Unlearned:
 
 Found = list[Adapter]  # `list` is a method here
 
+# Methods of version 0.1 and what does the same now. Remove them with the next minor version.
 REMOVED = {
     "diff": "`manifest.json` of an export names the memories that an adapter saw",
     "estimate": "call `train`, which tells its steps while it goes on",
@@ -88,15 +89,11 @@ REMOVED = {
     "rollback": "call `activate` with the id of the adapter that answered before",
     "up_to_date": "call `train`, which returns the adapter that answers where nothing is due",
 }
-"""Methods of version 0.1 and what does the same now. Remove them with the next minor version."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterService:
-    """The adapters of an installation.
-
-    `enqueue` has a cube learned in the background.
-    """
+    """The adapters of an installation; `enqueue` has a cube learned in the background."""
 
     context: Context
     removal: AdapterRemoval
@@ -111,10 +108,9 @@ class AdapterService:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{instead}")
 
     def allow(self, cube: str = DEFAULT_CUBE, *, items: str | Sequence[str] = (), actor: str = LOCAL_OWNER) -> None:
-        """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
+        """Allow that a cube's memories are learned, which they are not otherwise; its owner does.
 
-        `items` are memories that `forget` keeps from being learned: they may be again.
-        Raises: NotFound, PermissionDenied, InvalidInput.
+        `items` are memories that `forget` excluded. Raises: NotFound, PermissionDenied, InvalidInput.
         """
         ids = ids_of(items) if items else []
         with self._deciding(cube, actor) as change:
@@ -143,8 +139,8 @@ class AdapterService:
     def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
         """Have these memories leave what was learned, and never be learned again; they themselves stay.
 
-        Adapters that saw one are removed, with their files and the KV under them; train again for the rest.
-        Raises: NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
+        Adapters that saw one are removed, with their files and the KV under them; train again for the rest. Raises:
+        NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
         """
         ids = ids_of(items)
         with self._deciding(cube, actor) as change:
@@ -203,11 +199,10 @@ class AdapterService:
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
 
     def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Have an adapter trained in the background, as `train` does; return the task.
+        """Have an adapter trained in the background, as `train` does; return the task, whose note says what came of it.
 
-        `MemOS.tasks` waits for it, follows it and cancels it; its note says what came of it. It goes on at the next
-        start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to
-        learn), BackendUnavailable (no model here).
+        It goes on at the next start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not
+        allowed, nothing to learn), BackendUnavailable (no model here).
         """
         return self.enqueue(cube, actor)
 
@@ -224,8 +219,7 @@ class AdapterService:
     def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
         """Let an adapter that passed its examination answer, instead of the one that does.
 
-        Raises: NotFound, PermissionDenied, Conflict (it was refused, or saw what is different now; its files are
-        damaged, or of another model than is configured).
+        Raises: NotFound, PermissionDenied, Conflict (refused, outdated, damaged, or of another model).
         """
         row = self._row(id_, actor)
         self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)
@@ -247,7 +241,6 @@ class AdapterService:
         self.removal.drop([row.cube])
 
     def _unfit(self, row: AdapterRow) -> str | None:
-        """Return why an adapter that passed cannot answer here, None when it can: its files, or the model."""
         if self.training.folder is None:
             return "this process has no folder of its own for adapters."
         if (wrong := wrong_with(self.training.folder / row.id, row.digest)) is not None:
@@ -258,7 +251,6 @@ class AdapterService:
         return None
 
     def _handed(self, id_: str, actor: str) -> adapter_export.Source:
-        """Return what may be handed out of an adapter. Raises: as `export`."""
         row = self._row(id_, actor)
         self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)
         if self.training.folder is None:
@@ -307,7 +299,6 @@ def open_export(adapters: AdapterService, id_: str, *, actor: str = LOCAL_OWNER)
 
 
 def _check_there(change: Change, ids: Sequence[str]) -> None:
-    """Raise NotFound where one of these memories is not in the cube."""
     found = item_rows.current(change.connection, [change.cube], ids)
     for id_ in ids:
         if id_ not in found:

@@ -31,10 +31,7 @@ _MOST_FILLS = 64
 
 @dataclass(frozen=True, slots=True)
 class AdapterResolver:
-    """Lends the adapters in a folder, None where this process has none. Thread-safe.
-
-    `fill_of` makes what fills prompts under the adapter with a digest.
-    """
+    """Lends the adapters in a folder, None where there is none; `fill_of` fills prompts under a digest. Thread-safe."""
 
     ledger: Ledger
     folder: Path | None
@@ -43,10 +40,7 @@ class AdapterResolver:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serving(self, cube: str, base: str) -> ActiveAdapter | None:
-        """Return the adapter of a cube that may answer now on the model with this digest.
-
-        Whoever changes or deletes one of its memories takes it out of service by that, in the same transaction.
-        """
+        """Return the adapter of a cube that may answer now on this base: none whose memories were changed since."""
         if self.folder is None or not self.folder.exists():
             return None
         with self.ledger.read() as connection:
@@ -71,8 +65,6 @@ _WAIT_S = 60.0
 
 
 class RunningTrainings:
-    """Who trains which adapter. Thread-safe."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, _Running] = {}
@@ -110,8 +102,6 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRemoval:
-    """Removes the files of adapters that may not answer any more."""
-
     ledger: Ledger
     clock: Clock
     settings: Settings
@@ -120,18 +110,13 @@ class AdapterRemoval:
     activations: LocalModels
 
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
-        """Remove adapters of these cubes that saw a memory that is gone, and files without an adapter; return which.
-
-        Raises:
-            BackendUnavailable: A file cannot be removed.
-        """
+        """Remove adapters of these cubes that saw a memory now gone, and orphaned files. Raises: BackendUnavailable."""
         found = forgetting.forget(self.ledger, self.folder, cubes, self.trainings.end, self._learn_again)
         for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
         return found
 
     def drop(self, cubes: Collection[str]) -> Sequence[Forgotten]:
-        """Remove the files of adapters that no longer exist, and the KV of these cubes."""
         gone = self.forget(())
         self.activations.forget(cubes)
         return gone

@@ -42,8 +42,7 @@ from memos.scheduler.rules import CubeRules
 from memos.scheduler.scheduler import LEARNING
 from memos.scheduler.task import Job, RetryLater, TaskRun, WaitingForSetting
 
-_KINDS = (ItemType.USER, ItemType.PREFERENCE)
-"""The types of memories that are learned."""
+_KINDS = (ItemType.USER, ItemType.PREFERENCE)  # the types of memories that are learned
 _MOST_CONSIDERED = 5_000
 # What waits for a review is not learned, nor what it contradicts.
 _CONSIDERED = (Status.ACTIVE, Status.PENDING)
@@ -61,8 +60,7 @@ _LAST = TaskQuery((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_r
 _UNENDED = TaskQuery((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
 
 Progress = Callable[[int, int], None]
-Memories = frozenset[tuple[str, int]]
-"""Memories, each at one version."""
+Memories = frozenset[tuple[str, int]]  # memories, each at one version
 
 
 class NoEligibleFacts(Conflict):
@@ -109,18 +107,12 @@ class AdapterTraining:
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
-        """Return the adapter that was trained and examined, or the one that knows all already.
-
-        Raises: as `AdapterService.train`.
-        """
+        """Return the adapter that was trained, or the one that knows all already. Raises: as `AdapterService.train`."""
         callbacks = TrainingCallbacks() if on_progress is None else TrainingCallbacks(on_progress)
         return self._learn(lambda: self._owned(cube, actor), callbacks)
 
     def train_by_consent(self, cube: str, callbacks: TrainingCallbacks) -> AdapterRow:
-        """Train without a request, as the cube's owner allowed it.
-
-        Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress.
-        """
+        """Train as the cube's owner allowed. Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress."""
         return self._learn(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks)
 
     def check_ready(self, cube: str, actor: str) -> Scope:
@@ -131,7 +123,6 @@ class AdapterTraining:
         return scope
 
     def check_able(self) -> None:
-        """See that this process has a model and a folder for adapters. Raises: BackendUnavailable, InvalidInput."""
         self._model()
         self._folder()
 
@@ -163,19 +154,16 @@ class AdapterTraining:
         return select(memories, stable, now, adapter_rows.excluded(connection, cube))
 
     def left_out(self, connection: sa.Connection, cube: str, chosen: Selected) -> dict[LeftOut, int]:
-        """Return how many memories of a cube are not learned for each reason, those of other kinds too."""
-        active = t.versions.c.status == Status.ACTIVE
-        others = _count(connection, cube, active, t.versions.c.type.not_in(_KINDS))
+        others = _count(connection, cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.not_in(_KINDS))
         there = _count(connection, cube, t.versions.c.status.in_(_CONSIDERED), t.versions.c.type.in_(_KINDS))
         beyond = chosen.left_out.get(LeftOut.BEYOND, 0) + max(0, there - _MOST_CONSIDERED)
         counts = {**chosen.left_out, LeftOut.KIND: others, LeftOut.BEYOND: beyond}
         return {reason: count for reason, count in sorted(counts.items()) if count}
 
     def why_due(self, connection: sa.Connection, cube: str) -> str | None:
-        """Return why a cube should be learned by itself, None where it should not.
+        """Return why a cube should be learned by itself (stale, or enough is new to it), None where it should not.
 
-        Either what answered is stale, or enough is new to it. What was refused is tried again when as many memories
-        differ, or the recipe does.
+        What was refused is tried again when as many memories differ, or the recipe does.
         """
         model = self.settings.learning_model
         rows = [row for row in adapter_rows.of(connection, cube) if model is not None and row.model == model.model]
@@ -194,7 +182,6 @@ class AdapterTraining:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Train or examine while nobody else does. Raises: TrainingInProgress."""
         if not self._one.acquire(blocking=False):
             raise TrainingInProgress(
                 "Another adapter is being trained here: each takes all processors. Wait for its end."
@@ -250,7 +237,6 @@ class AdapterTraining:
         return done
 
     def throw_away(self, row: AdapterRow) -> None:
-        """Remove an adapter that came to nothing, with what there is of its files."""
         with self.context.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
         shutil.rmtree(self._folder() / row.id, ignore_errors=True)  # what is left the next erasure, or opening, removes
@@ -396,7 +382,6 @@ class LearningTasks:
     wake: Callable[[], None]
 
     def submit(self, cube: str, actor: str) -> str:
-        """Have a cube learned, whatever the hour; return the task. Raises: as `AdapterService.submit`."""
         training = self.training()
         scope = training.check_ready(cube, actor)
         with training.context.change(scope) as change:
@@ -409,7 +394,6 @@ class LearningTasks:
         return task_id
 
     def jobs(self) -> list[Job]:
-        """Return what trains, and what looks in the nights what there is to train."""
         train = Job(adapter_rows.LEARN, self._learn, budgeted=False, exclusive_thread=True)
         return [train, Job(LEARNING, self._look, budgeted=False)]
 
@@ -447,7 +431,6 @@ class LearningTasks:
         run.note = _told(row)
 
     def _look(self, run: TaskRun) -> None:
-        """Have each cube learned of which that is due, if it is night."""
         night = self._night
         ends = None if night is None else night.end(run.clock.now())
         if night is None or ends is None:
@@ -488,7 +471,6 @@ class LearningTasks:
         return None if hours is None else TimeWindow.read(hours)
 
     def _check_hours(self, run: TaskRun) -> None:
-        """Let a training that nobody asked for go on only in its hours. Raises: Later."""
         night, now = self._night, run.clock.now()
         if night is not None and adapter_rows.OF_NIGHT in run.task.payload and night.end(now) is None:
             raise RetryLater(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
@@ -532,22 +514,18 @@ def _told(row: AdapterRow) -> str:
 
 
 def seen_of(facts: Sequence[KnownFact]) -> list[Seen]:
-    """Return facts as the registry notes them."""
     return [Seen(fact.item, fact.version, hashlib.sha256(fact.memory.encode()).hexdigest()) for fact in facts]
 
 
 def memories_of(facts: Sequence[KnownFact]) -> Memories:
-    """Return the memories that facts are."""
     return frozenset((fact.item, fact.version) for fact in facts)
 
 
 def seen_by(connection: sa.Connection, row: AdapterRow) -> Memories:
-    """Return the memories that an adapter saw."""
     return frozenset((each.item, each.version) for each in adapter_rows.seen(connection, row.id))
 
 
 def activated(change: Change, id_: str) -> AdapterRow:
-    """Let an adapter answer, and tell it. Raises: Conflict (refused, or it saw what is different now)."""
     row = adapter_rows.activate(change.connection, id_)
     changes.record(change, "activate_adapter", {"adapter": id_, "number": row.number})
     return row
@@ -576,7 +554,6 @@ def pruned(change: Change, answered: str | None = None) -> list[str]:
 
 
 def check_allowed(connection: sa.Connection, cube: str) -> None:
-    """Raise Conflict unless the cube's owner has allowed that its memories are learned."""
     if not adapter_rows.is_allowed(connection, cube):
         raise Conflict(
             f"The owner of cube {cube!r} has not allowed that its memories are learned: `memos model adapter allow`."
@@ -584,7 +561,6 @@ def check_allowed(connection: sa.Connection, cube: str) -> None:
 
 
 def is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
-    """Return True if an adapter is no more, or saw what is different now."""
     there = adapter_rows.get(connection, row.id)
     return there is None or any(each.id == row.id for each in adapter_rows.outdated(connection, [row.cube]))
 

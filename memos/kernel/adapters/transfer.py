@@ -59,8 +59,6 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The files of an adapter in a folder of its own, as peft and others load them."""
-
     adapter: str
     folder: str
     files: tuple[str, ...]
@@ -115,10 +113,7 @@ def to_zip(source: Source, scratch: Path) -> IO[bytes]:
 
 
 def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
-    """Write each file to where it is opened; return the bytes of all.
-
-    Raises: Conflict, OSError, and as `source.still` where the adapter was removed meanwhile.
-    """
+    """Write each file to where it is opened; return the bytes of all. Raises: Conflict, OSError, as `source.still`."""
     if (wrong := wrong_with(source.folder, source.digest)) is not None:
         source.still()
         raise Conflict(f"The adapter cannot be handed out: {wrong}. Remove it, and train again.")
@@ -145,8 +140,7 @@ def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[by
     return size + len(card)
 
 
-WEIGHTS = "arrived.safetensors"
-"""What the weights of one that is being examined are called in its folder."""
+WEIGHTS = "arrived.safetensors"  # what the weights of one that is being examined are called in its folder
 _ALWAYS = Stable(0.0, timedelta(0), most=dump_adapters.MOST_SEEN)
 
 
@@ -158,7 +152,6 @@ class AdapterArrival:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of all adapters here."""
         return self.learner().folder
 
     def take(self, work: Load) -> tuple[int, str | None]:
@@ -198,8 +191,6 @@ def remove_ended(ledger: Ledger, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
-    """One adapter on its way."""
-
     learner: AdapterTraining
     base: str
     model: str
@@ -265,7 +256,6 @@ class _Arriving:
 
 
 def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
-    """Return what was seen by its ids of here; None where something of it is not here."""
     found = []
     for each in seen:
         item, fate = ids.find(Kind.ITEM, each.item) or ("", IdResolution.LEFT_OUT)

@@ -43,8 +43,7 @@ class CitationMarks:
         self._kept = kept
         self._held = ""
         self._begun = False
-        self.cited: dict[str, None] = {}
-        """The known marks so far, in the order of their first use."""
+        self.cited: dict[str, None] = {}  # the known marks so far, in the order of their first use
 
     def feed(self, piece: str) -> str:
         """Return the part of the text so far that can be shown."""
@@ -74,12 +73,10 @@ class CitationMarks:
 def without_marks(text: str, known: Collection[str], *, kept: bool = False) -> tuple[str, tuple[str, ...]]:
     """Return an answer without its citation marks, and the marks."""
     marks = CitationMarks(known, kept=kept)
-    told = marks.feed(text) + marks.end()
-    return told.rstrip(), tuple(marks.cited)
+    return (marks.feed(text) + marks.end()).rstrip(), tuple(marks.cited)
 
 
 log = logging.getLogger("memos.chatting")
-
 
 _Asking = Callable[..., Generator[str | ChatReply, None, None]]
 
@@ -113,14 +110,10 @@ class Chat:
         self._recalling = recalling
 
     def __call__(self, query: str, **options: Unpack[ChatOptions]) -> ChatResult:
-        """Answer a question with the chat model and memories, and store the exchange.
+        """Answer a question with the chat model and memories, and store the exchange; after an error nothing is.
 
-        The options are the fields of `Question`. After an error nothing is stored.
-
-        Raises:
-           InvalidInput, NotFound, PermissionDenied: An argument is not valid or not allowed.
-           ModelError: The model gave no usable answer.
-           BackendUnavailable, BackendTimeout: No chat model is configured, or it cannot be reached.
+        The options are the fields of `Question`. Raises: InvalidInput, NotFound, PermissionDenied, ModelError,
+        BackendUnavailable (also without a chat model), BackendTimeout.
         """
         ready = self._ready(Question(query, **options))
         began = time.perf_counter()
@@ -129,10 +122,7 @@ class Chat:
         return self._finish(ready, reply, text or reply.text, cited, time.perf_counter() - began)
 
     def stream(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
-        """Stream the answer; the exchange is stored once it is complete and consumed.
-
-        Raises as a call; everything but the model's own errors is raised before the first piece.
-        """
+        """Stream the answer; the exchange is stored once it is complete and consumed. Raises as a call, at once."""
         ready = self._ready(Question(query, **options))
         return ChatStream(self._pieces(ready, ready.asker.stream))
 
@@ -142,12 +132,8 @@ class Chat:
         return ChatStream(self._pieces(ready, ready.asker.steps))
 
     def recall(self, query: str, *, marks: bool = False, **options: Unpack[RecallOptions]) -> Recalled:
-        """Return the memory section for a question, for callers with their own model.
-
-        An empty query recalls only pinned and standing memories. Raises: InvalidInput, NotFound.
-        """
-        question = Question(check_text("query", query, MAX_MESSAGE_BYTES), **options)
-        return self._recalling(question, marks=marks)
+        """Return the memory section for a question, for callers with own models. Raises: InvalidInput, NotFound."""
+        return self._recalling(Question(check_text("query", query, MAX_MESSAGE_BYTES), **options), marks=marks)
 
     def check_store(self, cube: str, *, actor: str) -> None:
         """Check that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
@@ -171,14 +157,12 @@ class Chat:
             tags_of(question.tags)
             info_of(question.info)
             member_of("mode", question.mode, Mode)
-        zone = ZoneInfo(scope.time_zone)
-        history = history_of(question, zone, context.clock.now())
+        history = history_of(question, ZoneInfo(scope.time_zone), context.clock.now())
         if history:
             known = {question.query, *(message.content for message in history)}
             question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
-        request = request_of(question, recalled, history, cube=scope.cubes[0])
-        return _Ready(question, asker, cube, recalled, request)
+        return _Ready(question, asker, cube, recalled, request_of(question, recalled, history, cube=scope.cubes[0]))
 
     def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
         began = time.perf_counter()
@@ -276,13 +260,7 @@ class ChatStream:
         return piece
 
     def step(self) -> str:
-        """Return the next piece, or "" after each step in which a local model reads the prompt.
-
-        The stream can be closed between steps.
-
-        Raises:
-           StopIteration: The answer is complete.
-        """
+        """Return the next piece, or "" after each step of reading the prompt. Raises: StopIteration (at the end)."""
         try:
             return next(self._pieces)
         except StopIteration as ended:

@@ -32,7 +32,6 @@ _CITE = "Where you use something remembered, put its mark right behind it, such 
 
 
 def history_of(question: Question, zone: ZoneInfo, now: datetime) -> list[ChatMessage]:
-    """Return the history of a question as chat messages. Raises: InvalidInput."""
     if question.history is None or (isinstance(question.history, Sequence) and not question.history):
         return []
     try:
@@ -54,13 +53,7 @@ def _turn(place: int, message: Message) -> ChatMessage:
             raise InvalidInput(f"history[{place}].role", f"{other} has no place here; use user, assistant or system")
 
 
-def request_of(
-    question: Question,
-    recalled: Recalled,
-    history: Sequence[ChatMessage],
-    *,
-    cube: str,
-) -> ChatRequest:
+def request_of(question: Question, recalled: Recalled, history: Sequence[ChatMessage], *, cube: str) -> ChatRequest:
     """Build the chat request; the KV of its prefix may be cached for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = SYSTEM if given is None else check_text("system_prompt", given, MAX_MESSAGE_BYTES)
@@ -86,12 +79,8 @@ def request_of(
 
 
 _STANDING_SHARE, _RECENT_SHARE = 0.4, 0.35
-_TOP_K = 12
-"""Most memories a search gives to a prompt, where a question asks for no other number."""
-
-_LARGEST_ENTRY = 4
-"""No one memory takes more than this part of the room."""
-
+_TOP_K = 12  # most memories a search gives to a prompt, where a question asks for no other number
+_LARGEST_ENTRY = 4  # no one memory takes more than this part of the room
 _WIDEST_MARK = "m9999"
 _RECENT = "Said last in this conversation:"
 _CUT = " […]"
@@ -99,8 +88,6 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the memory section; a topic is not an item."""
-
     text: str
     at: datetime | None
     speaker: str | None
@@ -110,7 +97,6 @@ class Entry:
 
     @classmethod
     def of(cls, item: Item) -> Entry:
-        """Return an item that has its sources as an entry."""
         doubtful = is_untrusted(item.sources)
         at = item.sources[0].at if item.sources else item.valid_from or item.said_at
         if doubtful:
@@ -120,7 +106,6 @@ class Entry:
 
     @classmethod
     def found(cls, hit: Hit) -> Entry:
-        """Return a hit as an entry."""
         at = hit.sources[0].at if hit.sources else hit.item.valid_from
         doubtful = is_untrusted(hit.sources)
         speaker = speaker_of(hit.item, hit.sources) if doubtful else hit.item.speaker
@@ -128,7 +113,6 @@ class Entry:
 
     @classmethod
     def topic(cls, text: str, *, untrusted: bool) -> Entry:
-        """Return the current topic as an entry."""
         return cls(text, None, "conversation" if untrusted else "Topic", untrusted)
 
     def shown(self, most: int) -> str:
@@ -204,7 +188,6 @@ def section_of(
 
 
 def known_ids(entries: Sequence[Entry]) -> Set[str]:
-    """Return the ids of the items among entries."""
     return {entry.item.id for entry in entries if entry.item is not None}
 
 
@@ -244,14 +227,11 @@ _SAID = (Role.USER, Role.ASSISTANT)
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Recalls memories for the prompt of a chat."""
-
     context: Context
     search: SearchService
     tiers: Tiers
 
     def __call__(self, question: Question, *, marks: bool) -> Recalled:
-        """Return the memory section for a question. Raises: InvalidInput, NotFound, PermissionDenied."""
         began = time.perf_counter()
         budget = self.context.settings.recall.tokens if question.token_budget is None else question.token_budget
         budget = within("token_budget", budget, 1, 1_000_000)
@@ -268,11 +248,9 @@ class Recalling:
             first = [_prefix_reference(number, item) for number, item in prefix.shown]
             tokens = prefix.tokens + recalled.tokens
             recalled = replace(recalled, prefix=prefix, shown=(*first, *recalled.shown), tokens=tokens)
-        took_ms = round((time.perf_counter() - began) * 1000, 2)
-        return replace(recalled, timings_ms={"recall": took_ms})
+        return replace(recalled, timings_ms={"recall": round((time.perf_counter() - began) * 1000, 2)})
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
-        """Return the prompt prefix of the cube, unless it exceeds this prompt's budget."""
         if not (question.working and self.context.settings.prefix_room):
             return None
         with self.context.ledger.read() as connection:

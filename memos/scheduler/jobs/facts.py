@@ -101,7 +101,7 @@ def _line_up(change: Change, key: str) -> None:
         return
     while len(line) > 1:
         older, newer = line[0], line[1]
-        if _value(older) == _value(newer):
+        if normalized_value(older.value) == normalized_value(newer.value):
             _absorb(change, older, newer)
             del line[1]
         else:
@@ -112,10 +112,6 @@ def _line_up(change: Change, key: str) -> None:
 def _current(item: Item) -> bool:
     """Return True if an item is about the present: what has ended stands beside what is so."""
     return item.status is Status.ACTIVE and item.valid_to is None and str(item.type) in _KINDS
-
-
-def _value(item: Item) -> str:
-    return normalized_value(item.value)
 
 
 def _join(change: Change, item: Item, close: Sequence[SimilarItem]) -> None:
@@ -217,7 +213,6 @@ def active(connection: sa.Connection, clock: Clock) -> list[str]:
 
 
 def reflect_task() -> NewTask:
-    """Return the task that reflects on a cube."""
     return NewTask(REFLECT, {}, key="")
 
 

@@ -59,7 +59,7 @@ class DescribeJob:
         with run.ledger.read() as connection:
             file = images.find(connection, cube, str(run.task.payload["file"]))
             message = None if file is None else _message(connection, file)
-            if file is None or message is None or _is_described(connection, file):
+            if file is None or message is None or "description" in file.info:
                 return
             if asker is None:
                 raise WaitingForSetting(NOTE)
@@ -68,7 +68,9 @@ class DescribeJob:
         [system, user] = question(PROMPT, _lines(file, message))
         asked = [system, replace(user, images=(Image(file.media_type, data),))]
         seen = asker.complete_json(asked, Seen, meter=meter_of(run, "vision"))
-        self._keep(run, file, message, _masked(seen, self.masking(cube)), asker.model)
+        # What a model saw may be a key in a screenshot.
+        seen = seen.model_copy(update=self.masking(cube).fields(seen.model_dump()))
+        self._keep(run, file, message, seen, asker.model)
         self.settled()
 
     @staticmethod
@@ -77,31 +79,20 @@ class DescribeJob:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             still = images.find(connection, change.cube, file.id)
             now = None if still is None else _message(connection, still)
-            if still is None or now is None or _is_described(connection, still):
+            if still is None or now is None or "description" in still.info:
                 return
             answer = facts.keep_record(change, PROMPT, model, seen.model_dump_json(), [message.id])
             images.described(change, still, _fact(still, now, seen, answer))
 
     def failed(self, connection: sa.Connection, task: Task, error: str) -> None:
-        """Record on the image that it could not be described."""
         file = images.find(connection, task.cube, str(task.payload["file"]))
         if file is not None:
             images.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
 
 
-def _masked(seen: Seen, masking: Masking) -> Seen:
-    """Mask what a model saw, such as a key in a screenshot."""
-    return seen.model_copy(update=masking.fields(seen.model_dump()))
-
-
 def _message(connection: sa.Connection, file: StoredFile) -> Item | None:
-    """Return the message of an image, None if it is gone or deleted."""
     found = items.current(connection, [file.cube], [file.item] if file.item else [])
     return next((state for state in found.values() if state.status is not Status.DELETED), None)
-
-
-def _is_described(connection: sa.Connection, file: StoredFile) -> bool:
-    return "description" in file.info
 
 
 def _lines(file: StoredFile, message: Item) -> list[str]:
@@ -136,10 +127,7 @@ _SHARE_CONVERTED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ReadFileJob:
-    """Reads stored documents; `split` is the embedder's, `masking` returns the masking of a cube.
-
-    `settled` is called after passages were stored, so that they are indexed soon.
-    """
+    """Reads stored documents; `split` is the embedder's, `settled` is called to index their passages soon."""
 
     reader: DocumentReader
     split: Split

@@ -32,9 +32,7 @@ _KINDS = sorted(
         ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY,
     )
 )  # fmt: skip
-STABLE_FOR = timedelta(days=3)
-"""How long a hot memory has to be unchanged to stand in a prefix."""
-
+STABLE_FOR = timedelta(days=3)  # how long a hot memory has to be unchanged to stand in a prefix
 _MOST = 500
 # Who is near the border would come and go, and each time all behind it is computed again.
 _COOLED = 0.5
@@ -42,8 +40,7 @@ _COOLED = 0.5
 _STALE_SHARE, _STALE_PART = 0.25, 0.5
 _PINNED = math.inf
 _WIDEST = 9999
-_LARGEST = 4
-"""No one memory takes more than this part of the room."""
+_LARGEST = 4  # no one memory takes more than this part of the room
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +53,7 @@ class PrefixRules:
 
 @dataclass(frozen=True, slots=True)
 class ComposeJob:
-    """Composes the prompt prefix of a cube.
-
-    `forget` removes the KV of memories that are gone, and is called first.
-    """
+    """Composes a cube's prompt prefix; `forget`, called first, removes the KV of memories that are gone."""
 
     rules: CubeRules
     prefix: PrefixRules
@@ -68,11 +62,9 @@ class ComposeJob:
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
         """Return the job for these settings; where no model keeps KV a prefix is empty."""
-        rules = PrefixRules(settings.prefix_room, STABLE_FOR)
-        return cls(CubeRules(settings.heat), rules, forget)
+        return cls(CubeRules(settings.heat), PrefixRules(settings.prefix_room, STABLE_FOR), forget)
 
     def run(self, run: TaskRun) -> None:
-        """Append what has become hot, or rewrite the prefix."""
         self.forget()
         run.check_cancelled(0.1)
         with run.finishing() as connection:
@@ -126,8 +118,7 @@ class ComposeJob:
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
         heats = {id_: heat for id_, heat in heats.items() if id_ not in _ended(connection, heats, states, now)}
         there = {row.item for row in before}
-        above = self.rules.of(connection, cube).thresholds.promote_above
-        chosen = self._chosen(heats, states, there, above, now)
+        chosen = self._chosen(heats, states, there, self.rules.of(connection, cube).thresholds.promote_above, now)
         lines = prompt_prefix.lines_of(connection, before, states, now)
         stale = sum(line.tokens for line in lines if line.correction or line.item not in chosen)
         gone = len({line.item for line in lines}) < len(before)
@@ -143,14 +134,8 @@ class ComposeJob:
         return [PrefixRow(place, item.id, item.version, now) for place, item in enumerate(every, 1)], True
 
     def _chosen(
-        self,
-        heats: Mapping[str, float],
-        states: Mapping[str, Item],
-        there: set[str],
-        above: float,
-        now: datetime,
+        self, heats: Mapping[str, float], states: Mapping[str, Item], there: set[str], above: float, now: datetime
     ) -> set[str]:
-        """Return the items that fit: pinned ones, present ones that are still warm, then the hottest."""
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()
         for id_ in ranked:

@@ -35,26 +35,19 @@ _CANDIDATES = 32
 class _Reading:
     segment: SegmentRow
     pages: tuple[Page, ...]
-    behind: tuple[Item, ...]
-    """Messages whose words the model may have seen in the summary so far."""
-    shown: tuple[str, ...]
-    """The pages' messages that were not read finely, nor are about to be."""
-    learnt: ExtractedFacts | None
-    """None when there are no such messages."""
-    finely: bool
-    """What read them is what reads finely, too."""
+    behind: tuple[Item, ...]  # messages whose words the model may have seen in the summary so far
+    shown: tuple[str, ...]  # the pages' messages that were not read finely, nor are about to be
+    learnt: ExtractedFacts | None  # None when there are no such messages
+    finely: bool  # what read them is what reads finely, too
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyseJob:
-    """Extracts facts from unread pages of hot segments."""
-
     rules: CubeRules
     clock: Clock
     learner: FactPipeline
 
     def run(self, run: TaskRun) -> None:
-        """Read the hottest segment of the task, and queue a task for the next one."""
         found = self._read(run)
         if found is None:
             return
@@ -86,7 +79,6 @@ class AnalyseJob:
         return _Reading(segment, pages, behind, tuple(message.id for message in messages), learnt, finely)
 
     def _next(self, connection: sa.Connection, run: TaskRun, rules: HeatRules) -> SegmentRow | None:
-        """Return the segment to read, None when there is none with an unread page."""
         cube, payload = run.task.cube, run.task.payload
         if "segment" in payload:
             named = segments.get_segments(connection, [str(payload["segment"])])
@@ -132,11 +124,7 @@ class AnalyseJob:
 
 
 def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
-    """Return the pages' messages that were not read finely yet.
-
-    Messages queued for fine reading are left to their own task, unless these pages were requested: none costs two
-    calls.
-    """
+    """Return the pages' messages not read finely yet; unless these pages were requested, none queued for that."""
     done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
     messages = [message for page in pages for message in live_items(page)]
     states = reading.states(connection, [message.id for message in messages])
@@ -163,13 +151,10 @@ _ROOM = ReadingBudget()
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """Extracts facts from messages queued by `add`; the messages themselves never change."""
-
     learner: FactPipeline
     room: ReadingBudget = _ROOM
 
     def run(self, run: TaskRun) -> None:
-        """Read the conversation's next window, and queue a task for the one after it."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             if reading.is_read_elsewhere(connection, cube, conversation, run.task.id):
@@ -217,5 +202,4 @@ def _keep(change: Change, found: Window, learnt: ExtractedFacts) -> None:
     shown = read if learnt.extraction.model is None else [message.id for message in found.messages]
     outcome = learning.keep(change, learnt, shown)
     reading.mark(change.connection, read)
-    body = {"messages": read, **learning.told(outcome, learnt.extraction.rejected)}
-    changes.record(change, "read", body)
+    changes.record(change, "read", {"messages": read, **learning.told(outcome, learnt.extraction.rejected)})

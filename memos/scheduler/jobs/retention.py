@@ -38,7 +38,6 @@ class RetentionJob:
     kept_days: float
 
     def run(self, run: TaskRun) -> None:
-        """Process all cubes; what an attempt did not reach is left for the next."""
         run.check_cancelled()
         self._erase_expired(run)
         at = run.clock.now()
@@ -73,7 +72,6 @@ class RetentionJob:
 
 
 def apply_rules(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
-    """Apply a cube's rules, strongest first, to what is old enough; yield the effect of each batch."""
     with ledger.read() as connection:
         rules = retention.of_cube(connection, scope.cubes[0])
     for rule in rules:
@@ -114,7 +112,6 @@ def _takes_pinned(connection: sa.Connection, ids: Sequence[str]) -> bool:
 
 
 def merged_effects(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
-    """Return the effects of batches as one effect a rule."""
     by_rule: dict[str, RetentionEffect] = {}
     for effect in effects:
         one = by_rule.get(effect.rule.id, RetentionEffect(effect.rule, 0, ()))
@@ -138,7 +135,6 @@ def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list
 
 
 def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[str]) -> RetentionEffect | None:
-    """Apply a rule to a batch; None if the rule is gone."""
     connection, reason = change.connection, f"retention rule {rule.id}"
     if retention.find(connection, rule.id) is None:
         return None

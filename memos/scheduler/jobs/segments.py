@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -67,7 +67,6 @@ class Candidates:
             self.put(segment)
 
     def put(self, segment: SegmentView) -> None:
-        """Add or update a segment."""
         place = self._places.setdefault(segment.id, len(self._ids))
         if place == len(self._ids):
             self._ids.append(segment.id)
@@ -83,10 +82,7 @@ class Candidates:
         self._vectors[place] = 0.0 if segment.vector is None or norm == 0 else segment.vector / norm
 
     def best(self, page: PageView, previous: str | None, least: float) -> str | None:
-        """Return the segment the page joins, None to open one.
-
-        The previous page's segment comes first: a topic continues unless it changes.
-        """
+        """Return the segment the page joins: the previous page's, unless the topic changes; None to open one."""
         if not self._ids:
             return None
         scores = self._vectors[: len(self._ids)] @ page.vector
@@ -100,16 +96,12 @@ class Candidates:
 
 
 def counted(keywords: Mapping[str, int], page: frozenset[str]) -> dict[str, int]:
-    """Return a segment's keywords including one more page: the most frequent, then the newest."""
     sums = dict.fromkeys(sorted(page), 1) | {word: count + (word in page) for word, count in keywords.items()}
-    best = sorted(sums.items(), key=lambda entry: -entry[1])
-    return dict(best[:KEPT_KEYWORDS])
+    return dict(sorted(sums.items(), key=lambda entry: -entry[1])[:KEPT_KEYWORDS])
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A span of one message that may summarise its segment."""
-
     item: str
     start: int
     end: int
@@ -117,7 +109,6 @@ class Sentence:
 
 
 def sentences(item: str, text: str) -> list[Sentence]:
-    """Return a message's sentences that are neither too short nor too long to stand alone."""
     found = []
     for match in _SENTENCE.finditer(text):
         stripped = match.group().strip()
@@ -165,9 +156,7 @@ def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 ACTOR = "scheduler"
 
-TurnsOf = Callable[[Sequence[Item]], Vector]
-"""Returns float32 (messages, dimension), the vectors of messages."""
-
+TurnsOf = Callable[[Sequence[Item]], Vector]  # returns float32 (messages, dimension), the vectors of messages
 # Many, since each task compares them with all segments.
 _PAGES_AT_ONCE = 128
 # A pasted megabyte is not what tells a topic.
@@ -176,17 +165,13 @@ _SCANNED_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class OverflowJob:
-    """Moves pages beyond the short tier's capacity into segments.
-
-    `turns_of` returns the vectors of messages.
-    """
+    """Moves pages beyond the short tier's capacity into segments; `turns_of` returns the vectors of messages."""
 
     rules: CubeRules
     turns_of: TurnsOf
     triggers: Triggers
 
     def run(self, run: TaskRun) -> None:
-        """Move pages of the task's conversation, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
             capacity = 0 if run.task.payload.get("all") else self.rules.of(connection, cube).short_capacity
@@ -244,16 +229,15 @@ class OverflowJob:
         segment_rows.advance_short_tier(connection, change.cube, found)
         if placed:
             heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
-            _record_events(change, placed, heats)
+            body = {"tier": "mid", "pages": {page.id: id_ for page, id_ in placed}}
+            changes.record(change, "move", {**body, "heat": {id_: round(heat, 4) for id_, heat in heats.items()}})
             self.triggers.grown(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
             if len(known) < len(grown):
                 tier_moves.enqueue(connection, change.cube, tier_moves.sweep_task(), change.now)
 
 
 def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
-    """Return the segment with one more page added."""
-    at = page.messages[-1].said_at or now
-    warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
+    warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, page.messages[-1].said_at or now, now)
     return replace(
         segment,
         vector=view.vector if segment.vector is None else segment.vector + view.vector,
@@ -261,20 +245,8 @@ def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now
         pages=segment.pages + 1,
         unread=True,
         updated_at=now,
-        level=warm.level,
-        visits=warm.visits,
-        interactions=warm.interactions,
-        last=warm.last,
+        **asdict(warm),
     )
-
-
-def _record_events(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
-    body = {
-        "tier": "mid",
-        "pages": {page.id: id_ for page, id_ in placed},
-        "heat": {id_: round(heat, 4) for id_, heat in heats.items()},
-    }
-    changes.record(change, "move", body)
 
 
 def segment_view(segment: SegmentRow) -> SegmentView:
@@ -282,12 +254,10 @@ def segment_view(segment: SegmentRow) -> SegmentView:
 
 
 def speakers_of(pages: Sequence[Page]) -> list[tuple[str, int]]:
-    """Return message ids and versions of pages, in order."""
     return [(message.id, message.version) for page in pages for message in page.messages]
 
 
 def live_items(page: Page) -> list[Item]:
-    """Return a page's messages that are neither deleted nor pending."""
     return [message for message in page.messages if message.status not in UNUSED]
 
 
@@ -309,7 +279,6 @@ def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
 
 
 def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page]) -> list[tuple[str, int, int]]:
-    """Return the key sentences of a segment, chosen from its former ones and the new pages'."""
     before = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     old = [
         Sentence(item, start, end, before[item].memory[start:end])
@@ -326,7 +295,6 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
 
 
 def summary(connection: sa.Connection, segment: SegmentRow) -> str:
-    """Return a segment's summary: the model's, else its key sentences."""
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
@@ -346,7 +314,6 @@ class RemakeJob:
     turns_of: TurnsOf
 
     def run(self, run: TaskRun) -> None:
-        """Rebuild the task's segment, if it still exists."""
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
             pages = _pages(segment_rows.members(connection, segment_id))
@@ -430,27 +397,21 @@ GRACE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """Moves the segments of a cube by its thresholds and capacity."""
-
     rules: CubeRules
 
     def run(self, run: TaskRun) -> None:
-        """Move segments, up to a limit a task, and queue a task for the rest."""
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             self.rules.follow_share(connection, change.cube, change.now)
             rules = self.rules.ready(connection, change.cube)
             back = self._bring_back(change, rules)
             down = self._archive(change, rules)
-            if self._hot_unread(connection, change.cube, rules, change.now):
+            level = rules.policy.level_of(rules.thresholds.promote_above, change.now) - rules.policy.slack
+            unread = tier_moves.hot_unread(connection, change.cube, level, 8)
+            if any(is_hot(segment, rules, change.now) for segment in unread):
                 tier_moves.enqueue(connection, change.cube, tier_moves.analyse_task(), change.now)
             if max(back, down) == _MOVED_AT_ONCE:
                 tasks.enqueue(connection, change.cube, [tier_moves.sweep_task()], change.now)
-
-    @staticmethod
-    def _hot_unread(connection: sa.Connection, cube: str, rules: HeatRules, now: datetime) -> bool:
-        level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
-        return any(is_hot(segment, rules, now) for segment in tier_moves.hot_unread(connection, cube, level, 8))
 
     @staticmethod
     def _bring_back(change: Change, rules: HeatRules) -> int:
@@ -466,7 +427,7 @@ class SweepJob:
         beyond = tier_moves.border_of(connection, cube, rules.mid_capacity)
         if beyond is not None:
             # That one and all colder ones; "below" leaves the border itself out.
-            level = max(level, _just_above(beyond))
+            level = max(level, beyond + max(1e-9, abs(beyond) * 1e-12))
         before = change.now - GRACE
         found = tier_moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
         move(change, rules, found, ARCHIVED)
@@ -475,12 +436,7 @@ class SweepJob:
         return len(found)
 
 
-def _just_above(level: float) -> float:
-    return level + max(1e-9, abs(level) * 1e-12)
-
-
 def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state: str) -> None:
-    """Archive segments or bring them back, and record their heat."""
     if not segments:
         return
     heats = {segment.id: rules.policy.heat(warmth_of(segment), change.now) for segment in segments}

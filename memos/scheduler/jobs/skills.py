@@ -42,7 +42,6 @@ class SkillsJob:
     settled: Callable[[], object]
 
     def run(self, run: TaskRun) -> None:
-        """Compare the pages of the task's messages with earlier ones."""
         cube, named = run.task.cube, [str(id_) for id_ in run.task.payload.get("messages", ())]
         cosines: dict[frozenset[str], float] = {}
         with run.ledger.read() as connection:
@@ -55,7 +54,8 @@ class SkillsJob:
         run.check_cancelled(0.3)
         for attempt in found.values():
             if attempt.succeeded:
-                cosines |= self._cosines(attempt, _rivals(attempt, known))
+                same = _same_tools(attempt, known.get(attempt.tools[0], ()))
+                cosines |= self._cosines(attempt, [each for each in same if each.goal.id != attempt.goal.id])
         run.check_cancelled(0.6)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
@@ -105,14 +105,12 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
 
 
 def skill_stated_in(item: Item) -> Mapping[str, Any] | None:
-    """Return the skill an item states, None for other lessons."""
     held = item.info.get("skill")
     return held if isinstance(held, dict) else None
 
 
 def _pages_of(connection: sa.Connection, cube: str, messages: Iterable[str]) -> list[_Page]:
-    states = tool_rows.places(connection, cube, messages)
-    return sorted(dict.fromkeys(states))
+    return sorted(dict.fromkeys(tool_rows.places(connection, cube, messages)))
 
 
 def _attempts(connection: sa.Connection, cube: str, pages: Sequence[_Page]) -> dict[_Page, Attempt]:
@@ -137,17 +135,8 @@ def _with_tool(connection: sa.Connection, cube: str, tool: str) -> list[Attempt]
     prefix = f"{tool_memories.KEY}{tool}:"
     ids = tool_rows.with_prefix(connection, cube, prefix, ItemType.TOOL_TRAJECTORY, MOST_CALLS, live=False)
     origins = set().union(*items.origins_of(connection, ids).values())
-    pages = sorted(_pages_of(connection, cube, origins))
-    found = _attempts(connection, cube, _newest(connection, pages))
+    found = _attempts(connection, cube, _pages_of(connection, cube, origins)[-MOST_PAGES:])
     return sorted(found.values(), key=lambda attempt: (attempt.goal.created_at, attempt.goal.id))
-
-
-def _newest(connection: sa.Connection, pages: Sequence[_Page]) -> list[_Page]:
-    return sorted(pages)[-MOST_PAGES:]
-
-
-def _rivals(attempt: Attempt, known: Mapping[str, Sequence[Attempt]]) -> list[Attempt]:
-    return [each for each in _same_tools(attempt, known.get(attempt.tools[0], ())) if each.goal.id != attempt.goal.id]
 
 
 def _same_tools(attempt: Attempt, others: Iterable[Attempt]) -> list[Attempt]:
@@ -159,10 +148,7 @@ def _both(one: Attempt, other: Attempt) -> frozenset[str]:
 
 
 def _skill_of(change: Change, attempt: Attempt, same: Sequence[Attempt]) -> Item | None:
-    """Return the skill that an attempt, or one with the same goal and tools, already supports.
-
-    Includes one deleted by hand, so that it does not come back.
-    """
+    """Return the skill that one of the attempts supports already, also one deleted by hand: it must not come back."""
     for shown in (attempt, *same):
         made = tool_rows.derived_items(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)
         for state in items.current(change.connection, [change.cube], made).values():
@@ -194,8 +180,7 @@ def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[
         edits = {"status": Status.DELETED, "info": {**skill.info, WITHDRAWN: True}}
         changes.edit(change, skill, edits, "too few of its runs are left", kind="delete")
         return
-    failures = _failures(shown[-1], known) if known else _failures_told(held)
-    fact = skills.skill_of(shown, failures, skill.key or "")
+    fact = skills.skill_of(shown, _failures(shown[-1], known) if known else _failures_told(held), skill.key or "")
     lost = linked - frozenset().union(*(each.messages for each in shown))
     if lost:
         facts.remove_sources(change, skill.id, lost)
