@@ -121,7 +121,6 @@ class Child:
             raise ChildDied(f"it ended with status {self._process.poll()}") from error
 
     def kill(self) -> None:
-        """Kill the child, even during a call."""
         self._process.kill()
         self._process.wait()
 
@@ -138,7 +137,6 @@ class Child:
 def started(
     module: str, numbers: Sequence[int], keep: Sequence[int] = (), *, huge_pages: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start a process that runs `main` of a module with its sockets; `keep` stays open in it."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-P", "-c", _START.format(module=module), _PACKAGE_ROOT, *map(str, numbers)],
         pass_fds=(*numbers, *keep),
@@ -236,7 +234,6 @@ def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
 
 
 def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
-    """Return what a folder's `CURRENT` names; `first` in a new folder."""
     pointer = folder / "CURRENT"
     if not pointer.exists():
         write_durably(pointer, first)
@@ -247,7 +244,6 @@ def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a small file atomically and durably."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w") as file:
         file.write(text)
@@ -258,7 +254,6 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make created and removed names of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -114,7 +114,6 @@ FILE: Final = FetchRequest("file", "*/*", ", or raise MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
-    """Return True if an address is on the public internet: not private, local, multicast or reserved."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -185,7 +184,6 @@ class WebImages:
         return found[0]
 
     def _get(self, where: str, target: SplitResult, address: str, until: float) -> FetchedImage | str:
-        """Ask once; return the image, or where a redirect leads to."""
         connection, noun = _Pinned(target, address, self._tls, until), self._wanted.noun
         watch = threading.Timer(max(0.0, until - time.monotonic()), connection.cut)
         watch.daemon = True
@@ -231,8 +229,7 @@ class WebImages:
             body += chunk
             if len(body) > self._max_bytes:
                 raise InvalidInput(
-                    where,
-                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}",
+                    where, f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}"
                 )
         if time.monotonic() >= until:
             raise TimeoutError  # it was cut off here, which looks like its end

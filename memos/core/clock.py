@@ -70,5 +70,4 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the aware UTC datetime of `micros` microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=micros)

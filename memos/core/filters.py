@@ -49,8 +49,6 @@ TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", 
 
 
 class Op(StrEnum):
-    """The operator of a condition."""
-
     EQ = "eq"
     NE = "ne"
     GT = "gt"
@@ -113,7 +111,6 @@ Node = Condition | And | Or | Not
 
 
 def parse(raw: Json) -> Node | None:
-    """Turn the JSON form into an AST; None and {} mean no filter."""
     if raw is None or raw == {}:
         return None
     return _parse(raw, 0, _Count())

@@ -73,7 +73,6 @@ def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
 
 
 def told_recipe(recipe: LoraRecipe) -> dict[str, Json]:
-    """Return a recipe as it is stored."""
     return {**asdict(recipe), **GIVEN_UP}
 
 

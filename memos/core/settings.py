@@ -432,8 +432,7 @@ class ChatSettings(ModelSettings):
     parallel: int = Field(4, ge=1, le=1024, description="Most requests at once of this process to one model")
     max_tokens: int = Field(1024, ge=1, description="Longest answer in tokens, where a task asks for no other")
     prefix_cache: Literal["off", "on", "salt"] = Field(
-        "off",
-        description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`",
+        "off", description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`"
     )
 
 

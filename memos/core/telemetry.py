@@ -49,7 +49,6 @@ class StageClock:
 
     @property
     def timings_ms(self) -> dict[str, float]:
-        """Return the milliseconds of each stage, in order."""
         found: dict[str, float] = {}
         for lap in self.laps:
             found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds * 1000

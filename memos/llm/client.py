@@ -189,7 +189,6 @@ class LLMClient:
 
     @property
     def cache_counts(self) -> tuple[int, int]:
-        """Cache hits and misses."""
         return self._cache.hits, self._cache.misses
 
     def complete_text(
@@ -200,7 +199,6 @@ class LLMClient:
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> str:
-        """Return the model's answer as text, never empty."""
         request = ChatRequest(tuple(messages), max_tokens, temperature)
         key, generation = key_of(self.model, request), self._cache.generation
         if (known := self._cache.get(key)) is not None:
@@ -376,13 +374,11 @@ class LLMClients:
         self._closed = False
 
     def get(self, purpose: Purpose) -> LLMClient | None:
-        """Return the client for a purpose, None when no model is configured for it."""
         given = self._given_for(purpose)
         settings = self._settings.model_for(purpose) if given is None else self._settings.chat_model
         return None if settings is None else self.of(settings, given)
 
     def of(self, settings: ChatSettings, given: ChatModel | None = None) -> LLMClient:
-        """Return the client for these settings, opening it first if needed."""
         key = settings, None if given is None else id(given)
         with self._lock:
             if self._closed:
@@ -401,22 +397,18 @@ class LLMClients:
 
     @property
     def reader(self) -> LLMClient | None:
-        """The client that extracts facts and compares statements, None without a model."""
         return self.get("reader")
 
     @property
     def chat(self) -> LLMClient | None:
-        """The client for chat and summaries, None without a model."""
         return self.get("chat")
 
     @property
     def vision(self) -> LLMClient | None:
-        """The client that describes images, None without a vision model."""
         return self.get("vision")
 
     @property
     def cache_counts(self) -> tuple[int, int]:
-        """Cache hits and misses of all clients."""
         each = [asker.cache_counts for asker in self._each()]
         return sum(hits for hits, _ in each), sum(misses for _, misses in each)
 

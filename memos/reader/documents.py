@@ -34,8 +34,6 @@ _RULE = re.compile(r" {0,3}\|[ \t:|-]+\|[ \t]*$")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The page and outline titles of the text from `offset` on."""
-
     offset: int
     page: int | None = None
     path: tuple[str, ...] = ()
@@ -80,7 +78,6 @@ def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structu
 
 
 def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Block]:
-    """Split a text into blocks that cover all of it."""
     cuts = sorted({mark.offset for mark in marks if 0 < mark.offset < len(text)})
     edges = [0, *cuts, len(text)]
     offsets = [mark.offset for mark in marks]
@@ -97,7 +94,6 @@ def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Bloc
 
 
 def _page_blocks(text: str, start: int, end: int, *, structured: bool) -> Iterator[_Block]:
-    """Yield the blocks of a page, without their paths."""
     lines = _lines(text, start, end)
     place = 0
     while place < len(lines):
@@ -182,7 +178,6 @@ def _shown(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _without_blank(text: str, blocks: Sequence[_Block]) -> list[_Block]:
-    """Attach blank text to the block before it, or to the first block with text."""
     found: list[_Block] = []
     begin: int | None = None
     for block in blocks:
@@ -213,7 +208,6 @@ def _limit(block: _Block) -> int:
 
 
 def _bounded(text: str, block: _Block, split: Split) -> Iterator[_Block]:
-    """Yield a block, or the parts it must be split into."""
     limit = _limit(block)
     if _fits(text[block.start : block.end], limit, split):
         yield block
@@ -319,8 +313,6 @@ _MOST_BLANK = 500
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed document; its passages, in order, cover all of `markdown`."""
-
     markdown: str
     passages: tuple[Passage, ...]
     format: str

@@ -70,8 +70,7 @@ def read_header(where: str, data: bytes) -> Header:
         raise InvalidInput(where, "is an empty image; leave it out")
     if len(data) > MAX_IMAGE_BYTES:
         raise InvalidInput(
-            where,
-            f"has {len(data):,} bytes, at most {MAX_IMAGE_BYTES:,} are taken; make the image smaller",
+            where, f"has {len(data):,} bytes, at most {MAX_IMAGE_BYTES:,} are taken; make the image smaller"
         )
     if _MARKUP.match(data[:1024].removeprefix(b"\xef\xbb\xbf")):
         raise InvalidInput(where, "is SVG or a web page, which may hold programs; convert it to PNG")
@@ -222,7 +221,6 @@ class ImageParts:
     size_bytes: int = 0
 
     def read(self, where: str, part: Mapping[str, Json], rest: Mapping[str, Json]) -> ImagePart:
-        """Return what a part is; `rest` is the part without the bytes."""
         caption, name = _label(where, part, "caption"), _label(where, part, "name")
         given = self._given(where, part)
         if given is None:
@@ -248,7 +246,6 @@ class ImageParts:
         return ImagePart(mark(caption, name, header), {**rest, "file": told}, picture)
 
     def _given(self, where: str, part: Mapping[str, Json]) -> _GivenImage | None:
-        """Return the bytes of a part, None if it only mentions an image."""
         if part["type"] == "image":
             return self._of_data(f"{where}.data", part.get("data"), part.get("media_type"))
         inner = part.get("image_url")
@@ -289,10 +286,7 @@ class ImageParts:
 
     def _decoded(self, where: str, text: str) -> bytes:
         if len(text) * 3 // 4 > MAX_IMAGE_BYTES + 2:
-            raise InvalidInput(
-                where,
-                f"has over {MAX_IMAGE_BYTES:,} bytes; make the image smaller",
-            )
+            raise InvalidInput(where, f"has over {MAX_IMAGE_BYTES:,} bytes; make the image smaller")
         try:
             return b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
@@ -307,7 +301,6 @@ class ImageParts:
 
 
 def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
-    """Return an image part without its bytes, or the address that has them."""
     rest = {key: value for key, value in part.items() if key not in ("data", "file")}
     inner = rest.get("image_url")
     if isinstance(inner, Mapping):
@@ -318,7 +311,6 @@ def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def mark(caption: str, name: str, header: Header) -> str:
-    """Return the text mark of an image, so that it is found by caption, name and date."""
     # In small letters: the format is no name of anything.
     size = f"{header.width}×{header.height} {header.format.lower()}"
     words = [caption, name, "" if header.taken_at is None else header.taken_at[:10], size]
@@ -326,7 +318,6 @@ def mark(caption: str, name: str, header: Header) -> str:
 
 
 def file_name(raw: str) -> str:
-    """Return the last part of a path or URL as one printable line."""
     name = _UNSHOWN.sub(" ", re.split(r"[/\\]", unquote(raw))[-1])
     return " ".join(name.split())[:_NAME_CHARS]
 

@@ -24,7 +24,6 @@ _SCAN_CHARS = 4_000
 
 
 def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Json], zone: ZoneInfo) -> list[Draft]:
-    """Return a draft for each message; days are those of `zone`."""
     return [_draft(message, tuple(tags), info, zone) for message in messages]
 
 
@@ -143,7 +142,6 @@ def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:
-    """Return the trust a message claims; tool results are untrusted by default."""
     if value is None:
         return Trust.UNTRUSTED if role is Role.TOOL else Trust.TRUSTED
     if not isinstance(value, str) or value not in set(Trust):
@@ -196,7 +194,6 @@ def _content(where: str, content: Json, images: ImageParts) -> tuple[str, Json, 
 
 
 def _check_json(where: str, value: Json) -> None:
-    """Refuse what JSON or a store cannot hold: odd types, NUL, deep nesting."""
     level: list[Json] = [value]
     for _ in range(_MAX_NESTING):
         for entry in level:
@@ -279,8 +276,6 @@ _SHAPE = "must look like {'type': 'function', 'function': {'name', 'description'
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool definition as a JSON message, and the memory of it."""
-
     name: str
     description: str
     memory: str
@@ -288,7 +283,6 @@ class ToolDefinition:
 
 
 def read_tools(raw: Json, now: datetime) -> list[ToolDefinition]:
-    """Return definitions in order, the last of each name."""
     if raw is None:
         return []
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Sequence):

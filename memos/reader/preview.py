@@ -115,7 +115,6 @@ class Preview:
 
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
-    """Return up to `most` messages of a text, a JSON or JSONL file or a chat export."""
     if most > MAX_MESSAGES:
         raise InvalidInput("limit", f"is {most:,}, at most {MAX_MESSAGES:,} are read")
     data = file.read(ENTRY_BYTES + 1)
@@ -246,7 +245,6 @@ def _item(draft: Draft, conversation: str | None, number: int) -> Item:
 
 
 def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Yield runs of one conversation small enough to be read at once."""
     window: list[Item] = []
     tokens = 0
     for item in items:

@@ -153,14 +153,12 @@ def _share(width: float, height: float) -> float:
 
 
 def is_image_page(page: Any) -> bool:
-    """Return True if a PDF page shows anything."""
     import pypdfium2  # noqa: PLC0415 - an optional extra
 
     return bool(pypdfium2.raw.FPDFPage_CountObjects(page.raw) > 0)
 
 
 def page_images(format_: Format, raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
-    """Yield the pages (from 1) as images."""
     return _of_pdf(raw, numbers) if format_ is Format.PDF else _of_image(format_, raw, numbers)
 
 
@@ -180,7 +178,6 @@ def _of_pdf(raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
 
 
 def frames(format_: Format, raw: bytes) -> int:
-    """Return the number of pages in an image file."""
     with _opened(format_, raw) as image:
         # Other kinds hold films, whose first picture stands for all.
         return int(getattr(image, "n_frames", 1)) if format_ is Format.TIFF else 1
@@ -212,7 +209,6 @@ def _check_size(image: Image.Image) -> None:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Put a transparent image on white."""
     if not image.has_transparency_data:
         return image.convert("RGB")
     share = _share(*image.size)

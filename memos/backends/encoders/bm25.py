@@ -56,7 +56,6 @@ class QdrantBm25:
         return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, self._words.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
-        """Return the query's terms, weight 1 each; empty when it has no indexable term."""
         return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, self._words.embed_query)])
 
     @staticmethod

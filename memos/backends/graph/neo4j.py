@@ -80,7 +80,6 @@ WRITE_STATEMENTS = (
 
 
 def check_links(nodes: Iterable[GraphNode]) -> None:
-    """Refuse a kind of link that the graph does not have."""
     for node in nodes:
         for kind, _ in node.links:
             if kind not in LINKS:
@@ -111,7 +110,6 @@ def put(run: Run, nodes: Sequence[GraphNode]) -> None:
 
 
 def remove(run: Run, ids: Iterable[str]) -> None:
-    """Remove items with all their edges, and what nothing leads to any more."""
     known = sorted(set(ids))
     beside = {item for (item,) in run(_BESIDE, {"ids": known}) if item is not None}
     _lock(run, _LOCK_ITEMS, beside.union(known))
@@ -218,28 +216,23 @@ class Neo4jGraph:
 
     @property
     def restart_count(self) -> int:
-        """Return 0: the server keeps what was committed."""
         return 0
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
-        """Insert or replace nodes and exactly the edges each node names."""
         check_links(nodes)
         for start in range(0, len(nodes), _BATCH):
             batch = {node.id: node for node in nodes[start : start + _BATCH]}
             self._write(partial(put, nodes=list(batch.values())))
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Remove items with all their edges, and entities and conversations left without any."""
         for start in range(0, len(ids), _BATCH):
             self._write(partial(remove, ids=ids[start : start + _BATCH]))
 
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
-        """Return items one NEXT or link away, in either direction."""
         values = {"id": seed, "cubes": list(cubes), "limit": max(0, limit)}
         return [item for (item,) in self._rows(_ADJACENT, values) if item is not None]
 
     def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield (id, id, revision) of every filled node of one cube, a page at a time."""
         start = ""
         while True:
             rows = self._rows(_STAMPS, {"cube": cube, "from": start, "page": _PAGE})
@@ -249,7 +242,6 @@ class Neo4jGraph:
             start = _after(rows[-1][0])
 
     def cubes(self) -> list[str]:
-        """Return the cubes that have at least one filled node."""
         found: list[str] = []
         start = ""
         # A page of a large cube's items tells of that cube alone and is left for the next cube, not read to its end.

@@ -103,7 +103,6 @@ class Neo4jConnection:
         return opened
 
     def read(self, work: Callable[[Run], _Result]) -> _Result:
-        """Do `work` in one reading transaction, again when it fails for a moment."""
         return self._transaction(work, neo4j.READ_ACCESS)
 
     def write(self, work: Callable[[Run], _Result]) -> _Result:
@@ -160,7 +159,6 @@ def checked_url(url: str) -> str:
 
 
 def check_version(version: str) -> None:
-    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
         raise BackendUnavailable(

@@ -53,7 +53,6 @@ class _Slot:
         }
 
     def put(self, id_: str, weights: Mapping[str, Any]) -> None:
-        """Have an adapter's weights lie here."""
         if self.holds != id_:
             for key, tensor in weights.items():
                 self._parameters[key].data = tensor
@@ -96,14 +95,12 @@ class LocalAdapters:
         self._on = adapter.id
 
     def keep_only(self, is_wanted: Callable[[str], bool]) -> int:
-        """Remove from memory all that is not wanted; return how many."""
         gone = [id_ for id_ in self._there if not is_wanted(id_)]
         for id_ in gone:
             self._remove(id_)
         return len(gone)
 
     def detach(self) -> None:
-        """Leave the model as it was before the first adapter."""
         if self._adapted is not None:
             self._off()
             self._adapted.unload()
@@ -166,7 +163,6 @@ class LocalAdapters:
         self._drop_empty()
 
     def _drop_empty(self) -> None:
-        """Take off the slots of which no adapter is there."""
         used = {shape for shape, _ in self._there.values()}
         for shape in self._slots.keys() - used:
             slot = self._slots.pop(shape)

@@ -78,7 +78,6 @@ class KvBuffer:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def put(self, held: Sequence[object]) -> None:
-        """Copy blocks in behind what is there: arrays of host memory, or tensors."""
         for block in held:
             tensor = block if isinstance(block, torch.Tensor) else of_array(block, self._kv.dtype)
             begin = self.tokens
@@ -87,7 +86,6 @@ class KvBuffer:
                 layer.show(begin + self._block_tokens)
 
     def take(self, place: int) -> object:
-        """Return a copy of the block at a place: an array on the CPU, a tensor on a device."""
         begin = place * self._block_tokens
         copy = self._kv[:, :, :, begin : begin + self._block_tokens].contiguous().clone()
         return array_of(copy) if copy.device.type == "cpu" else copy

@@ -106,7 +106,6 @@ class Loaded:
 
     @property
     def base(self) -> str:
-        """The SHA-256, in hexadecimal, of what an adapter is trained for."""
         return base_of(self.made_by)
 
 
@@ -134,7 +133,6 @@ def load(name: str, *, device: str | None = None, remembered: Path | None = None
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is no folder and no name at the hub, so that nobody is asked for it."""
     path = Path(name)
     if path.is_file():
         is_packed = " GGUF files answer behind llama.cpp's server, by BASE_URL." if path.suffix == ".gguf" else ""
@@ -144,7 +142,6 @@ def _check_name(name: str) -> None:
 
 
 def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
-    """Return a model in memory as one that answers; `weights` is a digest of what its weights are."""
     model.eval().requires_grad_(False)
     chunk_blocks = _GPU_CHUNK_BLOCKS if model.device.type == "cuda" else 1
     block, unusable = _block_of(model)
@@ -180,7 +177,6 @@ def without_tokens(text: str, special: Sequence[str]) -> str:
 
 
 def weight_files(name: str) -> list[Path]:
-    """Return a model's weight files, of a name at a hub those in its cache."""
     folder = Path(name)
     if not folder.is_dir():
         found = transformers.utils.cached_file(name, "config.json", local_files_only=True)

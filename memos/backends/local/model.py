@@ -85,7 +85,6 @@ class LocalModel:
             ) from error
 
     def render(self, request: ChatRequest) -> Prompt:
-        """Return a request as token ids, by the model's own template."""
         messages = [{"role": message.role, "content": self._plain(message.content)} for message in request.messages]
         if request.schema is not None:
             messages[-1]["content"] += self._plain(in_words(request.schema))

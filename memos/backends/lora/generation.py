@@ -77,12 +77,10 @@ class CachedContinuation:
         self.logits = self._told(ids)
 
     def say(self, tokens: torch.Tensor) -> None:
-        """Add a token (rows) to each row."""
         self._at, self._there = self._at[:, -1:] + 1, functional.pad(self._there, (0, 1), value=1)
         self.logits = self._told(tokens[:, None])
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Go on with these rows alone."""
         self._cache.batch_select_indices(rows)
         self._at, self._there, self.logits = self._at[rows], self._there[rows], self.logits[rows]
 

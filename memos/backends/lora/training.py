@@ -92,22 +92,18 @@ class LoraTraining:
 
     @property
     def peft(self) -> PeftModel:
-        """The model with its adapter, as peft has it."""
         return self._model
 
     @property
     def weights(self) -> list[torch.nn.Parameter]:
-        """The numbers that are trained."""
         return [each for each in self._model.parameters() if each.requires_grad]
 
     @property
     def steps(self) -> int:
-        """How many steps the training has in all."""
         return len(self._plan)
 
     @property
     def step(self) -> int:
-        """How many of them are done."""
         return self._step
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
@@ -204,12 +200,10 @@ class LoraTraining:
             raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft's files. Raises: BackendUnavailable (a full disk)."""
         with _writing(folder / ADAPTER_FILE):
             self._model.save_pretrained(folder)
 
     def detach(self) -> None:
-        """Take the adapter off the model again."""
         self._model.unload()
         self._loaded.model.activation_checkpointing_disable()
 
@@ -217,7 +211,6 @@ class LoraTraining:
         return torch.optim.AdamW(self.weights, weight_decay=0.0, fused=True)
 
     def _told(self) -> list[Told]:
-        """Return what the teacher told of each exercise that it was asked for."""
         return [
             (each.tokens, each.chances) for each in self._course if each.tokens is not None and each.chances is not None
         ]
@@ -288,7 +281,6 @@ class LoraTraining:
         return tokens, chances
 
     def _loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
-        """Return the mean loss over a batch's exercises."""
         # Of few tokens plain attention is a tenth quicker on a processor. Layers computed again would be so by another.
         is_plain = self._loaded.model.device.type == "cpu" and not self._checkpointing
         plain = sdpa_kernel(SDPBackend.MATH) if is_plain else nullcontext()
@@ -415,7 +407,6 @@ class LoraTraining:
 
 
 def _sees_all(model: Any) -> bool:
-    """Say whether every layer attends to all that came before, as far back as it is."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
@@ -606,7 +597,6 @@ class _Checkpoint:
     told: tuple[torch.Tensor, ...]
 
     def put(self, named: _Named, optimiser: torch.optim.Optimizer, told: Sequence[Told]) -> None:
-        """Have a training's weights, optimiser and teacher's words be as they were."""
         for mine, its in zip(zip(*told, strict=True), self.told, strict=True):
             for each, were in zip(mine, its.split(list(map(len, mine))), strict=True):
                 each.copy_(were)
@@ -647,7 +637,6 @@ class _Checkpoint:
 
 
 def _write(file: Path, named: _Named, optimiser: torch.optim.Optimizer, step: int, told: Sequence[Told]) -> None:
-    """Write a training's state: whole or not at all. Raises: BackendUnavailable (a full disk)."""
     tensors: dict[str, Any] = {
         name: torch.cat(each) for name, each in zip(_TOLD, zip(*told, strict=True), strict=False)
     }

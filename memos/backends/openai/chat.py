@@ -36,7 +36,6 @@ _UNREADABLE: Final = (
 
 
 def with_small_images(request: ChatRequest) -> ChatRequest:
-    """Return a request whose images are ready to be sent."""
     if not any(message.images for message in request.messages):
         return request
     messages = (replace(each, images=tuple(map(small, each.images))) for each in request.messages)
@@ -133,7 +132,6 @@ class OpenAIChat:
             yield from pieces
 
     def close(self) -> None:
-        """Take no further calls; the connections are closed when the last one under way has ended."""
         self._closing.set()
         with self._lock:
             idle = self._running == 0

@@ -64,7 +64,6 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
 def finished_answer(
     message: Mapping[str, Json], finish: Json, usage: Json, prompt_tokens: int, settings: ChatSettings
 ) -> ChatReply:
-    """Return the answer in a model's message, if it is one."""
     raw = message.get("content")
     text = raw if isinstance(raw, str) else ""
     tokens = _counted(usage, prompt_tokens, text + str(message.get("reasoning_content") or ""))
@@ -208,7 +207,6 @@ def _is_count(value: Json) -> bool:
 
 
 def dig(value: Json, *path: str | int) -> Json:
-    """Return what is at a path of names and places, None where there is no such thing."""
     for step in path:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and len(value) > step else None

@@ -64,7 +64,6 @@ class QdrantEdgeIndex:
 
     @property
     def restart_count(self) -> int:
-        """Return how often the engine restarted; each time its unflushed writes were lost."""
         return self._incarnation
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
@@ -72,11 +71,9 @@ class QdrantEdgeIndex:
         self._written += len(points)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
-        """Delete the items' points whose revision is not the given one; None deletes all."""
         self._write("prune", dict(keep))
 
     def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
-        """Return one list for each arm, best first; `meanwhile` is called while the child works."""
         if not request.cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         queries = {id(arm.query): arm.query for arm in request.arms}
@@ -86,20 +83,13 @@ class QdrantEdgeIndex:
         }
         arms: list[WireArm] = [(arm.arm.value, wires[id(arm.query)], arm.limit(request.limit)) for arm in request.arms]
         keys, ranked = self._call(
-            "search",
-            request.cubes,
-            arms,
-            request.filter,
-            request.as_of,
-            request.live,
-            meanwhile=meanwhile,
+            "search", request.cubes, arms, request.filter, request.as_of, request.live, meanwhile=meanwhile
         )
         return [
             list(map(ScoredPoint, map(keys.__getitem__, array("I", at)), array("f", scores))) for at, scores in ranked
         ]
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """Return the turn vectors of those points that are held."""
         found = self._call("turns", list(ids)) if ids else {}
         return {id_: np.frombuffer(vector, dtype=np.float32) for id_, vector in found.items()}
 
@@ -129,7 +119,6 @@ class QdrantEdgeIndex:
         return int(self._call("mark"))
 
     def unoptimised(self) -> int:
-        """Return how many points were written since the last `optimise`."""
         return self._written
 
     def optimised(self) -> int:
@@ -155,7 +144,6 @@ class QdrantEdgeIndex:
                 self._child = None
 
     def stop_building(self) -> None:
-        """End a running `optimise` or `rewrite`, which then raises, and refuse new ones; for a program that ends."""
         self._no_builds = True
         builder = self._builder
         if builder is not None:

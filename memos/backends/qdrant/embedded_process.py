@@ -66,13 +66,11 @@ class PointKeys:
         return [self._known[point] for point in points]
 
     def write(self, point: int, key: str) -> None:
-        """Remember a point that is written now, and keep it at the next `save`."""
         self._unsaved.append(f"{point:032x} {key}\n")
         if len(self._known) < _MOST:
             self._known[point] = key
 
     def save(self) -> None:
-        """Append what was written since the last time."""
         if self._unsaved:
             block = "".join(self._unsaved).encode()
             with self._file.open("ab") as file:
@@ -163,7 +161,6 @@ class Shard:
         self._indexed = self._indexed or _index_fields(self._shard)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
-        """Delete points of items that are not at the given revision."""
         gone = [item for item, revision in keep.items() if revision is None]
         if gone:
             self._delete(edge.Filter(must=[edge.FieldCondition("item", match=edge.MatchAny(gone))]))
@@ -258,7 +255,6 @@ class Shard:
         return mine >= _LARGE_CORPUS and mine >= _NEARLY_ALL * sum(self._counts.values())
 
     def scan(self, cube: str, offset: str | None) -> tuple[list[tuple[str, str, int]], str | None]:
-        """Return one page of (id, item, revision) and where the next begins."""
         mine = edge.Filter(must=[edge.FieldCondition("cube", match=edge.MatchValue(cube))])
         records, following = self._shard.scroll(
             edge.ScrollRequest(offset=offset, limit=_SCAN_PAGE, filter=mine, with_payload=["item", "revision"])
@@ -270,7 +266,6 @@ class Shard:
         return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits)
 
     def flush(self, mark: int | None) -> None:
-        """Make everything durable, then the mark when one is given."""
         self._shard.flush()
         self._keys.save()
         if mark is not None:
@@ -287,7 +282,6 @@ class Shard:
         return bool(changed)
 
     def unoptimised(self) -> int:
-        """Return how many points there are that the last `optimise` did not see."""
         return max(0, int(self._shard.info().points_count) - self.optimised())
 
     def optimised(self) -> int:
@@ -420,7 +414,6 @@ def _copy_holes(source: str, target: str) -> str:
 
 
 def main(descriptor: int) -> None:
-    """Run as a child: serve the inherited socket."""
     ignore_interrupts()
     channel = Connection(descriptor)
     server = _Server(channel)

@@ -9,15 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from qdrant_edge import (
-    FieldCondition,
-    Filter,
-    HasIdCondition,
-    IsEmptyCondition,
-    MatchAny,
-    MatchValue,
-    RangeFloat,
-)
+from qdrant_edge import FieldCondition, Filter, HasIdCondition, IsEmptyCondition, MatchAny, MatchValue, RangeFloat
 
 from memos.core.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
 from memos.core.types import Arm, Json
@@ -98,7 +90,6 @@ def standing_value(stands: Any, cube: Any) -> str:
 
 
 def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    """Return an info object as the payload keeps it: booleans apart from other values."""
     kept: dict[str, dict[str, Json]] = {"info": {}, "flags": {}}
     for name, value in info.items():
         values = value if isinstance(value, list | tuple) else [value]
@@ -112,7 +103,6 @@ def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
 
 
 def point_key(payload: Any) -> str:
-    """Return which item and version a point's payload names, as "item:version"."""
     return f"{payload['item']}:{payload['version']}"
 
 
@@ -237,5 +227,4 @@ def payload_key(field: str) -> str:
 
 
 def flag_key(key: str) -> str:
-    """Return the payload path of an info key's boolean values."""
     return f"flags{key.removeprefix('info')}" if key.startswith("info.") else f"flags.{key}"

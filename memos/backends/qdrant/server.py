@@ -115,7 +115,6 @@ class Connection:
             )
 
     def _told(self, error: Exception) -> MemosError:
-        """Return the error to raise: what went wrong and what to do, without any key."""
         match error:
             case ResponseHandlingException():
                 return self._told_transport(error.source)
@@ -224,7 +223,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _shown(url: str) -> str:
-    """Return a URL as a message may show it: without user, password and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -252,7 +250,6 @@ _INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
 
 
 def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSettings) -> None:
-    """Make the collection and its payload indexes unless they are there."""
     if not _exists(connection, name):
         try:
             connection.run(lambda left_s: _create(connection, name, dimension, settings, left_s))
@@ -269,7 +266,6 @@ def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSe
 
 
 def others(connection: Connection, name: str, prefix: str) -> list[str]:
-    """Return hippocube's other collections whose names begin with `<prefix>-`, sorted."""
     listed = connection.run(lambda _left: connection.client.get_collections()).collections
     found = sorted(entry.name for entry in listed if entry.name.startswith(f"{prefix}-") and entry.name != name)
     return [other for other in found if _sizes(_info(connection, other))]
@@ -402,7 +398,6 @@ class QdrantServerIndex:
 
     @property
     def restart_count(self) -> int:
-        """Return 0: a server that restarts has what it acknowledged."""
         return 0
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
@@ -413,7 +408,6 @@ class QdrantServerIndex:
         self._connection.run(lambda left_s: self._client.upsert(self._name, batch, wait=True, timeout=left_s))
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
-        """Delete the items' points whose revision is not the given one; None deletes all."""
         gone = [item for item, revision in keep.items() if revision is None]
         stale = [
             _SERVER.group(must=[_SERVER.among("item", gone[start : start + _PRUNE_BATCH])])
@@ -467,7 +461,6 @@ class QdrantServerIndex:
         return found
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """Return the turn vectors of those points that are held."""
         found: dict[str, Vector] = {}
         for start in range(0, len(ids), _PRUNE_BATCH):
             records = self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn"])

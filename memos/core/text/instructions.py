@@ -72,7 +72,6 @@ def is_commitment(sentence: str) -> bool:
 
 
 def own_name(sentence: str) -> str | None:
-    """Return the name a speaker gives as their own."""
     match = _NAME.search(sentence)
     return None if match is None else match.group("v") or match.group("h")
 
@@ -293,7 +292,6 @@ _STANDS = re.compile(
 
 
 def is_lasting_preference(text: str) -> bool:
-    """Return True if a text states a lasting taste, need, limit or way of doing things."""
     return states_preference(text) or _STANDS.search(text[:_PREFERENCE_SCAN_CHARS]) is not None or instructs(text)
 
 

@@ -136,7 +136,6 @@ def find_passage(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def folded(text: str) -> str:
-    """Fold white space, case, accents, quotes and dashes, for comparing passages."""
     return "".join(sign for sign, _ in _folded(text))
 
 
@@ -152,7 +151,6 @@ def numbers(text: str, *, words: bool = False) -> set[str]:
 
 
 def addresses(text: str) -> set[str]:
-    """Return the e-mail addresses and links in a text, folded."""
     return {folded(match.rstrip(".,;:!?")) for match in _ADDRESS.findall(text)}
 
 
@@ -167,7 +165,6 @@ def shared_words(claim: str, source: str) -> float:
 
 
 def stems(text: str) -> set[str]:
-    """Return the word stems of a text, and its pairs of Han characters."""
     low = unicodedata.normalize("NFKC", text).casefold()
     han = {
         first + second for first, second in pairwise(low) if _PASSAGE_HAN.match(first) and _PASSAGE_HAN.match(second)
@@ -234,7 +231,6 @@ def words(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    """Strip the endings by which statements of one fact usually differ: "moved", "moving", "moves"."""
     if word.endswith(("ied", "ies")):
         return f"{word[:-3]}y"
     for ending in ("ing", "ed", "es", "s"):

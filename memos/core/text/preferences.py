@@ -201,7 +201,6 @@ def firm_preference(sentence: str) -> tuple[int, int] | None:
 
 
 def liking(sentence: str) -> Liking | None:
-    """Return the first thing a speaker likes or dislikes; see `likings`."""
     return next(iter(likings(sentence)), None)
 
 

@@ -61,7 +61,6 @@ Span = tuple[int, int, str]
 
 
 def personal_data(text: str) -> Iterator[Span]:
-    """Yield spans of personal data with their kinds; they may overlap."""
     if "@" in text:
         yield from _matches(text, _EMAIL, "e-mail")
     if sum(map(str.isdigit, text)) < _LEAST_PHONE_DIGITS:
@@ -134,8 +133,6 @@ _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
 
 class Found(NamedTuple):
-    """Characters `start` to `end` of a text that match a kind."""
-
     start: int
     end: int
     kind: str
@@ -170,7 +167,6 @@ def _once(text: str, *, secrets: bool, personal: bool) -> tuple[str, Counter[str
 
 
 def marks(text: str) -> Mapping[str, int]:
-    """Return the number of masked passages by kind that a text mentions."""
     return Counter(_MARK.findall(text))
 
 

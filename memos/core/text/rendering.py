@@ -24,7 +24,6 @@ _TITLE_CHARS = 50
 
 
 def visible(text: str) -> str:
-    """Escape control characters, for a terminal."""
     return text.translate(_CONTROLS)
 
 
@@ -43,7 +42,6 @@ def _short(title: str) -> str:
 
 
 def dated(day: datetime | None, text: str) -> str:
-    """Prefix a text with its date and weekday."""
     return text if day is None else f"[{_day(day)}] {text}"
 
 
@@ -57,7 +55,6 @@ def _day(day: datetime) -> str:
 
 
 def citation(number: int | str, at: datetime | None, text: str) -> str:
-    """Return a line of a context: number, date with weekday, text."""
     date = f"{_day(at)} " if at else ""
     return f"[{number}] {date}{text}"
 
@@ -84,7 +81,6 @@ _OPEN, _CLOSE = "<untrusted", "</untrusted>"
 
 
 def is_untrusted(sources: Iterable[Source]) -> bool:
-    """Return True if any of the sources is untrusted."""
     return any(source.trust is Trust.UNTRUSTED for source in sources)
 
 
@@ -125,12 +121,10 @@ def _is_tag(text: str, start: int, name: str) -> bool:
 
 
 def has_fence(text: str) -> bool:
-    """Return True if any part of a text is fenced."""
     return f"{_OPEN} source=" in text
 
 
 def close_fence(text: str) -> str:
-    """Close a fence that truncation cut open."""
     opened = text.rfind(_OPEN)
     if opened <= text.rfind(_CLOSE):
         return text
@@ -138,5 +132,4 @@ def close_fence(text: str) -> str:
 
 
 def quoted(item: Item, text: str, source: str | None = None) -> str:
-    """Return an item's text for a prompt, fenced if a source is untrusted."""
     return wrap_untrusted(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text

@@ -101,7 +101,6 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def is_question(sentence: str) -> bool:
-    """Return True for questions, with or without a question mark."""
     return _QUESTION.search(sentence.strip()) is not None
 
 
@@ -111,7 +110,6 @@ def is_hypothetical(sentence: str) -> bool:
 
 
 def is_role_play(sentence: str) -> bool:
-    """Return True for role play, imagination and pasted material."""
     return _SUPPOSED.search(sentence) is not None
 
 
@@ -223,7 +221,6 @@ def is_request(text: str) -> bool:
 
 
 def orders(sentence: str) -> bool:
-    """Return True if a sentence tells its reader to do something."""
     return _ORDER.search(sentence) is not None
 
 
@@ -248,7 +245,7 @@ _LEAST_SHARE = 1 / 3
 _SPEAKER = re.compile(
     r"\bI(?![/.])\b|(?:^|[,;(] ?|\b(?:and|but|so|cause|because|since|when|if|that|then) )(?:i|im|ive)(?=['’ ])"
     r"|\b(?:[Mm]e|[Mm]y|[Mm]yself|[Ww]e|us|[Oo]urs?|[Oo]urselves)\b"
-    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺](?!国)",
+    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺](?!国)"
 )
 _PASSES = re.compile(
     r"\bI(?:['’]ll| will) (?:provide|give|send|ask|type|paste)\b|\bI(?:['’]d| would) like\b"

@@ -111,8 +111,6 @@ _DISCLOSURE_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 class Kind(StrEnum):
-    """The subject of a self-disclosure."""
-
     SELF = "self"
     RELATION = "relation"
     EVENT = "event"
@@ -121,8 +119,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SelfDisclosure:
-    """The kind of a lasting self-disclosure in characters `start` to `end` of a sentence."""
-
     kind: Kind
     start: int
     end: int
@@ -347,7 +343,6 @@ def statements(text: str) -> list[Statement]:
 
 
 def past_statements(text: str) -> list[Statement]:
-    """Return statements about the speaker's past ("I used to live in Paris"), in order."""
     return _found(text, _compiled(_PAST), ended=True)
 
 
@@ -406,5 +401,4 @@ def _denied(text: str, match: re.Match[str]) -> bool:
 
 
 def key_of(subject: str, attribute: str) -> str:
-    """Return the key of a subject's attribute, under which statements replace each other."""
     return unicodedata.normalize("NFC", f"{' '.join(subject.casefold().split())}|{attribute}")

@@ -109,8 +109,6 @@ INFO = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message with its position, the calls it makes, and the id of the call it answers."""
-
     item: str
     conversation: str
     position: int
@@ -122,8 +120,6 @@ class Turn:
 
 @dataclass(slots=True)
 class Pair:
-    """Call number `place` of a message and the messages that answer it, in order."""
-
     turn: Turn
     place: int
     answers: list[Turn] = field(default_factory=list)
@@ -148,7 +144,6 @@ class Run:
 
     @property
     def ok(self) -> bool | None:
-        """Return whether it worked, None when that is not clear."""
         return call_succeeded(self.outcome.memory)
 
     @property
@@ -235,7 +230,6 @@ def _differ(before: Run, run: Run) -> bool:
 
 
 def canonical(run: Run) -> str:
-    """Return arguments as JSON with sorted keys; invalid JSON as written."""
     return normalised(run.pair.call.arguments)
 
 
@@ -247,7 +241,6 @@ def normalised(arguments: str) -> str:
 
 
 def normalised_value(value: Json) -> str:
-    """Return a value as JSON that is the same for equal values."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
@@ -294,7 +287,6 @@ def _value(value: Json) -> str:
 
 
 def told(run: Run) -> str:
-    """Render a call and its result as one line."""
     call = shown_call(run.tool, run.pair.call.arguments)
     result = truncated(_line(run.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
     return f"{call} failed: {result}" if run.ok is False else f"{call} → {result}"
@@ -338,7 +330,6 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
 
 
 def counted(own: Iterable[Run]) -> tuple[int, int, int]:
-    """Return the numbers of calls, successes and failures."""
     told = [run.ok for run in own]
     return len(told), told.count(True), told.count(False)
 
@@ -363,5 +354,4 @@ def _line(text: str) -> str:
 
 
 def truncated(text: str, most: int) -> str:
-    """Truncate a text with a mark."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -33,7 +33,6 @@ def is_blank(text: str) -> bool:
 
 
 def is_invisible(sign: str) -> bool:
-    """Return True if a character shows nothing; white space does."""
     if sign.isascii():
         return False
     code = ord(sign)
@@ -49,7 +48,6 @@ MAX_MESSAGE_BYTES: Final = 1_048_576
 
 
 def check_text(where: str, value: Json, max_bytes: int) -> str:
-    """Return the text unchanged if every store can keep it."""
     if isinstance(value, bytes):
         raise InvalidInput(where, "is bytes; decode it to text first (UTF-8, errors='strict')")
     if not isinstance(value, str):
@@ -75,7 +73,6 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
 
 
 def check_new_id(where: str, value: Json) -> str:
-    """Return a new id if it is readable and writable for others."""
     text = check_name(where, value, 128)
     if text != text.strip():
         raise InvalidInput(where, "begins or ends with space; take it away")

@@ -101,7 +101,6 @@ class ModelExamination:
         self._passed: dict[str, bool] = {}
 
     def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
-        """Return True if a model's choices are better than chance."""
         with self._lock:
             known = self._passed.get(asker.model)
         if known is not None:
@@ -126,13 +125,11 @@ class ModelExamination:
 
 
 def choice_question(texts: Sequence[str]) -> list[ChatMessage]:
-    """Return the prompt with numbered sentences, each on one line and cut at 300 characters."""
     lines = [f"{number}. {' '.join(text.split())[:_SHOWN_CHARS]}" for number, text in enumerate(texts, 1)]
     return [ChatMessage("system", _prompt()), ChatMessage("user", "\n".join(lines))]
 
 
 def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
-    """Return the categories a model gives to sentences, about sixteen a call."""
     kinds: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         part = texts[first : first + _AT_ONCE]
@@ -142,7 +139,6 @@ def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
 
 
 def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list[OpenSentence]:
-    """Return users' sentences in which nothing was found yet."""
     taken = [span for fact in found for span in fact.spans]
     undecided = []
     for item in messages:
@@ -158,7 +154,6 @@ def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list
 def facts_by_choice(
     asker: LLMClient, messages: Sequence[Item], zone: ZoneInfo, meter: UsageMeter
 ) -> tuple[list[Fact], str | None]:
-    """Return facts found by patterns plus the sentences a model chose, with its answer as JSON."""
     found = facts_by_pattern(messages, zone)
     left = undecided_sentences(messages, found)
     if not left:

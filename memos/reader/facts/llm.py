@@ -159,7 +159,6 @@ _MOST_NAMES = 16
 
 
 def relations(found: Sequence[FoundRelation], shown: Shown, reader: str) -> Iterator[Fact | None]:
-    """Yield each relation as a fact without a key, None if the messages do not support it."""
     for each in found:
         yield _relation(each, shown, reader)
 
@@ -255,13 +254,7 @@ _VALUE_CHARS = 200
 _MOST_FACTS = 200
 _SHOWS = 0.6
 """Most confidence in what somebody only shows."""
-_TYPES = {
-    ItemType.USER,
-    ItemType.ASSISTANT,
-    ItemType.PREFERENCE,
-    ItemType.INSTRUCTION,
-    ItemType.SKILL,
-}
+_TYPES = {ItemType.USER, ItemType.ASSISTANT, ItemType.PREFERENCE, ItemType.INSTRUCTION, ItemType.SKILL}
 _ATTRIBUTE = re.compile(r"[^\W_][\w :'’.\-]{0,59}")
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _PARTIAL_DAY = re.compile(r"(\d{4})(?:-(\d{2}))?")
@@ -289,13 +282,10 @@ def question(
 
 
 def shown_tokens(item: Item) -> int:
-    """Return the approximate tokens of a message in a question."""
     return estimate_tokens(_line(1, item, ZoneInfo("UTC")))
 
 
 class GroundedFacts(NamedTuple):
-    """The entries of an answer that the messages support, and the number rejected."""
-
     facts: list[Fact]
     summary: str | None
     rejected: int
@@ -304,7 +294,6 @@ class GroundedFacts(NamedTuple):
 def ground(
     answer: FactsAnswer, messages: Sequence[Item], zone: ZoneInfo, context: Sequence[Item] = ()
 ) -> GroundedFacts:
-    """Return the supported facts; context only tells whom and what the messages mean."""
     shown = Shown(messages, zone, context)
     read = [_fact(found, shown) for found in answer.facts[:_MOST_FACTS]]
     read += [*relations(answer.relations, shown, READER), *lessons(answer.lessons, shown, READER)]
@@ -339,7 +328,6 @@ def _escaped(value: str | dict[str, object]) -> str:
 
 
 def _fact(found: FoundFact, shown: Shown) -> Fact | None:
-    """Return the fact, None if the messages do not support it."""
     item = shown.numbered(found.message)
     if found.type not in _TYPES or item is None:
         return None
@@ -378,7 +366,6 @@ def _fact(found: FoundFact, shown: Shown) -> Fact | None:
 
 
 def _doubt(found: FoundFact, text: str, item: Item, shown: Shown) -> str | None:
-    """Return the part of a fact that no message has, or None."""
     if unknown_name(text, shown):
         return NO_SUCH_NAME
     days = [_day(written, said_at(item), shown.zone) for written in (found.when, found.until)]
@@ -388,7 +375,6 @@ def _doubt(found: FoundFact, text: str, item: Item, shown: Shown) -> str | None:
 
 
 def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str | None, str | None] | None:
-    """Return attribute and value, or neither; None if neither text nor message has the value."""
     attribute = " ".join((found.attribute or "").casefold().split())
     value = " ".join((found.value or "").split())
     if not attribute or not value or not _ATTRIBUTE.fullmatch(attribute) or attribute.startswith(TRAIT):
@@ -450,7 +436,6 @@ class ReadingBudget:
     context: int = CONTEXT_TOKENS
 
     def shrunk(self, times: int) -> ReadingBudget:
-        """Return the budget halved `times` times: a failed window may have been too large."""
         return ReadingBudget(max(1, self.window >> times), max(1, self.context >> times))
 
 

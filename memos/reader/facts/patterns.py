@@ -27,12 +27,7 @@ _MOST_CHARS = 500
 _MOST_STATED = 8
 # A page full of orders is one thing to look at, not a hundred.
 _MOST_DOUBTFUL = 3
-_CONFIDENCE = {
-    ItemType.USER: 0.9,
-    ItemType.PREFERENCE: 0.8,
-    ItemType.INSTRUCTION: 0.8,
-    ItemType.ASSISTANT: 0.6,
-}
+_CONFIDENCE = {ItemType.USER: 0.9, ItemType.PREFERENCE: 0.8, ItemType.INSTRUCTION: 0.8, ItemType.ASSISTANT: 0.6}
 _UNTIL = re.compile(r"\b(?:until|till|til|through|up to)\s*$|(?:直到|到)$", re.IGNORECASE)
 # "I used to live there in 2015" says when it was so, "I left in 2015" when it ended.
 _WAS_SO = re.compile(r"used to|\blived\b|以前|之前|曾|过去|原来|从前")
@@ -76,7 +71,6 @@ class _Sentence:
 
 
 def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
-    """Return the facts in messages, in order; only the first 4,000 characters of each are read."""
     found = [fact for item in messages for fact in _of_message(item, zone)]
     return found + skills(messages, READER)
 
@@ -170,7 +164,6 @@ def _in_passing(text: str, stated: Statement) -> bool:
 
 
 def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
-    """Return what the speaker likes, avoids or cannot have, with positions."""
     text = sentence.text
     if is_question(text):
         return []
@@ -214,7 +207,6 @@ def _instruction(sentence: _Sentence) -> Fact:
 
 
 def _ordered(text: str) -> tuple[str, str] | None:
-    """Return how to address somebody or in which language to answer, without prohibitions and temporary wishes."""
     for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
         for match in pattern.finditer(text):
             value = _ENOUGH.sub("", match.group("v") or match.group("h"))
@@ -233,7 +225,6 @@ def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
 
 
 def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[datetime | None, datetime | None]:
-    """Return the validity of a statement by the times in its sentence, outside the value itself."""
     since, until = _times(sentence, said)
     now = sentence.said_at
     if isinstance(said, Statement) and said.attribute in _TIMELESS and not said.ended:
@@ -254,7 +245,6 @@ def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[dat
 
 
 def _times(sentence: _Sentence, said: Statement | Liking | None) -> tuple[TimeExpression | None, TimeExpression | None]:
-    """Return the first time in a sentence that is not an "until", and the first that is."""
     value = said.value if isinstance(said, Statement) else ""
     at = sentence.text.find(value, said.start) if said is not None and value else 0
     since, until = None, None

@@ -46,7 +46,6 @@ def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
 
 
 def tools_called(messages: Sequence[Item]) -> dict[str, str]:
-    """Return who called which tool, by tool name, from written calls and tool answers."""
     callers: dict[str, str] = {}
     for item in messages:
         if item.role is Role.ASSISTANT:
@@ -82,7 +81,6 @@ def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
 
 
 def _written(text: str) -> list[tuple[str, str, int, int]]:
-    """Return the calls at the end of a message: name, arguments as written, position."""
     found = []
     decoder = json.JSONDecoder()
     for match in _CALL.finditer(text):
@@ -147,7 +145,6 @@ class Attempt:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Return the tools of the calls that worked, in order."""
         return tuple(run.tool for run in self.steps)
 
     @property
@@ -161,7 +158,6 @@ class Attempt:
 
 
 def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
-    """Return True if two attempts have the same goal; `cosine` compares their goals."""
     mine, its = _wanted(one), _wanted(other)
     if not (mine or its):  # nothing but values, as in "Paris": then these have to be the same
         mine, its = _said(one), _said(other)
@@ -229,7 +225,6 @@ def _passages(attempt: Attempt) -> list[Span]:
 
 
 def _steps(shown: Sequence[Attempt]) -> tuple[list[Json], list[dict[str, bool]]]:
-    """Return the steps: constant arguments as they are, and whether each variable one was always given."""
     steps: list[Json] = []
     holes: list[dict[str, bool]] = []
     for place, tool in enumerate(shown[-1].tools):

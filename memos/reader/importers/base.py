@@ -36,7 +36,6 @@ _NUMERIC = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})\b")
 
 
 def read_date(value: Json) -> datetime:
-    """Parse a date of an export; without an offset it is naive."""
     if isinstance(value, str) and _NUMERIC.match(value.strip()):
         raise InvalidInput(
             "chat_time", f"{shown(value)} may have the day or the month first; write it as ISO 8601, such as 2023-04-03"
@@ -135,7 +134,6 @@ class ExportRecord:
 
 
 def role_of(given: Json) -> Json:
-    """Map another program's role to ours; an unknown one is returned unchanged, to be refused later."""
     return str(_ROLES.get(given.casefold(), given)) if isinstance(given, str) else given
 
 
@@ -145,7 +143,6 @@ def message_of(role: Json, **fields: Json) -> dict[str, Json]:
 
 
 def name_of(candidates: Sequence[Json], fallback: str) -> str:
-    """Return the first candidate usable as a conversation name: a text or a number."""
     for candidate in candidates:
         if candidate and isinstance(candidate, str | int | float) and not isinstance(candidate, bool):
             return str(candidate)
@@ -153,7 +150,6 @@ def name_of(candidates: Sequence[Json], fallback: str) -> str:
 
 
 def numbered(fallback: str, place: str) -> str:
-    """Return a name for an unnamed conversation: the file's, with the number of the entry."""
     return f"{fallback}-{place.rsplit(maxsplit=1)[-1]}"
 
 
@@ -173,7 +169,6 @@ def file_part(name: Any = None) -> Json:
 
 
 def content_of(parts: Sequence[Json]) -> Json:
-    """Return parts as content: plain text if possible, without blank pieces."""
     parts = [part for part in parts if part["type"] != "text" or part["text"].strip()]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
@@ -181,5 +176,4 @@ def content_of(parts: Sequence[Json]) -> Json:
 
 
 def tool_call(name: Json, arguments: Json, call_id: Json) -> Json:
-    """Return a call of a tool in the shape `add` takes."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -155,7 +155,6 @@ def is_claude(value: Json) -> bool:
 
 
 def claude_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of one conversation, without empty ones."""
     if not is_claude(entry):
         yield ExportRecord(place, fallback, {}, "is not a Claude conversation: it has no chat_messages")
         return
@@ -227,7 +226,6 @@ def is_generic(value: Json) -> bool:
 
 
 def generic_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of a conversation, or the one message."""
     if not isinstance(entry, Mapping):
         yield ExportRecord(place, fallback, {}, f"is {type(entry).__name__}, not an object")
         return
@@ -255,20 +253,13 @@ def _message(raw: Json, conversation: str, place: str) -> ExportRecord:
     return ExportRecord(place, conversation, message)
 
 
-_ROLES = {
-    "human": Role.USER,
-    "ai": Role.ASSISTANT,
-    "system": Role.SYSTEM,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
+_ROLES = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL, "function": Role.TOOL}
 _TEXTS = ("text", "input_text", "output_text")
 _IMAGES = ("image_url", "image", "input_image")
 _FILES = ("file", "input_file", "document")
 
 
 def is_langchain(value: Json) -> bool:
-    """Return True if an entry is a LangChain message, or a conversation of them."""
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
         value = value["messages"]
     first = value[0] if isinstance(value, list) and value else value
@@ -276,7 +267,6 @@ def is_langchain(value: Json) -> bool:
 
 
 def langchain_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of a list, or the single message."""
     name, messages = numbered(fallback, place), entry
     if isinstance(entry, Mapping) and isinstance(entry.get("messages"), list):
         own = (entry.get("conversation"), entry.get("conversation_id"), entry.get("id"), entry.get("title"))
@@ -323,7 +313,6 @@ def _langchain_record(raw: Json, conversation: str, place: str) -> ExportRecord:
 
 
 def _content(raw: Json) -> tuple[Json, int]:
-    """Return a message's content, and the number of blocks left out (such as reasoning)."""
     if not isinstance(raw, list):
         return raw, 0
     parts: list[Json] = []
@@ -371,7 +360,6 @@ def is_locomo(value: Json) -> bool:
 
 
 def locomo_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the turns of every session of a sample, in the order of the sessions' numbers."""
     if not is_locomo(entry):
         yield ExportRecord(place, fallback, {}, "is not a LoCoMo sample: its conversation has no session_1")
         return
@@ -530,8 +518,6 @@ _LOOKED_AT = 20
 
 
 class Format(StrEnum):
-    """The layout of an export."""
-
     CHATGPT = "chatgpt"
     CLAUDE = "claude"
     LOCOMO = "locomo"
@@ -557,7 +543,6 @@ _READERS = {
 
 
 def detect(path: Path) -> Format:
-    """Return the format of a file's first entry that is an object or a list."""
     for entry in islice(read_entries(path), _LOOKED_AT):
         if isinstance(entry.value, dict | list):
             return next(format for format, reader in _READERS.items() if reader.matches(entry.value))

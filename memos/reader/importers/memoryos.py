@@ -42,8 +42,6 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A user or an assistant of a MemoryOS folder."""
-
     kind: Literal["user", "assistant"]
     id: str
     folder: Path
@@ -81,7 +79,6 @@ _LAYOUT: tuple[tuple[Literal["user", "assistant"], str, tuple[str, ...]], ...] =
 
 
 def records(owner: Owner, root: Path, conversation: str, knowledge: str) -> Iterator[ExportRecord]:
-    """Yield the memories of an owner; pages go to `conversation`, the rest to `knowledge`."""
     prefix = f"{_printable(owner.folder.relative_to(root).as_posix())}/"
     if owner.kind == "user":
         yield from _pages(owner.folder, prefix, conversation)
@@ -147,7 +144,6 @@ def _entries(path: Path, prefix: str) -> Iterator[Entry]:
 
 
 def _of_session(entry: Entry, where: str) -> Iterator[Entry]:
-    """Yield the pages of one `{session id: session}`, or of a whole file's sessions."""
     value = entry.value
     held = value.get("sessions") if isinstance(value, Mapping) and "sessions" in value else value
     if not isinstance(held, Mapping):

@@ -49,7 +49,6 @@ class Window:
         self._at = found.end() if found else self._at
 
     def take(self) -> bytes:
-        """Consume and return the next byte; empty at the end of the file."""
         if self._at == len(self._held):
             self._fill()
         self.last = bytes(self._held[self._at : self._at + 1])
