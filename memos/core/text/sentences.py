@@ -7,9 +7,8 @@ import re
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _CODE_LINE = re.compile(
     r"^[ \t]*(?:#|//|/\*|--[ ]|\$ |>>> |def |class |import |from \S+ import |const |let |var |function |return\b|"
-    r"public |"
-    r"private |SELECT |INSERT |UPDATE |DELETE FROM |CREATE |ALTER |if \(|for \(|while \(|else\b|try:|except\b|@\w+|"
-    r"</?\w)[^\n]*"
+    r"public |private |SELECT |INSERT |UPDATE |DELETE FROM |CREATE |ALTER |if \(|for \(|while \(|else\b|try:|except\b|"
+    r"@\w+|</?\w)[^\n]*"
     r"|^[^\n]*(?:[;{}][ \t]*$|=>|\bconsole\.log\(|==|!=|\w\(['\"])[^\n]*",
     re.MULTILINE,
 )
@@ -17,8 +16,7 @@ _TASK = re.compile(
     r"\b(?:translate|proofread|rewrite|rephrase|paraphrase|summari[sz]e|edit|polish|correct|improve|review|shorten|"
     r"analy[sz]e|"
     r"explain|check|grade|format|classify)\b[^.!?\n]{0,20}?\b(?:this|these|the following|following|below|my|it|the "
-    r"(?:text|"
-    r"paragraph|email|essay|message|letter|sentence|passage))\b[^.!?\n]{0,60}[:\n]"
+    r"(?:text|paragraph|email|essay|message|letter|sentence|passage))\b[^.!?\n]{0,60}[:\n]"
     r"|(?:翻译|润色|改写|修改|总结|校对|概括|缩写|扩写|分析)[^。！？\n]{0,30}[：:]\s*|(?:翻译|润色|校对|改写)"
     r"一?下(?:面|这)[^。！？\n]{0,20}\n",
     re.IGNORECASE,
@@ -56,8 +54,7 @@ _QUESTION = re.compile(
 # "I live in Paris, right?" asks; "I live in Paris, where can I swim?" also says.
 _ASKS_BACK = re.compile(
     r"^[^,，]*[,，]\s*(?:right|correct|yes|no|yeah|huh|ok(?:ay)?|did(?:n['’]t)? i|do(?:n['’]t)? i|am i|"
-    r"are(?:n['’]t)? we|"
-    r"isn['’]t (?:it|that so)|对吗|对吧|是吗|是吧)\s*[?？]",
+    r"are(?:n['’]t)? we|isn['’]t (?:it|that so)|对吗|对吧|是吗|是吧)\s*[?？]",
     re.IGNORECASE,
 )
 _OPENS = re.compile(
@@ -189,9 +186,8 @@ _WISH = re.compile(
 )
 _RECALL = re.compile(
     rf"{_AT_ONCE}(?:(?:did|does|was|were|has|had)\b|(?:have|do) you (?:know|remember|recall)\b|(?:please )?remind me\b|"
-    r"(?:can|could|would|will) you (?:please )?(?:remind|remember|recall)\b|"
-    r"(?:what|which|where|who|when|how|why)\b[^,;]{0,120}\b(?:did|was|were|has|had|have (?:I|we|you|they)|"
-    r"does)\b)",
+    r"(?:can|could|would|will) you (?:please )?(?:remind|remember|recall)\b|(?:what|which|where|who|when|how|"
+    r"why)\b[^,;]{0,120}\b(?:did|was|were|has|had|have (?:I|we|you|they)|does)\b)",
     re.IGNORECASE,
 )
 """What was, has been or is so of somebody was told; what would be, or is best, was not."""
