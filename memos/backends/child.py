@@ -165,7 +165,7 @@ def serve(channel: Connection, handle: Handler) -> None:
             method, arguments = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own parent
         except (EOFError, OSError):
             return
-        if _is_closed(channel):  # a killed parent's last request would make files nobody looks after
+        if _hang_up(channel).poll(0):  # a killed parent's last request would make files nobody looks after
             return
         answer: tuple[Any, ...]
         try:
@@ -178,10 +178,10 @@ def serve(channel: Connection, handle: Handler) -> None:
             return
 
 
-def _is_closed(channel: Connection) -> bool:
+def _hang_up(channel: Connection) -> select.poll:
     poll = select.poll()
-    poll.register(channel.fileno(), 0)
-    return bool(poll.poll(0))
+    poll.register(channel.fileno(), 0)  # no events: what is told then is that the other end closed
+    return poll
 
 
 def ignore_interrupts() -> None:
@@ -203,9 +203,7 @@ def end_with_parent(channel: Connection) -> None:
     """
 
     def watch() -> None:
-        poll = select.poll()
-        poll.register(channel.fileno(), 0)
-        poll.poll()
+        _hang_up(channel).poll()
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -29,7 +29,6 @@ _UNTIL: Final = "memos_until"
 
 
 def opened(settings: ChatSettings) -> httpx2.Client:
-    """Return a client that asks the named endpoint alone, with the key in the settings alone."""
     return httpx2.Client(
         event_hooks={"request": [_Headers(settings), _start], "response": [_bound]},
         limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
@@ -166,9 +165,7 @@ class WebImages:
 
     def _checked_address(self, where: str, target: SplitResult) -> str:
         """Return the address to connect to; all that the name has must be public."""
-        host = target.hostname or ""
-        port = _port(target)
-        noun = self._wanted.noun
+        host, port, noun = target.hostname or "", _port(target), self._wanted.noun
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
@@ -221,7 +218,9 @@ class WebImages:
             raise InvalidInput(where, f"has the type {media_type[:60]!r}, which is no image such as image/png")
         if (response.getheader("Content-Encoding") or "identity").lower() != "identity":
             raise InvalidInput(where, f"is sent compressed although that was not asked for; give the {noun}'s bytes")
-        return FetchedImage(self._body(where, response, until), media_type, _name(target), _source(target))
+        name = unquote(target.path.rsplit("/", 1)[-1], errors="replace")
+        source = f"{target.scheme}://{target.netloc}{target.path}"
+        return FetchedImage(self._body(where, response, until), media_type, name, source)
 
     def _body(self, where: str, response: http.client.HTTPResponse, until: float) -> bytes:
         body = bytearray()
@@ -295,11 +294,3 @@ def _headers(target: SplitResult, accept: str) -> dict[str, str]:
         "User-Agent": "hippocube",
         "Connection": "close",
     }
-
-
-def _name(target: SplitResult) -> str:
-    return unquote(target.path.rsplit("/", 1)[-1], errors="replace")
-
-
-def _source(target: SplitResult) -> str:
-    return f"{target.scheme}://{target.netloc}{target.path}"

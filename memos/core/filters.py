@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import ge, gt, le, lt
 
 from memos.core.clock import to_micros
 from memos.core.types import Json
@@ -62,13 +63,7 @@ class Op(StrEnum):
     EXISTS = "exists"
 
 
-_ORDER = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
-_COMPARE: Mapping[Op, Callable[[float, float], bool]] = {
-    Op.GT: lambda a, b: a > b,
-    Op.GTE: lambda a, b: a >= b,
-    Op.LT: lambda a, b: a < b,
-    Op.LTE: lambda a, b: a <= b,
-}
+_COMPARE: Mapping[Op, Callable[[float, float], bool]] = {Op.GT: gt, Op.GTE: ge, Op.LT: lt, Op.LTE: le}
 
 
 @dataclass(slots=True)
@@ -163,9 +158,7 @@ def _field(name: str) -> str:
     if name == "info.":
         raise InvalidInput("filter", "field name 'info.' names no info key; write info.colour, or colour")
     name = _ALIASES.get(name, name)
-    if name in FIELDS or name.startswith("info."):
-        return name
-    return f"info.{name}"
+    return name if name in FIELDS or name.startswith("info.") else f"info.{name}"
 
 
 def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scalar, ...]:
@@ -186,7 +179,7 @@ def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scala
         return _text(where, value)
     if op is Op.CONTAINS and field in FIELDS - LIST_FIELDS:
         raise InvalidInput(where, "'contains' works on lists (tags, entities, info lists); use 'like' for text")
-    if op in _ORDER and field in TEXT_FIELDS | LIST_FIELDS:
+    if op in _COMPARE and field in TEXT_FIELDS | LIST_FIELDS:
         raise InvalidInput(where, f"'{op}' works on numbers and dates only")
     return _scalar(where, field, op, value)
 
@@ -200,15 +193,13 @@ def _scalar(where: str, field: str, op: Op, value: Json) -> Scalar:
         if not isinstance(value, str):
             raise InvalidInput(where, f"takes a string, not {type(value).__name__}")
         return _text(where, value)
-    if op in _ORDER:
+    if op in _COMPARE:
         return _number(f"{where}.{op}", value)
     if isinstance(value, str):
         return _text(where, value)
-    if isinstance(value, bool):
-        return value
     if not isinstance(value, int | float):
         raise InvalidInput(where, f"takes a string, number or boolean, not {type(value).__name__}")
-    return _number(where, value)
+    return value if isinstance(value, bool) else _number(where, value)
 
 
 def _number(where: str, value: Json) -> int | float:
@@ -218,7 +209,6 @@ def _number(where: str, value: Json) -> int | float:
 
 
 def _text(where: str, value: str) -> str:
-    """Refuse what no stored text can be: an index would fail on it."""
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise InvalidInput(where, "has a NUL character or a lone surrogate, as no stored text has; remove it")
     return value

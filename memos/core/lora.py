@@ -139,7 +139,6 @@ def manifest_in(folder: Path) -> dict[str, Json]:
 
 
 def check(folder: Path, digest: str | None) -> None:
-    """Check that an adapter's files are those that were examined; `digest` is that of its weights."""
     if (wrong := wrong_with(folder, digest)) is not None:
         raise IntegrityError(f"The adapter in {folder} cannot be used: {wrong}.")
 
@@ -177,7 +176,6 @@ def card_of(manifest: Mapping[str, Json]) -> str:
 
 
 def unwritten(why: object) -> BackendUnavailable:
-    """Return what a training ends with when the disk takes no more of it."""
     return BackendUnavailable(
         f"The adapter could not be written ({why}): free some disk and train again; it goes on from what was kept."
     )

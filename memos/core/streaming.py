@@ -78,8 +78,7 @@ class StreamedText:
 
 def without_reasoning(text: str) -> str:
     """Return a local model's answer without its reasoning; some templates open the tag themselves."""
-    begun = text.lstrip().startswith(_OPEN)
     thoughts, closed, answer = text.partition(_CLOSE)
-    if begun:
+    if text.lstrip().startswith(_OPEN):
         return answer
     return answer if closed and _OPEN not in thoughts and answer.startswith("\n") else text

@@ -151,16 +151,7 @@ MODEL_INFO = RELATION, TOOL, TOPIC = "relation", "tool", "topic"
 
 
 DERIVED = frozenset(
-    {
-        ItemType.USER,
-        ItemType.ASSISTANT,
-        ItemType.PREFERENCE,
-        ItemType.INSTRUCTION,
-        ItemType.PROFILE,
-        ItemType.SKILL,
-        ItemType.SUMMARY,
-        ItemType.LONG_TERM,
-    }
+    map(ItemType, ("user", "assistant", "preference", "instruction", "profile", "skill", "summary", "long_term"))
 )
 """Types of items that are made out of others."""
 

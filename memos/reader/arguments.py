@@ -59,13 +59,12 @@ def info_of(raw: Json) -> dict[str, Json]:
 
 
 def json_copy(value: Any) -> Json:
-    return json.loads(json.dumps(value, ensure_ascii=False, default=_as_text))
+    def as_text(value: Any) -> str:
+        if isinstance(value, bytes | bytearray | memoryview):
+            return hashlib.sha256(value).hexdigest()  # an image's bytes
+        return value.isoformat() if isinstance(value, datetime) else str(value)
 
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return hashlib.sha256(value).hexdigest()  # an image's bytes
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return json.loads(json.dumps(value, ensure_ascii=False, default=as_text))
 
 
 def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
@@ -143,13 +142,13 @@ def _edit(name: str, value: Any) -> Any:
     )
 
 
-def seconds_of(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
-        raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
-    return value
-
-
 def member_of(name: str, value: Json, kind: type[_Choice]) -> _Choice:
     if not isinstance(value, str) or value not in set(kind):
         raise InvalidInput(name, f"{shown(value)} is unknown; use one of {', '.join(kind)}")
     return kind(value)
+
+
+def seconds_of(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
+    return value

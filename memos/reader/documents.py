@@ -79,11 +79,10 @@ def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structu
 
 def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Block]:
     cuts = sorted({mark.offset for mark in marks if 0 < mark.offset < len(text)})
-    edges = [0, *cuts, len(text)]
     offsets = [mark.offset for mark in marks]
     found: list[_Block] = []
     path: tuple[str, ...] = ()
-    for start, end in pairwise(edges):
+    for start, end in pairwise([0, *cuts, len(text)]):
         place = bisect_right(offsets, start) - 1
         mark = marks[place] if place >= 0 else Mark(0)
         for block in _page_blocks(text, start, end, structured=structured):
@@ -100,9 +99,7 @@ def _page_blocks(text: str, start: int, end: int, *, structured: bool) -> Iterat
         kind, stop = _extent(lines, place, structured=structured)
         while stop < len(lines) and not lines[stop][1].strip():
             stop += 1
-        begin = lines[place][0]
-        finish = lines[stop][0] if stop < len(lines) else end
-        yield _Block(kind, begin, finish, (), None)
+        yield _Block(kind, lines[place][0], lines[stop][0] if stop < len(lines) else end, (), None)
         place = stop
 
 
@@ -118,18 +115,17 @@ def _lines(text: str, start: int, end: int) -> list[tuple[int, str]]:
 
 def _extent(lines: Sequence[tuple[int, str]], place: int, *, structured: bool) -> tuple[_Kind, int]:
     line = lines[place][1]
+    stop = place + 1
     if structured and (fence := _FENCE.match(line)):
         return _Kind.CODE, _closed(lines, place, fence[1])
     if structured and _ROW.match(line):
-        stop = place + 1
         while stop < len(lines) and _ROW.match(lines[stop][1]):
             stop += 1
         return _Kind.TABLE, stop
     if structured and _HEADING.match(line):
-        return _Kind.HEADING, place + 1
+        return _Kind.HEADING, stop
     if structured and _is_underlined(lines, place):
         return _Kind.HEADING, place + 2
-    stop = place + 1
     while stop < len(lines) and lines[stop][1].strip() and not (structured and _begins(lines, stop)):
         stop += 1
     return _Kind.PROSE, stop
@@ -211,17 +207,17 @@ def _bounded(text: str, block: _Block, split: Split) -> Iterator[_Block]:
     limit = _limit(block)
     if _fits(text[block.start : block.end], limit, split):
         yield block
-        return
-    if block.kind in (_Kind.TABLE, _Kind.CODE):
+    elif block.kind in (_Kind.TABLE, _Kind.CODE):
         yield from _by_lines(text, block, split)
-        return
-    for start, end in _hard(text, block.start, block.end, limit, split):
-        yield replace(block, start=start, end=end)
+    else:
+        for start, end in _hard(text, block.start, block.end, limit, split):
+            yield replace(block, start=start, end=end)
 
 
 def _by_lines(text: str, block: _Block, split: Split) -> Iterator[_Block]:
     lines = _lines(text, block.start, block.end)
-    header = _header(lines) if block.kind is _Kind.TABLE else None
+    has_header = block.kind is _Kind.TABLE and len(lines) > 1 and _RULE.match(lines[1][1])
+    header = lines[0][1].strip()[:_HEADER_CHARS] if has_header else None
     edges = [*(start for start, _ in lines), block.end]
     begin = 0
     while begin < len(lines):
@@ -254,12 +250,6 @@ def _most(text: str, edges: Sequence[int], begin: int, split: Split) -> int:
     return low
 
 
-def _header(lines: Sequence[tuple[int, str]]) -> str | None:
-    if len(lines) < 2 or not _RULE.match(lines[1][1]):
-        return None
-    return lines[0][1].strip()[:_HEADER_CHARS]
-
-
 def _hard(text: str, start: int, end: int, tokens: int, split: Split) -> Iterator[tuple[int, int]]:
     spans = split(text[start:end], tokens)
     cuts = [start, *(start + first for first, _ in spans[1:]), end]
@@ -280,12 +270,8 @@ def _packed(text: str, pieces: Sequence[_Block], split: Split) -> Iterator[_Bloc
     for piece in pieces:
         if current is not None and _joins(text, current, piece, split):
             # Headings alone take the path of what they stand above.
-            current = replace(
-                piece,
-                start=current.start,
-                kind=piece.kind if current.kind is _Kind.HEADING else current.kind,
-                header=current.header or piece.header,
-            )
+            kind = piece.kind if current.kind is _Kind.HEADING else current.kind
+            current = replace(piece, start=current.start, kind=kind, header=current.header or piece.header)
             continue
         if current is not None:
             yield current
@@ -295,14 +281,11 @@ def _packed(text: str, pieces: Sequence[_Block], split: Split) -> Iterator[_Bloc
 
 
 def _joins(text: str, current: _Block, piece: _Block, split: Split) -> bool:
-    both = text[current.start : piece.end]
     if current.page != piece.page:
         return False
-    if current.kind is _Kind.HEADING:
-        return _fits(both, _limit(piece), split)
-    if piece.kind is _Kind.HEADING or current.path != piece.path or current.header != piece.header:
-        return False
-    return _fits(both, PROSE_TOKENS, split)
+    limit = _limit(piece) if current.kind is _Kind.HEADING else PROSE_TOKENS
+    same = piece.kind is not _Kind.HEADING and current.path == piece.path and current.header == piece.header
+    return (current.kind is _Kind.HEADING or same) and _fits(text[current.start : piece.end], limit, split)
 
 
 _PLAIN = frozenset({"pdf", "text", "png", "jpeg", "gif", "bmp", "tiff", "webp"})

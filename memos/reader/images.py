@@ -79,9 +79,8 @@ def read_header(where: str, data: bytes) -> Header:
         with Pillow.open(io.BytesIO(data), formats=tuple(MEDIA_TYPES)) as image:
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             _check_size(where, *image.size)
-            exif = _exif(image.info.get("exif"))
-            turned = exif.orientation >= 5
-            width, height = image.size[::-1] if turned else image.size
+            taken_at, orientation = _exif(image.info.get("exif"))
+            width, height = image.size[::-1] if orientation >= 5 else image.size
             # The other pictures in a phone's JPEG are no animation.
             animated = kind != "JPEG" and bool(getattr(image, "is_animated", False))
             _check_whole(where, kind, data, image)
@@ -93,7 +92,7 @@ def read_header(where: str, data: bytes) -> Header:
         ) from error
     except _DAMAGED as error:
         raise InvalidInput(where, "is a damaged image; save or send it again") from error
-    return Header(kind, MEDIA_TYPES[kind], width, height, exif.taken_at, exif.orientation, animated)
+    return Header(kind, MEDIA_TYPES[kind], width, height, taken_at, orientation, animated)
 
 
 def _check_size(where: str, width: int, height: int) -> None:
@@ -127,12 +126,7 @@ def _check_webp(where: str, data: bytes) -> None:
 def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> None:
     if kind == "PNG":
         image.verify()
-        cut = b"IEND" not in data
-    elif kind == "JPEG":
-        cut = not _has_end(data)
-    else:
-        cut = False
-    if cut:
+    if (kind == "PNG" and b"IEND" not in data) or (kind == "JPEG" and not _has_end(data)):
         raise InvalidInput(where, f"is a {kind} that was cut off; save or send it again")
 
 
@@ -149,24 +143,19 @@ def _has_end(data: bytes) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Exif:
-    taken_at: str | None = None
-    orientation: int = 1
-
-
-def _exif(raw: object) -> _Exif:
+def _exif(raw: object) -> tuple[str | None, int]:
+    """Return when a picture was taken, and its orientation, from 1 (upright) to 8."""
     if not isinstance(raw, bytes):
-        return _Exif()
+        return None, 1
     exif = Pillow.Exif()
     try:
         exif.load(raw)
         details = exif.get_ifd(_DETAILS)
     except _DAMAGED:
-        return _Exif()
-    orientation = exif.get(_ORIENTATION)
-    upright = orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
-    return _Exif(_taken(details.get(_TAKEN), details.get(_TAKEN_OFFSET)), upright)
+        return None, 1
+    given = exif.get(_ORIENTATION)
+    orientation = given if isinstance(given, int) and 1 <= given <= 8 else 1
+    return _taken(details.get(_TAKEN), details.get(_TAKEN_OFFSET)), orientation
 
 
 def _taken(value: object, offset: object) -> str | None:
@@ -230,10 +219,8 @@ class ImageParts:
         header = read_header(where, given.data)
         name = name or file_name(given.name)
         digest = hashlib.sha256(given.data).hexdigest()
-        info = _info(header, given.source)
-        picture = Picture(
-            new_id(), name or f"image.{header.format.lower()}", header.media_type, given.data, digest, info
-        )
+        stored_as = name or f"image.{header.format.lower()}"
+        picture = Picture(new_id(), stored_as, header.media_type, given.data, digest, _info(header, given.source))
         told = {
             "id": picture.file,
             "name": picture.name,

@@ -24,7 +24,19 @@ _SCAN_CHARS = 4_000
 
 
 def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Json], zone: ZoneInfo) -> list[Draft]:
-    return [_draft(message, tuple(tags), info, zone) for message in messages]
+    return [
+        Draft(
+            message=message,
+            memory=message.text,
+            start=0,
+            end=len(message.text),
+            reader=READER,
+            tags=tuple(tags),
+            info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
+            **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
+        )
+        for message in messages
+    ]
 
 
 def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:
@@ -44,19 +56,6 @@ def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: 
         "valid_from": times[0].valid_from if times else said_at,
         "valid_to": times[0].valid_to if times else None,
     }
-
-
-def _draft(message: Message, tags: tuple[str, ...], info: Mapping[str, Json], zone: ZoneInfo) -> Draft:
-    return Draft(
-        message=message,
-        memory=message.text,
-        start=0,
-        end=len(message.text),
-        reader=READER,
-        tags=tags,
-        info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
-        **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
-    )
 
 
 MAX_MESSAGES = 1_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from memos.core.ports import GraphNode, Stamp
 from memos.core.settings import Neo4jSettings
@@ -77,13 +77,6 @@ WRITE_STATEMENTS = (
     *(_PUT_ITEMS, *_PUT_ENDS.values(), _LOCK_ITEMS, _ENDS, _BESIDE, _CUT_OWN, _CUT_NEXT),
     *(*_CONNECT.values(), _REMOVE, *_SWEEP.values()),
 )
-
-
-def check_links(nodes: Iterable[GraphNode]) -> None:
-    for node in nodes:
-        for kind, _ in node.links:
-            if kind not in LINKS:
-                raise InvalidInput("links", f"{kind!r:.60} is no kind of link; there are {', '.join(LINKS)}.")
 
 
 def put(run: Run, nodes: Sequence[GraphNode]) -> None:
@@ -163,7 +156,6 @@ __all__ = ["Neo4jGraph"]
 
 _BATCH = 1_000
 _PAGE = 10_000  # rows held at once
-_Answer = TypeVar("_Answer")
 
 # No labels where an edge's kind says them: they would only lead the planner to read whole labels.
 _SHOWN = "b.revision > 0 AND b.cube IN $cubes"
@@ -212,14 +204,16 @@ class Neo4jGraph:
     def _prepare(self) -> None:
         for statement in SCHEMA:
             self._write(partial(_run_once, query=statement))
-        self._read(partial(_run_once, query="CALL db.awaitIndexes()"))
+        self._rows("CALL db.awaitIndexes()", {})
 
     @property
     def restart_count(self) -> int:
         return 0
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
-        check_links(nodes)
+        for kind, _ in (link for node in nodes for link in node.links):
+            if kind not in LINKS:
+                raise InvalidInput("links", f"{kind!r:.60} is no kind of link; there are {', '.join(LINKS)}.")
         for start in range(0, len(nodes), _BATCH):
             batch = {node.id: node for node in nodes[start : start + _BATCH]}
             self._write(partial(put, nodes=list(batch.values())))
@@ -261,13 +255,10 @@ class Neo4jGraph:
         self._connection.close()
 
     def _rows(self, query: str, values: Mapping[str, Any]) -> Rows:
-        return self._read(lambda run: run(query, values))
+        return self._connection.read(lambda run: self._here(run)(query, values))
 
-    def _read(self, work: Callable[[Run], _Answer]) -> _Answer:
-        return self._connection.read(lambda run: work(self._here(run)))
-
-    def _write(self, work: Callable[[Run], _Answer]) -> _Answer:
-        return self._connection.write(lambda run: work(self._here(run)))
+    def _write(self, work: Callable[[Run], object]) -> None:
+        self._connection.write(lambda run: work(self._here(run)))
 
     def _here(self, run: Run) -> Run:
         return lambda query, values: run(query, {**values, "installation": self._installation})

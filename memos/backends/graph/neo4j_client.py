@@ -119,8 +119,12 @@ class Neo4jConnection:
             try:
                 return self._attempt(work, access)
             except _DRIVER_ERRORS as raised:
-                error = _first_cause(raised)
-                if isinstance(error, ValueError) and not _from_outside(error):
+                error: BaseException = raised
+                while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
+                    error = error.__cause__
+                is_unicode = isinstance(error, UnicodeEncodeError)
+                # The driver's ValueError may mean an unknown host name.
+                if isinstance(error, ValueError) and not (is_unicode or isinstance(error.__cause__, OSError)):
                     raise
                 if getattr(error, "code", None) not in _COLLISIONS or time.monotonic() > deadline:
                     raise translated(error, self._settings) from error
@@ -186,17 +190,6 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
         f"{server} cannot be reached: start it, or check the host, the port and the encryption (bolt:// or "
         "bolt+s://) in MEMOS_NEO4J__URL."
     )
-
-
-def _first_cause(error: BaseException) -> BaseException:
-    while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _from_outside(error: ValueError) -> bool:
-    """Return True if the driver's ValueError means an unknown host name or invalid Unicode."""
-    return isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, OSError)
 
 
 def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosError:

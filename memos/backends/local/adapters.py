@@ -182,9 +182,7 @@ def _shape_of(folder: Path) -> str:
     """Return what adapters have in common that can lie in one place: all of a configuration but the model's name."""
     told = json.loads((folder / adapter_files.CONFIG).read_text(encoding="utf-8"))
     # peft writes names of modules in the order of a set, another in each process.
-    ordered = {key: sorted(value) if _is_names(value) else value for key, value in told.items()}
-    return json.dumps({**ordered, "base_model_name_or_path": None}, sort_keys=True)
-
-
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    for key, value in told.items():
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            told[key] = sorted(value)
+    return json.dumps({**told, "base_model_name_or_path": None}, sort_keys=True)

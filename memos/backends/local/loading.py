@@ -122,7 +122,8 @@ def load(name: str, *, device: str | None = None, remembered: Path | None = None
 
     Digests of weights are kept in the file `remembered`.
     """
-    _quiet()
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
     _check_name(name)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
@@ -144,6 +145,8 @@ def _check_name(name: str) -> None:
 def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     model.eval().requires_grad_(False)
     chunk_blocks = _GPU_CHUNK_BLOCKS if model.device.type == "cuda" else 1
+    told = getattr(model.generation_config, "eos_token_id", None)
+    ends = {told} if isinstance(told, int) else set(told or ())
     block, unusable = _block_of(model)
     if unusable is None:
         unusable = _inexact(model, block, chunk_blocks)
@@ -153,8 +156,8 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
         name=name,
         model=model,
         tokenizer=tokenizer,
-        context=_context(model.config),
-        ends=_ends(model, tokenizer),
+        context=int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1_048_576),
+        ends=frozenset(ends | {tokenizer.eos_token_id} - {None}),
         made_by=_made_by(model, tokenizer, weights, chunk_blocks),
         dtype=DTYPES[model.dtype],
         chunk_blocks=chunk_blocks,
@@ -213,11 +216,6 @@ def _remembered(file: Path | None) -> dict[str, str]:
         return {}
 
 
-def _quiet() -> None:
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-
-
 def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, Any]:
     try:
         config = AutoConfig.from_pretrained(name)
@@ -273,19 +271,8 @@ def _inexact(model: Any, block: Sequence[int], chunk_blocks: int) -> str | None:
     except Exception as error:  # noqa: BLE001 - whatever an unknown architecture does with a cache
         return f"it does not work with kept keys and values ({type(error).__name__})"
     assert cold.logits is not None and warm.logits is not None
-    return (
-        None if torch.equal(cold.logits, warm.logits) else "answers with kept keys and values differ from those without"
-    )
-
-
-def _context(config: Any) -> int:
-    return int(getattr(config.get_text_config(), "max_position_embeddings", None) or 1_048_576)
-
-
-def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
-    told = getattr(model.generation_config, "eos_token_id", None)
-    ends = {told} if isinstance(told, int) else set(told or ())
-    return frozenset(ends | ({tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set()))
+    is_same = torch.equal(cold.logits, warm.logits)
+    return None if is_same else "answers with kept keys and values differ from those without"
 
 
 def _made_by(model: Any, tokenizer: Any, weights: str, chunk_blocks: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _ENDED_FIRST = "1000"
 
 
 class AdapterTrainer:
-    """One child process with a base model and the adapter that it trains; calls queue.
+    """One child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue.
 
     Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
     and exercises goes on from what was kept.
@@ -117,8 +117,6 @@ class AdapterTrainer:
 
 
 class _Server:
-    """What the child does with a request; the first one loads the model."""
-
     def __init__(self) -> None:
         self._training: LoraTraining | None = None
 

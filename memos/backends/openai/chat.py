@@ -58,7 +58,10 @@ def _jpeg(data: bytes) -> bytes:
     with Pillow.open(io.BytesIO(data), formats=_FORMATS) as opened:
         opened.draft("RGB", (MOST_SIDE, MOST_SIDE))  # a JPEG is decoded at a fraction of its size
         opened.thumbnail((MOST_SIDE, MOST_SIDE))
-        upright = _upright(opened)
+        try:
+            upright = ImageOps.exif_transpose(opened)
+        except _UNREADABLE:  # odd metadata is no reason not to look at the picture
+            upright = opened
         if upright.has_transparency_data:
             canvas = Pillow.new("RGBA", upright.size, "white")
             canvas.alpha_composite(upright.convert("RGBA"))
@@ -70,13 +73,6 @@ def _jpeg(data: bytes) -> bytes:
     clean.paste(flat)
     clean.save(out, "JPEG", quality=_QUALITY)
     return out.getvalue()
-
-
-def _upright(image: Pillow.Image) -> Pillow.Image:
-    try:
-        return ImageOps.exif_transpose(image)
-    except _UNREADABLE:  # odd metadata is no reason not to look at the picture
-        return image
 
 
 _Given = TypeVar("_Given")
@@ -101,7 +97,12 @@ class OpenAIChat:
         self._lock = threading.Lock()
         self._running = 0
         self._http = opened(settings)
-        self._client = _client(settings, self._http)
+        try:
+            self._client = openai.OpenAI(
+                base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=self._http
+            )
+        except httpx2.InvalidURL as error:
+            raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error
 
     @property
     def name(self) -> str:
@@ -177,8 +178,7 @@ class OpenAIChat:
             try:
                 return ask(dialect)
             except Refused as refused:
-                wants_json = request.schema is not None
-                other = dialect.after(refused.complaint, first, wants_json=wants_json)
+                other = dialect.after(refused.complaint, first, wants_json=request.schema is not None)
                 if other is None:
                     raise refused.error from None
                 dialect = other
@@ -286,10 +286,3 @@ class OpenAIChat:
         return BackendUnavailable(
             f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check BASE_URL."
         )
-
-
-def _client(settings: ChatSettings, http: httpx2.Client) -> openai.OpenAI:
-    try:
-        return openai.OpenAI(base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=http)
-    except httpx2.InvalidURL as error:
-        raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error

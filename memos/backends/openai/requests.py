@@ -126,10 +126,9 @@ def strict_schema(schema: Mapping[str, Json]) -> dict[str, Json] | None:
     Source: https://platform.openai.com/docs/guides/structured-outputs (supported schemas).
     """
     try:
-        strict: dict[str, Json] = _strict(schema)
+        return dict(_strict(schema))
     except _FreeForm:
         return None
-    return strict
 
 
 class _FreeForm(Exception):

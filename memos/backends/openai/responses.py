@@ -56,9 +56,8 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
     message = dig(body, "choices", 0, "message")
     if not isinstance(message, dict):
         raise ModelError(f"{where(settings)} sent something that is no answer of a chat model: look into its log.")
-    return finished_answer(
-        message, dig(body, "choices", 0, "finish_reason"), dig(body, "usage"), prompt_tokens, settings
-    )
+    finish = dig(body, "choices", 0, "finish_reason")
+    return finished_answer(message, finish, dig(body, "usage"), prompt_tokens, settings)
 
 
 def finished_answer(
@@ -96,10 +95,8 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
 def told_status(
     status: int, content: bytes, headers: Mapping[str, str], settings: ChatSettings
 ) -> BackendUnavailable | ModelError | Refused:
-    said = content[:20_000].decode("utf-8", "replace")
-    code = _code(content)
-    shown = f"{status} {code}".strip()
-    lowered = said.lower()
+    lowered = content[:20_000].decode("utf-8", "replace").lower()
+    shown = f"{status} {_code(content)}".strip()
     if status in (400, 413, 422):
         return _told_bad_request(shown, lowered, status, settings)
     return _told_failure(status, shown, lowered, headers, settings)

@@ -145,14 +145,11 @@ class QdrantEdgeIndex:
 
     def stop_building(self) -> None:
         self._no_builds = True
-        builder = self._builder
-        if builder is not None:
+        if (builder := self._builder) is not None:
             builder.kill()
 
     def _call(self, method: str, *arguments: Any, meanwhile: Callable[[], None] | None = None) -> Any:
-        child = self._child
-        if child is None:
-            child = self._restart(None)
+        child = self._child or self._restart(None)
         try:
             return child.call(method, *arguments, meanwhile=meanwhile)
         except ChildDied as error:
@@ -296,14 +293,8 @@ def _number(generation: Path) -> int:
 
 
 def _wire(point: VectorPoint) -> WirePoint:
-    return (
-        point.id,
-        dict(point.payload),
-        point.turn.tobytes(),
-        point.window.tobytes(),
-        _wire_terms(point.turn_terms),
-        _wire_terms(point.window_terms),
-    )
+    turn_terms, window_terms = map(_wire_terms, (point.turn_terms, point.window_terms))
+    return point.id, dict(point.payload), point.turn.tobytes(), point.window.tobytes(), turn_terms, window_terms
 
 
 def _wire_terms(terms: SparseVector) -> tuple[list[int], list[float]]:

@@ -146,10 +146,8 @@ class Shard:
         if self.mark() and not any((self._folder / "segments").glob("*")):
             # The engine would open this as an empty shard, and the mark would vouch for it.
             raise ValueError("its segments are gone")
-        if not _has_data(self._folder):
-            self._shard = _create(folder, dimension)
-        else:
-            self._shard = edge.EdgeShard.load(folder)
+        has_data = any(entry.name not in ("lock", MARK_FILE, KEYS_FILE) for entry in self._folder.iterdir())
+        self._shard = edge.EdgeShard.load(folder) if has_data else _create(folder, dimension)
         # Also where making it, or them, was cut off.
         self._indexed = _index_fields(self._shard)
 
@@ -218,13 +216,11 @@ class Shard:
         return self._keys.of(list(places), self._ask_keys), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
 
     def turns(self, points: Sequence[str]) -> dict[str, bytes]:
-        """Return the turn vectors of those points that are there, as float32 bytes."""
         asked: list[Any] = list(points)
         records: list[Any] = self._shard.retrieve(asked, with_payload=False, with_vector=["turn"])
         return {str(record.id): array("f", record.vector["turn"]).tobytes() for record in records}
 
     def held(self, points: Sequence[str]) -> dict[str, tuple[int, bytes, bytes]]:
-        """Return revision, turn and window vector of those points that are there, the vectors as float32 bytes."""
         asked: list[Any] = list(points)
         records: list[Any] = self._shard.retrieve(asked, with_payload=["revision"], with_vector=["turn", "window"])
         return {
@@ -272,8 +268,7 @@ class Shard:
             write_durably(self._folder / MARK_FILE, str(mark))
 
     def mark(self) -> int:
-        path = self._folder / MARK_FILE
-        return int(path.read_text()) if path.exists() else 0
+        return self._number_in(MARK_FILE)
 
     def optimise(self) -> bool:
         changed = self._shard.optimize()
@@ -285,7 +280,10 @@ class Shard:
         return max(0, int(self._shard.info().points_count) - self.optimised())
 
     def optimised(self) -> int:
-        path = self._folder / OPTIMISED_FILE
+        return self._number_in(OPTIMISED_FILE)
+
+    def _number_in(self, file: str) -> int:
+        path = self._folder / file
         return int(path.read_text()) if path.exists() else 0
 
     def rewrite(self, target: str, dimension: int) -> None:
@@ -317,10 +315,6 @@ class Shard:
     def close(self) -> None:
         self._shard.close()
         os.close(self._lock)
-
-
-def _has_data(folder: Path) -> bool:
-    return any(entry.name not in ("lock", MARK_FILE, KEYS_FILE) for entry in folder.iterdir())
 
 
 def _create(folder: str, dimension: int) -> edge.EdgeShard:
@@ -366,9 +360,7 @@ def _live_of(cubes: tuple[str, ...], stands: int | None) -> Any:
 
 
 def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
-    if isinstance(wire, bytes):
-        return array("f", wire).tolist()
-    return edge.SparseVector(*wire)
+    return array("f", wire).tolist() if isinstance(wire, bytes) else edge.SparseVector(*wire)
 
 
 def _number(point: Any) -> int:

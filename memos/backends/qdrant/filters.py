@@ -58,18 +58,7 @@ SEARCH_WIDTH = 64
 SEARCH_WIDTHS = {arm.value: 32 if arm is Arm.OF_SELF else SEARCH_WIDTH for arm in Arm}
 
 KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "speaker")
-INTEGERS = (
-    "said_at",
-    "created_at",
-    "updated_at",
-    "valid_from",
-    "valid_to",
-    "recorded_from",
-    "recorded_to",
-    "revision",
-    "version",
-    "live",
-)
+INTEGERS = (*sorted(DATE_FIELDS), "recorded_from", "recorded_to", "revision", "version", "live")
 
 STANDING = "standing"
 """Which standing arm finds a point, and of which cube; other points have none. Each value has graphs of its own."""
@@ -117,21 +106,15 @@ class Dialect(Protocol):
         """Pass what meets all of `must`, one of `should` unless there are none, and none of `must_not`."""
         ...
 
-    def among(self, key: str, values: Sequence[str] | Sequence[int]) -> Any:
-        """Match a field that has one of these values; there is at least one."""
-        ...
+    def among(self, key: str, values: Sequence[str] | Sequence[int]) -> Any: ...
 
     def within(self, key: str, **bounds: float) -> Any:
         """Match a field that has a number within `gt`, `gte`, `lt`, `lte`."""
         ...
 
-    def empty(self, key: str) -> Any:
-        """Match a field without a value."""
-        ...
+    def empty(self, key: str) -> Any: ...
 
-    def nothing(self) -> Any:
-        """Pass no point."""
-        ...
+    def nothing(self) -> Any: ...
 
 
 def compile_search(
@@ -142,10 +125,8 @@ def compile_search(
     `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
     in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
     """
-    if stands is None:
-        where = to.among("cube", cubes)
-    else:
-        where = to.among(STANDING, [standing_value(stands, cube) for cube in cubes])
+    values = cubes if stands is None else [standing_value(stands, cube) for cube in cubes]
+    where = to.among("cube" if stands is None else STANDING, values)
     moment = [to.among("live", [1])] if live and as_of is None else _moment(to, as_of)
     return to.group(must=[where, *moment, *([] if node is None else [compile_filter(to, node)])])
 

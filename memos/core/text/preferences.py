@@ -205,24 +205,20 @@ def likings(sentence: str) -> list[Liking]:
     """
     head = sentence[:_SCAN_CHARS]
     found = [
-        (match.span("v"), Liking(_thing(head, match), likes, match.start(), match.end(), ended))
+        (match, likes, ended)
         for likes, ended, pattern in _LIKINGS
         for match in pattern.finditer(head)
-        if not _VAGUE.search(match.group("v")) and not _of_the_moment(head, match, likes=likes)
+        if not _VAGUE.search(match["v"]) and not _of_the_moment(head, match, likes=likes)
     ]
     kept: list[Liking] = []
     free = 0
     # At one place the first pattern is the stricter one.
-    for (start, end), each in sorted(found, key=lambda one: one[0][0]):
-        if start >= free:
-            kept.append(each)
-            free = end
+    for match, likes, ended in sorted(found, key=lambda one: one[0].start("v")):
+        if match.start("v") >= free:
+            free = match.end("v")
+            is_part = _GOES_ON.match(head, free) or _SOME_OF_IT.match(head, free)
+            kept.append(Liking(None if is_part else thing_of(match["v"]), likes, *match.span(), ended))
     return kept
-
-
-def _thing(head: str, match: re.Match[str]) -> str | None:
-    end = match.end("v")
-    return None if _GOES_ON.match(head, end) or _SOME_OF_IT.match(head, end) else thing_of(match.group("v"))
 
 
 def _of_the_moment(head: str, match: re.Match[str], *, likes: bool) -> bool:

@@ -73,11 +73,7 @@ def personal_data(text: str) -> Iterator[Span]:
         yield from _matches(text, phone, "phone number", _is_phone)
 
 
-def _always(_: str) -> bool:
-    return True
-
-
-def _matches(text: str, pattern: re.Pattern[str], kind: str, real: Callable[[str], bool] = _always) -> Iterator[Span]:
+def _matches(text: str, pattern: re.Pattern[str], kind: str, real: Callable[[str], bool] = bool) -> Iterator[Span]:
     return ((*match.span(), kind) for match in pattern.finditer(text) if real(match[0]))
 
 
@@ -195,14 +191,14 @@ def _joined(found: Iterable[Found]) -> list[Found]:
     joined: list[Found] = []
     longest = 0
     for one in sorted(found, key=lambda one: (one.start, -one.end)):
+        length = one.end - one.start
         if not joined or one.start >= joined[-1].end:
             joined.append(one)
-            longest = one.end - one.start
-            continue
-        last = joined[-1]
-        kind = one.kind if one.end - one.start > longest else last.kind
-        longest = max(longest, one.end - one.start)
-        joined[-1] = Found(last.start, max(last.end, one.end), kind)
+            longest = length
+        else:
+            last = joined[-1]
+            joined[-1] = Found(last.start, max(last.end, one.end), one.kind if length > longest else last.kind)
+            longest = max(longest, length)
     return joined
 
 

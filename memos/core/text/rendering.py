@@ -33,12 +33,9 @@ def with_speaker(speaker: str, text: str) -> str:
 
 def passage(name: str, path: Sequence[str], header: str | None, text: str) -> str:
     """Return a passage of a document as indexed: after the document's name and headings."""
-    place = " › ".join(map(_short, (name, *path[-_TITLES:])))
+    titles = (name, *path[-_TITLES:])
+    place = " › ".join(each if len(each) <= _TITLE_CHARS else each[: _TITLE_CHARS - 1] + "…" for each in titles)
     return f"{place}: {text}" if header is None else f"{place}: {header}\n{text}"
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
 
 
 def dated(day: datetime | None, text: str) -> str:

@@ -48,15 +48,10 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
                 done = after.end()
                 yield mark.start(), done
             continue
-        end = _end(text, mark.end(), limit)
-        if _KEY_LINE.search(text, mark.end(), end):
-            done = end
+        found = _BODY_AFTER.match(text, mark.end(), limit)
+        if found is not None and _KEY_LINE.search(text, mark.end(), found.end()):
+            done = found.end()
             yield mark.start(), done
-
-
-def _end(text: str, start: int, limit: int) -> int:
-    found = _BODY_AFTER.match(text, start, limit)
-    return start if found is None else found.end()
 
 
 def _begin(text: str, floor: int, end: int) -> int:

@@ -23,21 +23,20 @@ _TASK = re.compile(
 )
 
 
+_SHOWN = re.compile(r"[^\n]")
+
+
 def without_pasted_text(text: str) -> str:
     """Blank out code and pasted material in a text, keeping its length and lines."""
-    own = _FENCE.sub(_blank, text)
+
+    def blank(match: re.Match[str]) -> str:
+        return _SHOWN.sub(" ", match.group(0))
+
+    own = _FENCE.sub(blank, text)
     task = _TASK.search(own)
     if task is not None:
-        own = own[: task.end()] + _blanks(own[task.end() :])
-    return _CODE_LINE.sub(_blank, own)
-
-
-def _blank(match: re.Match[str]) -> str:
-    return _blanks(match.group(0))
-
-
-def _blanks(text: str) -> str:
-    return "".join("\n" if sign == "\n" else " " for sign in text)
+        own = own[: task.end()] + _SHOWN.sub(" ", own[task.end() :])
+    return _CODE_LINE.sub(blank, own)
 
 
 _END = re.compile(r"\n+|[。！？]+[」』”）]*|(?<![.!?…؟])[.!?…؟]+[\"'”’)\]]*(?=\s|$)")
@@ -118,11 +117,9 @@ def asserted(sentence: str, start: int, end: int) -> bool:
     before, after = sentence[:start], sentence[end:]
     if _IF.search(_CLAUSE.split(before)[-1]) or _SUPPOSED.search(before):
         return False
-    if _OTHERS.search(before) or before.lstrip().startswith(">"):
+    if _OTHERS.search(before) or before.lstrip().startswith(">") or _IN_SINGLE.search(before):
         return False
     if before.count('"') % 2 or any(before.count(opens) > before.count(closes) for opens, closes in _QUOTES):
-        return False
-    if _IN_SINGLE.search(before):
         return False
     if not is_question(sentence):
         return True

@@ -128,19 +128,15 @@ def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeE
 
 def _days(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
     """Return the first day and the day after the last; None for invalid dates."""
-    kind = match.lastgroup
-    assert kind is not None
     try:
-        return _READERS[kind](match, text, today)
+        return _READERS[str(match.lastgroup)](match, text, today)
     except (OverflowError, ValueError):
         return None
 
 
 def _parsed(said: str, today: date, *, past: bool = True) -> tuple[date, date] | None:
     data = _parser(past, today).get_date_data(said)
-    if data.date_obj is None:
-        return None
-    return _period(data.period, data.date_obj.date())
+    return None if data.date_obj is None else _period(data.period, data.date_obj.date())
 
 
 @lru_cache(maxsize=64)

@@ -78,11 +78,10 @@ def _told(text: str) -> bool | None:
     status = str(answer.get("status", "")).casefold()
     if answer.get("error") or answer.get("errors") or answer.get("is_error") is True or status in ("error", "failed"):
         return False
-    if answer.get("ok") is False or answer.get("success") is False:
+    said = (answer.get("ok"), answer.get("success"))
+    if any(each is False for each in said):
         return False
-    if answer.get("ok") is True or answer.get("success") is True or status in ("ok", "success"):
-        return True
-    return None
+    return True if any(each is True for each in said) or status in ("ok", "success") else None
 
 
 def _object(text: str) -> dict[str, Json] | None:
@@ -219,14 +218,12 @@ def lessons(done: Iterable[Run]) -> list[tuple[Run, Run]]:
         ok = run.ok
         if ok is False:
             failed[here] = run
-        elif ok and (before := failed.pop(here, None)) is not None and _differ(before, run):
-            found.append((before, run))
+        elif ok and here in failed:
+            before = failed.pop(here)
+            # Calls of one message know nothing of each other.
+            if before.call.id != run.call.id and canonical(before) != canonical(run):
+                found.append((before, run))
     return found
-
-
-def _differ(before: Run, run: Run) -> bool:
-    # Calls of one message know nothing of each other.
-    return before.call.id != run.call.id and canonical(before) != canonical(run)
 
 
 def canonical(run: Run) -> str:
@@ -235,9 +232,7 @@ def canonical(run: Run) -> str:
 
 def normalised(arguments: str) -> str:
     value = decoded(arguments)
-    if value is None:
-        return arguments.strip()
-    return normalised_value(value)
+    return arguments.strip() if value is None else normalised_value(value)
 
 
 def normalised_value(value: Json) -> str:
@@ -300,10 +295,7 @@ def lesson_of(failed: Run, right: Run) -> str:
 def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int]) -> dict[str, Json]:
     """Return the `info` of the runs of one call; `earlier` counts those before them."""
     last = own[-1]
-    calls, successes, failures = counted(own)
-    calls = calls + earlier[0]
-    successes = successes + earlier[1]
-    failures = failures + earlier[2]
+    calls, successes, failures = (mine + before for mine, before in zip(counted(own), earlier, strict=True))
     info: dict[str, Json] = {
         "tool": last.tool,
         "arguments": truncated(canonical(last), _KEPT_CHARS),

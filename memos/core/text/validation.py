@@ -11,21 +11,8 @@ from memos.errors import InvalidInput
 # Which characters show nothing and are read over, by people and by models alike: they may hide a word from a pattern.
 
 # Those that are no format characters: joiner, fillers, variation selectors, Braille's blank.
-_FILLERS = frozenset(
-    (
-        0x034F,
-        0x115F,
-        0x1160,
-        0x17B4,
-        0x17B5,
-        0x2065,
-        0x2800,
-        0x3164,
-        0xFFA0,
-        *range(0x180B, 0x1810),
-        *range(0xFE00, 0xFE10),
-    )
-)
+_FILLERS = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0}
+_FILLERS |= {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10)}
 
 
 def is_blank(text: str) -> bool:

@@ -11,7 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
@@ -105,9 +104,9 @@ class ModelExamination:
             known = self._passed.get(asker.model)
         if known is not None:
             return known
-        taken = [kind != "nothing" for kind in choose(asker, [text for text, _ in KNOWN], meter).kinds]
-        right = sum(took for took, (_, lasts) in zip(taken, KNOWN, strict=True) if lasts)
-        wrong = sum(took for took, (_, lasts) in zip(taken, KNOWN, strict=True) if not lasts)
+        kinds = choose(asker, [text for text, _ in KNOWN], meter).kinds
+        taken = [lasts for kind, (_, lasts) in zip(kinds, KNOWN, strict=True) if kind != "nothing"]
+        right, wrong = taken.count(True), taken.count(False)
         passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
         if not passed:
             log.warning(
@@ -264,7 +263,9 @@ class FactReader:
                 found = _written(asker, shown, before, meter)
             except InvalidAnswer:
                 # Of a window with several messages the next attempt shows fewer; a good model answers then.
-                if self._told_unfit(asker.model) < _UNFIT and len(shown.messages) > 1:
+                with self._lock:
+                    self._unfit[asker.model] = times = self._unfit.get(asker.model, 0) + 1
+                if times < _UNFIT and len(shown.messages) > 1:
                     raise
             else:
                 self._told_fit(asker.model)
@@ -281,11 +282,6 @@ class FactReader:
         with self._lock:
             self._reads[model] += 1
             return self._unfit.get(model, 0) < _UNFIT or self._reads[model] % _AGAIN == 0
-
-    def _told_unfit(self, model: str) -> int:
-        with self._lock:
-            self._unfit[model] = self._unfit.get(model, 0) + 1
-            return self._unfit[model]
 
     def _told_fit(self, model: str) -> None:
         with self._lock:
@@ -322,9 +318,7 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
 
 
 def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
-    messages = shown.messages
-    context = shown.context
-    template = shown.template
+    messages, context, template = shown.messages, shown.context, shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))
     ids = {message.id for message in context}
     answer = asker.complete_json(question(shown.everything, shown.zone, before, template, ids), wanted, meter=meter)
@@ -348,8 +342,4 @@ def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
 
 
 def _ordered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    return tuple(sorted(facts, key=_event_time))
-
-
-def _event_time(fact: Fact) -> datetime:
-    return fact.valid_from or fact.valid_to or fact.said_at
+    return tuple(sorted(facts, key=lambda fact: fact.valid_from or fact.valid_to or fact.said_at))

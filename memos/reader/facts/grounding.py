@@ -75,10 +75,11 @@ class Shown:
 
     @cached_property
     def times(self) -> list[tuple[datetime, datetime]]:
-        found = [
-            time for each in self.everything for time in time_expressions(subject_head(each), said_at(each), self.zone)
+        return [
+            (time.valid_from, time.valid_to)
+            for each in self.everything
+            for time in time_expressions(subject_head(each), said_at(each), self.zone)
         ]
-        return [(time.valid_from, time.valid_to) for time in found]
 
     def numbered(self, number: int) -> Item | None:
         return self.messages[number - 1] if 1 <= number <= len(self.messages) else None
@@ -150,9 +151,7 @@ def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
     own = local(said_at(item), shown.zone)
     if day is None or (own is not None and own.date() == day.date()):
         return True
-    if str(day.day) in numbers(subject_head(item), words=True):
-        return True
-    if str(day.year) in shown.numbers:
+    if str(day.day) in numbers(subject_head(item), words=True) or str(day.year) in shown.numbers:
         return True
     return any(since - moment <= _DAY and moment - until <= _DAY for since, until in shown.times)
 

@@ -158,11 +158,6 @@ _SURE = {ItemType.LONG_TERM: 0.7, ItemType.SKILL: 0.6}
 _MOST_NAMES = 16
 
 
-def relations(found: Sequence[FoundRelation], shown: Shown, reader: str) -> Iterator[Fact | None]:
-    for each in found:
-        yield _relation(each, shown, reader)
-
-
 def _relation(found: FoundRelation, shown: Shown, reader: str) -> Fact | None:
     item = shown.numbered(found.message)
     if item is None:
@@ -225,13 +220,11 @@ def with_names(facts: Sequence[Fact], found: Sequence[FoundEntity], shown: Shown
     """Return the facts with the names they contain, if the messages have them too."""
     names = dict.fromkeys(" ".join(each.name.split()) for each in found)
     known = [name for name in names if 1 < len(name) <= _PART_CHARS and is_named(name, shown.everything)]
-    return [replace(fact, entities=_named_in(fact, known)) for fact in facts]
-
-
-def _named_in(fact: Fact, names: Sequence[str]) -> tuple[str, ...]:
-    said = fact.memory.casefold()
-    found = [name for name in names if name.casefold() in said]
-    return tuple(dict.fromkeys([*fact.entities, *found]))[:_MOST_NAMES]
+    added = []
+    for fact in facts:
+        its = [name for name in known if name.casefold() in fact.memory.casefold()]
+        added.append(replace(fact, entities=tuple(dict.fromkeys([*fact.entities, *its]))[:_MOST_NAMES]))
+    return added
 
 
 def topic_of(written: str, shown: Shown) -> str | None:
@@ -296,7 +289,8 @@ def ground(
 ) -> GroundedFacts:
     shown = Shown(messages, zone, context)
     read = [_fact(found, shown) for found in answer.facts[:_MOST_FACTS]]
-    read += [*relations(answer.relations, shown, READER), *lessons(answer.lessons, shown, READER)]
+    read += [_relation(each, shown, READER) for each in answer.relations]
+    read += lessons(answer.lessons, shown, READER)
     facts = with_names([fact for fact in read if fact is not None], answer.entities, shown)
     topic = topic_of(answer.topic, shown)
     if topic is not None:

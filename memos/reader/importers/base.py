@@ -43,10 +43,8 @@ def read_date(value: Json) -> datetime:
     try:
         return _of_text(value.strip()) if isinstance(value, str) else _of_number(value)
     except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(
-            "chat_time",
-            f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds",
-        ) from error
+        told = f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
+        raise InvalidInput("chat_time", told) from error
 
 
 def _of_number(value: Json) -> datetime:

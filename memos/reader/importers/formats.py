@@ -221,10 +221,6 @@ _RENAMED = {
 }
 
 
-def is_generic(value: Json) -> bool:
-    return True
-
-
 def generic_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
     if not isinstance(entry, Mapping):
         yield ExportRecord(place, fallback, {}, f"is {type(entry).__name__}, not an object")
@@ -466,13 +462,14 @@ def checked(records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime) -> I
             named = replace(dated, message={**dated.message, "message_id": _made_id(record, seen)})
             yield CheckedRecord(named, _late(record, message, seen))
             continue
-        first, same = _first_place(record, message, seen)
-        if first is None:
+        key, text = _digest(f"{record.conversation}\0{message.message_id}"), _digest(message.text)
+        if key not in seen.ids:
+            seen.ids[key] = text, record.place
             yield CheckedRecord(dated, _late(record, message, seen))
-        elif same:
+        elif seen.ids[key][0] == text:
             yield CheckedRecord(dated)
         else:
-            told = f"has the message id {message.message_id!r} of {first} and other text"
+            told = f"has the message id {message.message_id!r} of {seen.ids[key][1]} and other text"
             yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
 
 
@@ -490,16 +487,6 @@ def _made_id(record: ExportRecord, seen: _Seen) -> str:
     key = _digest(told)
     seen.said[key] += 1
     return f"import:{hashlib.sha256(f'{seen.said[key]} {told}'.encode()).hexdigest()[:32]}"
-
-
-def _first_place(record: ExportRecord, message: Message, seen: _Seen) -> tuple[str | None, bool]:
-    key = _digest(f"{record.conversation}\0{message.message_id}")
-    text = _digest(message.text)
-    if key not in seen.ids:
-        seen.ids[key] = (text, record.place)
-        return None, False
-    before, place = seen.ids[key]
-    return place, before == text
 
 
 def _late(record: ExportRecord, message: Message, seen: _Seen) -> bool:
@@ -526,33 +513,27 @@ class Format(StrEnum):
     GENERIC = "generic"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    matches: Callable[[Json], bool]
-    records: Callable[[Json, str, str], Iterator[ExportRecord]]
-
-
-_READERS = {
-    Format.CHATGPT: _Reader(is_chatgpt, chatgpt_records),
-    Format.CLAUDE: _Reader(is_claude, claude_records),
-    Format.LOCOMO: _Reader(is_locomo, locomo_records),
-    Format.LONGMEMEVAL: _Reader(is_longmemeval, longmemeval_records),
-    Format.LANGCHAIN: _Reader(is_langchain, langchain_records),
-    Format.GENERIC: _Reader(is_generic, generic_records),
+_READERS: dict[Format, tuple[Callable[[Json], bool], Callable[[Json, str, str], Iterator[ExportRecord]]]] = {
+    Format.CHATGPT: (is_chatgpt, chatgpt_records),
+    Format.CLAUDE: (is_claude, claude_records),
+    Format.LOCOMO: (is_locomo, locomo_records),
+    Format.LONGMEMEVAL: (is_longmemeval, longmemeval_records),
+    Format.LANGCHAIN: (is_langchain, langchain_records),
+    Format.GENERIC: (lambda _: True, generic_records),
 }
 
 
 def detect(path: Path) -> Format:
     for entry in islice(read_entries(path), _LOOKED_AT):
         if isinstance(entry.value, dict | list):
-            return next(format for format, reader in _READERS.items() if reader.matches(entry.value))
+            return next(format for format, (matches, _) in _READERS.items() if matches(entry.value))
     return Format.GENERIC
 
 
 def read_export(path: Path, format: Format, conversation: str | None = None) -> Iterator[ExportRecord]:
     """Yield every message of an export in order, bad ones marked; `conversation` names unnamed ones."""
     fallback = conversation or path.stem
-    records = _READERS[format].records
+    _, records = _READERS[format]
     for entry in read_entries(path):
         if entry.problem is not None:
             yield ExportRecord(entry.place, fallback, {}, entry.problem)

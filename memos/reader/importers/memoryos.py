@@ -62,8 +62,8 @@ def owners(root: Path) -> list[Owner]:
     found = [
         Owner(kind, folder.relative_to(root / name).as_posix(), folder)
         for kind, name, files in _LAYOUT
-        for folder in _folders(root / name)
-        if any((folder / file).is_file() for file in files)
+        for folder in (Path(walked) for walked, *_ in os.walk(root / name))  # follows no links
+        if folder != root / name and any((folder / file).is_file() for file in files)
     ]
     if not found:
         raise InvalidInput(
@@ -82,15 +82,7 @@ def records(owner: Owner, root: Path, conversation: str, knowledge: str) -> Iter
     prefix = f"{_printable(owner.folder.relative_to(root).as_posix())}/"
     if owner.kind == "user":
         yield from _pages(owner.folder, prefix, conversation)
-        yield from _long_term(owner, prefix, LONG, knowledge)
-    else:
-        yield from _long_term(owner, prefix, OF_ASSISTANT, knowledge)
-
-
-def _folders(parent: Path) -> Iterator[Path]:
-    for folder, _, _ in os.walk(parent):  # follows no links
-        if Path(folder) != parent:
-            yield Path(folder)
+    yield from _long_term(owner, prefix, LONG if owner.kind == "user" else OF_ASSISTANT, knowledge)
 
 
 def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecord]:

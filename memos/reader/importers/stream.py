@@ -230,14 +230,9 @@ def _of_document(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[Entry]:
     file.seek(0)
     raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        begin = raw.lstrip()[:1]
-        reason = (
-            f"is not JSON: it begins with {begin!r}"
-            if begin != b"{"
-            else (
-                f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read piece by piece"
-            )
-        )
+        reason = f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read piece by piece"
+        if (begin := raw.lstrip()[:1]) != b"{":
+            reason = f"is not JSON: it begins with {begin!r}"
         raise InvalidInput(str(path), reason)
     text = decode(str(path), raw)
     try:
@@ -271,9 +266,8 @@ def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[
         blank = raw is not None and not raw.strip()
         if blank and (not window.last or (window.last == b"]" and number == 0)):
             continue  # the file ends behind a comma; or `[]`
-        entry = (
-            _too_large(f"entry {number + 1}", max_bytes) if raw is None else _parsed(f"entry {number + 1}", raw, begin)
-        )
+        place = f"entry {number + 1}"
+        entry = _too_large(place, max_bytes) if raw is None else _parsed(place, raw, begin)
         if not window.last and entry.problem is not None:
             continue  # the cut is told below
         number += 1
