@@ -47,10 +47,8 @@ class Child:
     def __init__(
         self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = (), huge_pages: bool = False
     ) -> None:
-        """Start `main` of a module with its sockets; the descriptors `keep` stay open in it.
-
-        `huge_pages` makes its allocator ask for them; without effect where unsupported.
-        """
+        """Start `main` of a module with its sockets; the descriptors `keep` stay open in it."""
+        # `huge_pages` makes its allocator ask for them; without effect where unsupported.
         self._what = what
         self._channels: list[tuple[threading.Lock, Connection]] = []
         self._owed: set[int] = set()
@@ -150,10 +148,9 @@ def started(
 
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a child's environment; the user's allocator settings take precedence.
-
-    Source: https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html (glibc.malloc.hugetlb)
-    """
+    """Return a child's environment; the user's allocator settings take precedence."""
+    # Source: https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html
+    # (glibc.malloc.hugetlb)
     tunables = ":".join(filter(None, ("glibc.malloc.hugetlb=1", environment.get("GLIBC_TUNABLES"))))
     return {**environment, "GLIBC_TUNABLES": tunables}
 
@@ -197,10 +194,8 @@ def die_with_parent(channel: Connection | socket.socket) -> None:
 
 
 def end_with_parent(channel: Connection) -> None:
-    """Exit as soon as the parent is gone, even during a call, if it releases the interpreter lock.
-
-    Unlike `die_with_parent` the process may serve further calls: the signal would also come with the next request.
-    """
+    """Exit as soon as the parent is gone, even during a call, if it releases the interpreter lock."""
+    # Unlike `die_with_parent` the process may serve further calls: the signal would also come with the next request.
 
     def watch() -> None:
         _hang_up(channel).poll()
@@ -210,10 +205,8 @@ def end_with_parent(channel: Connection) -> None:
 
 
 def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
-    """Return a descriptor that locks a folder until all copies are closed, including in children.
-
-    Waits for a killed parent's child, which ends after its call.
-    """
+    """Return a descriptor that locks a folder until all copies are closed, including in children."""
+    # Waits for a killed parent's child, which ends after its call.
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + (LOCK_WAIT_S if wait_s is None else wait_s)

@@ -128,10 +128,9 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class WebImages:
-    """An `ImageSource`, or a `FileSource`, for the open internet.
+    """An `ImageSource`, or a `FileSource`, for the open internet."""
 
-    `resolver` and `allowed` are parameters for tests, never settings.
-    """
+    # `resolver` and `allowed` are parameters for tests, never settings.
 
     def __init__(
         self,

@@ -20,14 +20,13 @@ from memos.errors import BackendUnavailable, IntegrityError, shown
 
 @dataclass(frozen=True, slots=True)
 class LoraRecipe:
-    """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md).
+    """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md)."""
 
-    `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `replay` weighs the distance
-    to the base model itself on other prompts, over its `top` likeliest tokens. With `checkpointing`, as always on a
-    GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of the memory.
-    With `half`, matrices are multiplied in bfloat16 where the processor is faster at that than at float32; what is
-    trained stays float32.
-    """
+    # `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `replay` weighs the
+    # distance to the base model itself on other prompts, over its `top` likeliest tokens. With `checkpointing`, as
+    # always on a GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of
+    # the memory. With `half`, matrices are multiplied in bfloat16 where the processor is faster at that than at
+    # float32; what is trained stays float32.
 
     rank: int = 16
     alpha: int = 32
@@ -82,11 +81,10 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A prompt and the answer that is taught.
+    """A prompt and the answer that is taught."""
 
-    What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
-    `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
-    """
+    # What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
+    # `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
 
     prompt: Sequence[ChatMessage]
     answer: str

@@ -12,10 +12,9 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class EventData:
-    """Parses server-sent events from a stream in pieces and yields the data of complete events.
+    """Parses server-sent events from a stream in pieces and yields the data of complete events."""
 
-    Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (parsing an event stream).
-    """
+    # Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (parsing an event stream).
 
     def __init__(self) -> None:
         self._rest = b""

@@ -117,10 +117,8 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_values(text: str) -> Iterator[str]:
-    """Yield the outermost JSON objects and arrays in a text, in order, each as strict JSON.
-
-    NaN and infinities are not JSON; NUL characters and lone surrogates become U+FFFD.
-    """
+    """Yield the outermost JSON objects and arrays in a text, in order, each as strict JSON."""
+    # NaN and infinities are not JSON; NUL characters and lone surrogates become U+FFFD.
     decoder = json.JSONDecoder(parse_constant=_refuse)
     at = 0
     for _ in range(_MOST_TRIES):
@@ -350,11 +348,10 @@ CACHE_BYTES = 16 * 2**20
 
 
 class LLMClients:
-    """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe.
+    """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe."""
 
-    A `given` model serves every purpose but vision, whatever is configured; the caller closes it. `given_vision` does
-    the same for vision. `spending` reserves tokens for each call.
-    """
+    # A `given` model serves every purpose but vision, whatever is configured; the caller closes it. `given_vision` does
+    # the same for vision. `spending` reserves tokens for each call.
 
     def __init__(
         self,

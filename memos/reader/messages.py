@@ -40,10 +40,8 @@ def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Js
 
 
 def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:
-    """Return key, value, entities, keywords and validity of a text as its speaker's statement.
-
-    The first time in it is when it holds; otherwise the time it was said.
-    """
+    """Return key, value, entities, keywords and validity of a text as its speaker's statement."""
+    # The first time in it is when it holds; otherwise the time it was said.
     head = text[:_SCAN_CHARS]
     found = statements(head) if role is Role.USER else []
     first = found[0] if found else None
@@ -71,10 +69,8 @@ _LONGEST_S = 1e9
 
 
 def read_messages(raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts | None = None) -> list[Message]:
-    """Return the validated messages of one add, with `images` moved out of the content.
-
-    A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
-    """
+    """Return the validated messages of one add, with `images` moved out of the content."""
+    # A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
     images = ImageParts() if images is None else images
     if isinstance(raw, str | bytes | Mapping):
         raw = [raw]
@@ -153,10 +149,8 @@ def _optional(where: str, value: Json) -> str | None:
 
 
 def _content(where: str, content: Json, images: ImageParts) -> tuple[str, Json, tuple[Picture, ...]]:
-    """Return the text, the parts to keep, and the images of a string or content parts.
-
-    Parts other than text appear in it as a short mark.
-    """
+    """Return the text, the parts to keep, and the images of a string or content parts."""
+    # Parts other than text appear in it as a short mark.
     if content is None:
         return "", None, ()
     if isinstance(content, str | bytes):

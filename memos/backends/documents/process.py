@@ -326,10 +326,8 @@ def _no_text(format_: Format, pages: int, left: int) -> str:
 
 
 def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
-    """Add recognised text to image pages; return how many were not read.
-
-    If it fails, existing text is kept.
-    """
+    """Add recognised text to image pages; return how many were not read."""
+    # If it fails, existing text is kept.
     _more()
     wanted = [page for page in pages if "drawn" in page]
     left, size = len(wanted), sum(len(page["text"]) for page in pages)

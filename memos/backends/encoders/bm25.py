@@ -23,14 +23,13 @@ _ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")
 
 
 class QdrantBm25:
-    """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe.
+    """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe."""
 
-    Numbers get terms of their own, which the tokenizer drops where they stand alone (2023, 14:30), and scripts without
-    spaces every two neighbouring characters, since the tokenizer splits a word differently in different sentences.
-
-    k = 1.2 and b = 0.75 are the engine's defaults. Source: Robertson and Zaragoza, "The Probabilistic
-    Relevance Framework", 2009, section 3.5.
-    """
+    # Numbers get terms of their own, which the tokenizer drops where they stand alone (2023, 14:30), and scripts
+    # without spaces every two neighbouring characters, since the tokenizer splits a word differently in different
+    # sentences.
+    # k = 1.2 and b = 0.75 are the engine's defaults. Source: Robertson and Zaragoza, "The Probabilistic Relevance
+    # Framework", 2009, section 3.5.
 
     def __init__(self) -> None:
         self._bm25 = qdrant_edge.Bm25(

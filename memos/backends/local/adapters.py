@@ -26,11 +26,10 @@ _REFUSED = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeEr
 
 
 class _Slot:
-    """A place on the model for adapters of one configuration, in which the weights of one of them lie.
+    """A place on the model for adapters of one configuration, in which the weights of one of them lie."""
 
-    peft walks over all modules many times for each adapter that it adds, a fifth of a second for 30 layers, and again
-    to change between two. Of one configuration it has one here, whose parameters are pointed at other weights.
-    """
+    # peft walks over all modules many times for each adapter that it adds, a fifth of a second for 30 layers, and again
+    # to change between two. Of one configuration it has one here, whose parameters are pointed at other weights.
 
     def __init__(self, name: str, adapted: Any) -> None:
         self.name = name
@@ -60,10 +59,9 @@ class _Slot:
 
 
 class LocalAdapters:
-    """The adapters on one model. Not thread-safe: it is asked in the model's turns alone.
+    """The adapters on one model. Not thread-safe: it is asked in the model's turns alone."""
 
-    Without any, a model is what it was to the bit, since its own layers are called then.
-    """
+    # Without any, a model is what it was to the bit, since its own layers are called then.
 
     def __init__(self, model: Any) -> None:
         self._model = model

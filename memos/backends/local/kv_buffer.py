@@ -44,10 +44,9 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
 
 
 class KvBuffer:
-    """A `KvCache`: room for `tokens` of a prompt and its answer; `block` is the shape (2, layers, kv_heads, 64, dim).
+    """A `KvCache`: room for `tokens` of a prompt and its answer; `block` is of shape (2, layers, kv_heads, 64, dim)."""
 
-    `logits` are those of the last token computed, float32 (vocabulary,).
-    """
+    # `logits` are those of the last token computed, float32 (vocabulary,).
 
     def __init__(self, model: Any, block: tuple[int, ...], tokens: int) -> None:
         two, layers, heads, self._block_tokens, head_dim = block

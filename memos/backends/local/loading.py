@@ -83,10 +83,9 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse.
+    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse."""
 
-    All that ask it take `turns`, and put `adapters` on it in them.
-    """
+    # All that ask it take `turns`, and put `adapters` on it in them.
 
     name: str
     model: Any
@@ -118,10 +117,8 @@ def base_of(made_by: Mapping[str, Any]) -> str:
 
 
 def load(name: str, *, device: str | None = None, remembered: Path | None = None) -> Loaded:
-    """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32.
-
-    Digests of weights are kept in the file `remembered`.
-    """
+    """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32."""
+    # Digests of weights are kept in the file `remembered`.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     _check_name(name)
@@ -188,10 +185,8 @@ def weight_files(name: str) -> list[Path]:
 
 
 def weights_digest(name: str, remembered: Path | None = None) -> str:
-    """Return a digest of all that is in a model's weight files.
-
-    Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
-    """
+    """Return a digest of all that is in a model's weight files."""
+    # Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
     known = _remembered(remembered)
     digest = hashlib.sha256()
     for file in weight_files(name):

@@ -37,10 +37,9 @@ _BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
 class LocalModel:
-    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole.
+    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole."""
 
-    What is `lent` for the cube of a request's prefix answers it; steps of others go on without, or with theirs.
-    """
+    # What is `lent` for the cube of a request's prefix answers it; steps of others go on without, or with theirs.
 
     def __init__(
         self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None, lending: Lending | None = None
@@ -257,10 +256,8 @@ def _each_as(piece: str, steps: Generator[None, None, Activation]) -> Generator[
 
 
 def _picker(request: ChatRequest, settings: ChatSettings) -> Callable[[torch.Tensor | None], int]:
-    """Return what picks the next token: the likeliest at temperature 0, else by chance out of the likeliest `top_p`.
-
-    Source of `top_p`: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
-    """
+    """Return what picks the next token: the likeliest at temperature 0, else by chance out of the likeliest `top_p`."""
+    # Source of `top_p`: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
     temperature = request.temperature or 0.0
 
     def pick(logits: torch.Tensor | None) -> int:

@@ -34,11 +34,9 @@ class Continuation(Protocol):
 
 
 def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing | None = None) -> list[list[int]]:
-    """Return the likeliest next tokens of each row, at most so many, until one of `ends`.
-
-    `hear` is given rows and their logits at each place, also at that of what comes after the last token. What has ended
-    leaves when a quarter of those beside it has: most answers are a third as long as they may be.
-    """
+    """Return the likeliest next tokens of each row, at most so many, until one of `ends`."""
+    # `hear` is given rows and their logits at each place, also at that of what comes after the last token. What has
+    # ended leaves when a quarter of those beside it has: most answers are a third as long as they may be.
     rows = list(range(len(going.logits)))
     made: list[list[int]] = [[] for _ in rows]
     asked = set(rows)

@@ -19,10 +19,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def halves_pay() -> bool:
-    """Say whether this processor multiplies matrices faster in bfloat16 than in float32.
-
-    AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX (docs/log.md, "Two makers").
-    """
+    """Say whether this processor multiplies matrices faster in bfloat16 than in float32."""
+    # AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX (docs/log.md, "Two makers").
     if not _multiplies_halves():
         return False
     try:

@@ -27,11 +27,10 @@ _ENDED_FIRST = "1000"
 
 
 class AdapterTrainer:
-    """One child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue.
+    """One child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue."""
 
-    Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
-    and exercises goes on from what was kept.
-    """
+    # Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
+    # and exercises goes on from what was kept.
 
     def __init__(self) -> None:
         self._child = Child("memos.backends.lora.trainer", "model to be trained")
@@ -62,10 +61,8 @@ class AdapterTrainer:
         return self._step
 
     def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
-        """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`.
-
-        Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
-        """
+        """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`."""
+        # Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
         self._base = self._call("open", name, recipe, remembered)
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:

@@ -152,10 +152,8 @@ class LoraTraining:
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
     ) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
-
-        Not `exact`, it is computed as in training, and how likely the base's words are is remembered for that.
-        """
+        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
+        # Not `exact`, it is computed as in training, and how likely the base's words are is remembered for that.
         rendered = [self._prompt(each) for each in prompts]
         # With little memory, which is why layers are computed again, no more at once than are trained with.
         at_once = self._recipe.batch if self._recipe.checkpointing else _ASKED_AT_ONCE
@@ -305,10 +303,8 @@ class LoraTraining:
         return total / len(batch)
 
     def _answered(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> torch.Tensor:
-        """Return the logits (all answers, vocabulary) at the places of each row's answer to its prompt.
-
-        `adapter` says whether the model has it at the moment.
-        """
+        """Return the logits (all answers, vocabulary) at the places of each row's answer to its prompt."""
+        # `adapter` says whether the model has it at the moment.
         if self._pass is not None:
             return self._pass.logits(rows, adapter=adapter)
         same = self._shared([prompt for prompt, _ in rows])
@@ -372,10 +368,8 @@ class LoraTraining:
 
     @contextmanager
     def _halved(self) -> Iterator[None]:
-        """Multiply in bfloat16, by the halves that were made once: autocast would make those of frozen ones each time.
-
-        That was an eighth of a step (docs/log.md).
-        """
+        """Multiply in bfloat16, by halves that were made once: autocast would make those of frozen ones each time."""
+        # That was an eighth of a step (docs/log.md).
         try:
             for module, _, half in self._halves:
                 module.weight = half
@@ -436,10 +430,9 @@ _ALL_IN_EACH = 6
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of a prompt and its answer; `begin` is where the answer begins.
+    """Token ids of a prompt and its answer; `begin` is where the answer begins."""
 
-    `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
-    """
+    # `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
 
     ids: list[int]
     begin: int
@@ -464,10 +457,8 @@ def likely_at(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def distance(mine: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
-    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one.
-
-    Both are log-probabilities (places, tokens) of these.
-    """
+    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one."""
+    # Both are log-probabilities (places, tokens) of these.
     rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
     my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
     of_likely = (chances.exp() * (chances - mine)).sum(-1)
@@ -494,12 +485,10 @@ def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 
 
 def epochs_of(usual: int, exercises: int) -> int:
-    """Return in how many epochs a course of so many exercises is taught: in fewer than `usual` when it is a large one.
-
-    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16: with
-    ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
-    """
+    """Return in how many epochs a course of so many exercises is taught: fewer than `usual` when it is a large one."""
+    # What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
+    # where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16:
+    # with ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
     if exercises < _LEAST_COURSE:
         return usual
     share = _COURSE / exercises
@@ -507,12 +496,10 @@ def epochs_of(usual: int, exercises: int) -> int:
 
 
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
-    """Return the steps of a course of so many epochs, in batches of at most `size`.
-
-    Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
-    half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
-    known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
-    """
+    """Return the steps of a course of so many epochs, in batches of at most `size`."""
+    # Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
+    # half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
+    # known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
     known, moved = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
     if epochs <= _ALL_IN_EACH:
         known, moved = epochs, 0
@@ -528,10 +515,8 @@ def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: ran
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
-    """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
-
-    Plain texts, which begin as no prompt does, have batches of their own.
-    """
+    """Return batches in a random order, each of prompts of about one length, so that little of it is padding."""
+    # Plain texts, which begin as no prompt does, have batches of their own.
     order = list(encoded)
     chance.shuffle(order)
     order.sort(key=lambda each: len(each.ids) // _ALIKE)
@@ -585,11 +570,10 @@ _TOLD = ("told.tokens", "told.chances")
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """How far a training was: its weights and what its optimiser knew of each, in the order of their names.
+    """How far a training was: its weights and what its optimiser knew of each, in the order of their names."""
 
-    `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
-    the last bits.
-    """
+    # `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
+    # the last bits.
 
     step: int
     weights: tuple[torch.Tensor, ...]
@@ -609,10 +593,8 @@ class _Checkpoint:
 
     @classmethod
     def read(cls, file: Path, named: _Named, told: Sequence[Told], vocabulary: int) -> _Checkpoint:
-        """Return what was kept of a training with these weights, of whose exercises a teacher told as much.
-
-        Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
-        """
+        """Return what was kept of a training with these weights, of whose exercises a teacher told as much."""
+        # Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
         try:
             with safe_open(file, "pt") as kept:
                 step = int(kept.metadata()["step"])

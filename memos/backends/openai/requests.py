@@ -121,10 +121,8 @@ def sendable(text: str) -> str:
 
 
 def strict_schema(schema: Mapping[str, Json]) -> dict[str, Json] | None:
-    """Return the schema as strict mode wants it: every property required and no others; None if it cannot be.
-
-    Source: https://platform.openai.com/docs/guides/structured-outputs (supported schemas).
-    """
+    """Return the schema as strict mode wants it: every property required and no others; None if it cannot be."""
+    # Source: https://platform.openai.com/docs/guides/structured-outputs (supported schemas).
     try:
         return dict(_strict(schema))
     except _FreeForm:

@@ -181,10 +181,8 @@ def _code(content: bytes) -> str:
 
 
 def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
-    """Return what a call took, by the endpoint's count where it gives one.
-
-    Source of what is cached: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp say the same.
-    """
+    """Return what a call took, by the endpoint's count where it gives one."""
+    # Source of what is cached: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp say the same.
     asked, said = dig(usage, "prompt_tokens"), dig(usage, "completion_tokens")
     if _is_count(asked) and _is_count(said):
         cached = dig(usage, "prompt_tokens_details", "cached_tokens")

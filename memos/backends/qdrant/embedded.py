@@ -261,10 +261,8 @@ class QdrantEdgeIndex:
         return current_file(self._folder, _NAME, _name(1))
 
     def _remove_leftovers(self) -> None:
-        """Delete every generation but the current one, and a builder that is still there.
-
-        In order: who copies one generation into the next has locked the first of them.
-        """
+        """Delete every generation but the current one, and a builder that is still there."""
+        # In order: who copies one generation into the next has locked the first of them.
         builder, self._builder = self._builder, None
         if builder is not None:
             builder.kill()

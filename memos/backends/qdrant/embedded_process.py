@@ -116,10 +116,8 @@ WireArm = tuple[str, bytes | tuple[list[int], list[float]], int]
 
 
 def config(dimension: int) -> edge.EdgeConfig:
-    """Return the shard's layout: graphs for each cube only, since every search names its cubes.
-
-    Without a write-ahead log: the ledger's outbox replays what was not flushed, and no log keeps erased payloads.
-    """
+    """Return the shard's layout: graphs for each cube only, since every search names its cubes."""
+    # Without a write-ahead log: the ledger's outbox replays what was not flushed, and no log keeps erased payloads.
     dense = edge.EdgeVectorParams(dimension, edge.Distance.Cosine, datatype=edge.VectorStorageDatatype.Turbo8)
     sparse = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
     return edge.EdgeConfig(
@@ -174,10 +172,8 @@ class Shard:
     def search(
         self, cubes: Sequence[str], arms: Sequence[WireArm], node: Any, as_of: int | None, live: bool
     ) -> tuple[list[str], list[tuple[bytes, bytes]]]:
-        """Return the versions found, and for each arm their places in that list and scores, best first.
-
-        Only what has a score above the arm's least is found (`AT_LEAST`).
-        """
+        """Return the versions found, and for each arm their places in that list and scores, best first."""
+        # Only what has a score above the arm's least is found (`AT_LEAST`).
         plain = node is None and as_of is None and live
         # Without an index the engine compares whole numbers as floats: those beyond 2**53 would be equal.
         self._indexed = self._indexed or (not plain and _index_fields(self._shard, at_once=True))
@@ -238,10 +234,8 @@ class Shard:
         return {_number(record): point_key(record.payload) for record in records}
 
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
-        """Return True if these cubes hold nearly every point: the engine's own IDF is then theirs.
-
-        Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
-        """
+        """Return True if these cubes hold nearly every point: the engine's own IDF is then theirs."""
+        # Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
         if self._written >= self._counted_at:
             total = int(self._shard.info().points_count)
             hits = self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits
@@ -324,10 +318,8 @@ def _create(folder: str, dimension: int) -> edge.EdgeShard:
 
 
 def _index_fields(shard: edge.EdgeShard, *, at_once: bool = False) -> bool:
-    """Make the payload indexes that are missing, but that of cubes only for many points; say whether all are there.
-
-    Each takes 2 MiB and some milliseconds, however little is in it.
-    """
+    """Make the payload indexes that are missing, but that of cubes only for many points; say whether all are there."""
+    # Each takes 2 MiB and some milliseconds, however little is in it.
     told = shard.info()
     many = at_once or told.points_count >= _INDEXED_FROM
     keyword = edge.KeywordIndexParams(enable_hnsw=False)

@@ -120,11 +120,9 @@ class Dialect(Protocol):
 def compile_search(
     to: Dialect, cubes: Sequence[str], node: Node | None, as_of: int | None, live: bool, stands: int | None = None
 ) -> Any:
-    """Return the filter of a search: its cubes, its moment, and what the caller filters by.
-
-    `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
-    in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
-    """
+    """Return the filter of a search: its cubes, its moment, and what the caller filters by."""
+    # `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
+    # in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
     values = cubes if stands is None else [standing_value(stands, cube) for cube in cubes]
     where = to.among("cube" if stands is None else STANDING, values)
     moment = [to.among("live", [1])] if live and as_of is None else _moment(to, as_of)

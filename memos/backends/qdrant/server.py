@@ -526,10 +526,8 @@ class QdrantServerIndex:
         self._connection.run(lambda left_s: self._client.update_collection_aliases(change, timeout=left_s))
 
     def remove_others(self) -> list[str]:
-        """Delete this installation's collections of former embedders and formats, and return their names.
-
-        Only collections named `<prefix>-...` with hippocube's vectors.
-        """
+        """Delete this installation's collections of former embedders and formats, and return their names."""
+        # Only collections named `<prefix>-...` with hippocube's vectors.
         gone = others(self._connection, self._name, self._prefix)
         for name in gone:
             self._remove(name)

@@ -229,10 +229,8 @@ def standing_instructions(text: str) -> list[tuple[int, int]]:
 
 
 def reads_like_instruction(text: str) -> bool:
-    """Return True for text that tries to make an assistant act; only the first 20,000 characters count.
-
-    For untrusted sources: it errs on the side of True. Invisible characters and full-width letters hide nothing.
-    """
+    """Return True for text that tries to make an assistant act; only the first 20,000 characters count."""
+    # For untrusted sources: it errs on the side of True. Invisible characters and full-width letters hide nothing.
     plain = _plain(text[:_SCAN_CHARS])
     if _compiled(_HOSTILE, _LINES).search(plain):
         return True

@@ -73,11 +73,9 @@ _STOP = frozenset(
 
 
 def keywords(text: str) -> tuple[str, ...]:
-    """Return at most 8 distinct phrases of up to 3 words, the most telling first, in lower case.
-
-    A phrase is a run of words without stop words or punctuation; it scores the sum of its words' degree over
-    frequency. Source: Rose et al., "Automatic keyword extraction from individual documents", 2010 (RAKE).
-    """
+    """Return at most 8 distinct phrases of up to 3 words, the most telling first, in lower case."""
+    # A phrase is a run of words without stop words or punctuation; it scores the sum of its words' degree over
+    # frequency. Source: Rose et al., "Automatic keyword extraction from individual documents", 2010 (RAKE).
     phrases = _phrases(text[:_SCAN_CHARS])
     frequency = Counter(word for phrase in phrases for word in phrase)
     degree: Counter[str] = Counter()
@@ -155,11 +153,9 @@ def addresses(text: str) -> set[str]:
 
 
 def shared_words(claim: str, source: str) -> float:
-    """Return the share of a claim's words that a source has, 1.0 if the claim has none.
-
-    Words have 4 letters or more, or are pairs of Han characters. They match by their first 4 letters, so that "lives"
-    is found in "I live".
-    """
+    """Return the share of a claim's words that a source has, 1.0 if the claim has none."""
+    # Words have 4 letters or more, or are pairs of Han characters. They match by their first 4 letters, so that "lives"
+    # is found in "I live".
     wanted = stems(claim)
     return len(wanted & stems(source)) / len(wanted) if wanted else 1.0
 
@@ -252,10 +248,8 @@ def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def contradicts(one: str, other: str) -> bool:
-    """Return True if two texts cannot be the same statement.
-
-    They differ in a number or name, only one denies or intends, or one is about now and the other about the past.
-    """
+    """Return True if two texts cannot be the same statement."""
+    # They differ in a number or name, only one denies or intends, or one is about now and the other about the past.
     if _numbers(one) != _numbers(other):
         return True
     if any(bool(sign.search(one)) != bool(sign.search(other)) for sign in (_NEGATION, _INTENTION)):

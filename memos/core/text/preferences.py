@@ -167,11 +167,10 @@ _ENDS_IN_E = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Liking:
-    """A thing the speaker likes or dislikes, or did until `ended`; the span covers the whole match.
+    """A thing the speaker likes or dislikes, or did until `ended`; the span covers the whole match."""
 
-    `thing` is lower case without article and plural, so that mentions compare; None if it is several things or too
-    long.
-    """
+    # `thing` is lower case without article and plural, so that mentions compare; None if it is several things or too
+    # long.
 
     thing: str | None
     likes: bool
@@ -186,10 +185,8 @@ def states_preference(text: str) -> bool:
 
 
 def firm_preference(sentence: str) -> tuple[int, int] | None:
-    """Return where a sentence says what its speaker cannot have, avoids or likes best, beyond `liking`.
-
-    Stricter than `states_preference`, which only affects ranking.
-    """
+    """Return where a sentence says what its speaker cannot have, avoids or likes best, beyond `liking`."""
+    # Stricter than `states_preference`, which only affects ranking.
     match = _FIRM.search(sentence[:_SCAN_CHARS])
     return None if match is None else match.span()
 
@@ -199,10 +196,8 @@ def liking(sentence: str) -> Liking | None:
 
 
 def likings(sentence: str) -> list[Liking]:
-    """Return the things a speaker likes or dislikes, by pattern, in order, without overlaps.
-
-    Wishes do not count, nor does "I love it", which does not say what "it" is.
-    """
+    """Return the things a speaker likes or dislikes, by pattern, in order, without overlaps."""
+    # Wishes do not count, nor does "I love it", which does not say what "it" is.
     head = sentence[:_SCAN_CHARS]
     found = [
         (match, likes, ended)

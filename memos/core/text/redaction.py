@@ -135,10 +135,8 @@ class Found(NamedTuple):
 
 
 def mask(text: str, *, secrets: bool = True, personal: bool = False) -> tuple[str, Mapping[str, int]]:
-    """Replace each secret by `[masked: kind]`; also return the counts by kind.
-
-    JSON stays JSON. `personal` also masks e-mail addresses and the like. Masking is idempotent.
-    """
+    """Replace each secret by `[masked: kind]`; also return the counts by kind."""
+    # JSON stays JSON. `personal` also masks e-mail addresses and the like. Masking is idempotent.
     counts: Counter[str] = Counter()
     for _ in range(_MOST_PASSES):
         # What stood right behind a secret may be one too, and is seen when that is gone.
@@ -236,10 +234,8 @@ def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[s
 
 
 def _plain(text: str) -> tuple[str, list[tuple[int, int]] | None]:
-    """Normalize text for pattern search: no invisible characters or escape backslashes, full-width as ASCII.
-
-    Also returns each character's position in the text, None if all stay in place.
-    """
+    """Normalize text for pattern search: no invisible characters or escape backslashes, full-width as ASCII."""
+    # Also returns each character's position in the text, None if all stay in place.
     escapes = {match.start(): match for match in _ESCAPES.finditer(text)} if "\\" in text else {}
     if text.isascii() and not escapes:
         return text, None

@@ -74,10 +74,9 @@ def _always(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A secret format: its pattern is tried where one of the lower-case `needles` occurs.
+    """A secret format: its pattern is tried where one of the lower-case `needles` occurs."""
 
-    The group `secret`, or else the whole match, is masked if it is `real`.
-    """
+    # The group `secret`, or else the whole match, is masked if it is `real`.
 
     kind: str
     needles: tuple[str, ...]

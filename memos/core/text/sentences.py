@@ -110,10 +110,8 @@ def is_role_play(sentence: str) -> bool:
 
 
 def asserted(sentence: str, start: int, end: int) -> bool:
-    """Return True if a sentence asserts its characters `start` to `end` in its speaker's own words.
-
-    Not what is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated.
-    """
+    """Return True if a sentence asserts its characters `start` to `end` in its speaker's own words."""
+    # Not what is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated.
     before, after = sentence[:start], sentence[end:]
     if _IF.search(_CLAUSE.split(before)[-1]) or _SUPPOSED.search(before):
         return False
@@ -218,10 +216,8 @@ def orders(sentence: str) -> bool:
 
 
 def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
-    """Return True if a sentence asks what is best, or would be for a speaker who tells of themselves.
-
-    "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
-    """
+    """Return True if a sentence asks what is best, or would be for a speaker who tells of themselves."""
+    # "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
     asks = _ASKS.search(sentence)
     if asks is None:
         return False

@@ -321,10 +321,8 @@ def past_statements(text: str) -> list[Statement]:
 
 
 def third_person_statements(text: str) -> list[ThirdPersonStatement]:
-    """Return statements about where others live or work, in order: "my sister Eva lives in Oslo".
-
-    The first 4,000 characters are checked.
-    """
+    """Return statements about where others live or work, in order: "my sister Eva lives in Oslo"."""
+    # The first 4,000 characters are checked.
     found = []
     for match in _OTHERS.finditer(text[:_SCAN_CHARS]):
         verb = match["verb"]

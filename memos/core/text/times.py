@@ -107,10 +107,8 @@ class TimeExpression:
 
 
 def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeExpression, ...]:
-    """Return the time expressions of a text relative to `anchor` (aware) in `zone`, in order, at most 16.
-
-    Days, weeks (from Monday), months and years are whole ones of that zone; `valid_from` and `valid_to` are UTC.
-    """
+    """Return the time expressions of a text relative to `anchor` (aware) in `zone`, in order, at most 16."""
+    # Days, weeks (from Monday), months and years are whole ones of that zone; `valid_from` and `valid_to` are UTC.
     try:
         today = anchor.astimezone(zone).date()
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them

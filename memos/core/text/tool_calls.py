@@ -151,11 +151,9 @@ class Run:
 
 
 def pairs(turns: Iterable[Turn]) -> list[Pair]:
-    """Return assistants' calls with their answers, in order, answered or not.
-
-    An answer belongs to the nearest earlier call with its id, or else to the next one; a second answer counts only if
-    no other call is in between.
-    """
+    """Return assistants' calls with their answers, in order, answered or not."""
+    # An answer belongs to the nearest earlier call with its id, or else to the next one; a second answer counts only if
+    # no other call is in between.
     found: list[Pair] = []
     by_talk: dict[str, list[Turn]] = {}
     for turn in turns:

@@ -213,11 +213,11 @@ FEEDBACK = "feedback"
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The result of reading messages: facts by event time, and what a model added.
+    """The result of reading messages: facts by event time, and what a model added."""
 
-    `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote one;
-    `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not support.
-    """
+    # `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote
+    # one; `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not
+    # support.
 
     facts: tuple[Fact, ...]
     reader: str = patterns.READER
@@ -246,12 +246,10 @@ class FactReader:
         template: Template | None = None,
         context: Collection[str] = (),
     ) -> Extraction:
-        """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far.
-
-        With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
-        only tell a model what the others mean: nothing is read in them.
-        A model whose answers do not fit, twice in a row or about a single message, is asked about sentences instead.
-        """
+        """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far."""
+        # With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
+        # only tell a model what the others mean: nothing is read in them. A model whose answers do not fit, twice in a
+        # row or about a single message, is asked about sentences instead.
         shown = _Shown(messages, [message for message in messages if message.id not in context], zone, template)
         if not shown.messages:
             return Extraction(())

@@ -173,10 +173,8 @@ def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
 
 
 def trust_in(text: str, span: Span, item: Item, shown: Shown, *, orders: bool = False) -> Trust:
-    """Return the trust of a fact: the message's or, if a page may have instructed the model, the quote's.
-
-    An instruction must not contain a word that only a page said.
-    """
+    """Return the trust of a fact: the message's or, if a page may have instructed the model, the quote's."""
+    # An instruction must not contain a word that only a page said.
     if orders and shown.only_pages_say & stems(text):
         return Trust.UNTRUSTED
     if shown.doubtful and shared_words(text, f"{item.memory[span.start : span.end]} {item.speaker}") < _SHARED:

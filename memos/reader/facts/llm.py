@@ -127,10 +127,8 @@ class FactsAnswer(BaseModel):
 
 
 def answer_about(tokens: int) -> type[FactsAnswer]:
-    """Return the schema of an answer about messages of this size, with a limit of entries.
-
-    Without it a small model repeats itself until its answer is cut off.
-    """
+    """Return the schema of an answer about messages of this size, with a limit of entries."""
+    # Without it a small model repeats itself until its answer is cut off.
     room = _LEAST_ROOM
     while room * _TOKENS_A_FACT < tokens and room < _MOST:
         room *= 2
@@ -260,10 +258,8 @@ def question(
     template: Template | None = None,
     context: Collection[str] = (),
 ) -> list[ChatMessage]:
-    """Build the prompt with messages as data, each cut at 4,000 characters; a template also asks for traits.
-
-    Messages in `context` are marked and not numbered, so that no fact can cite them.
-    """
+    """Build the prompt with messages as data, each cut at 4,000 characters; a template also asks for traits."""
+    # Messages in `context` are marked and not numbered, so that no fact can cite them.
     lines, number = [], 0
     for item in messages:
         number += item.id not in context
@@ -442,10 +438,8 @@ class Window(NamedTuple):
 
 
 def window(messages: tuple[Item, ...], wanted: Set[str], room: ReadingBudget) -> Window:
-    """Return the first window of messages: at least one wanted message, if any has text.
-
-    Messages between wanted ones become context; if they exceed the budget, the window ends.
-    """
+    """Return the first window of messages: at least one wanted message, if any has text."""
+    # Messages between wanted ones become context; if they exceed the budget, the window ends.
     live = [message for message in messages if message.status not in UNUSED]
     passed = frozenset(wanted - {message.id for message in live})
     first = next((place for place, message in enumerate(live) if message.id in wanted), None)

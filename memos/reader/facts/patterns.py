@@ -108,10 +108,8 @@ def _orders(item: Item, head: str, said: Sequence[_Sentence]) -> list[_Sentence]
 
 
 def _divided(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> Iterator[Fact]:
-    """Split the facts of a sentence into parts, so that changing one leaves no other behind.
-
-    "I live in Paris, and I like tea" is split before "I like"; text without a separator stays together.
-    """
+    """Split the facts of a sentence into parts, so that changing one leaves no other behind."""
+    # "I live in Paris, and I like tea" is split before "I like"; text without a separator stays together.
     text = sentence.text
     starts = sorted({start for start, fact in found if fact.type is not ItemType.INSTRUCTION})
     parts: dict[int, tuple[int, int]] = {}

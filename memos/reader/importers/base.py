@@ -116,11 +116,10 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """A message of an export and its place; `problem` says why it cannot be read.
+    """A message of an export and its place; `problem` says why it cannot be read."""
 
-    `left_out` counts entries nobody said: hidden or empty turns, other branches, reasoning. A record with nothing else
-    has an empty message. `tags` are those of the stored item.
-    """
+    # `left_out` counts entries nobody said: hidden or empty turns, other branches, reasoning. A record with nothing
+    # else has an empty message. `tags` are those of the stored item.
 
     place: str
     conversation: str

@@ -389,10 +389,8 @@ def is_longmemeval(value: Json) -> bool:
 
 
 def longmemeval_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the turns of every session.
-
-    A turn's id is its number in the session, so a session shared by several questions is stored once.
-    """
+    """Yield the turns of every session."""
+    # A turn's id is its number in the session, so a session shared by several questions is stored once.
     if not is_longmemeval(entry):
         yield ExportRecord(place, fallback, {}, "is not a LongMemEval question: it has no haystack_sessions")
         return
@@ -426,10 +424,9 @@ def _longmemeval_turn(raw: Json, conversation: str, place: str, number: int, dat
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecord:
-    """A record ready to be stored, with its id and time, or with its problem.
+    """A record ready to be stored, with its id and time, or with its problem."""
 
-    `late` says that its time is earlier than that of the message before it in its conversation.
-    """
+    # `late` says that its time is earlier than that of the message before it in its conversation.
 
     record: ExportRecord
     late: bool = False
@@ -443,10 +440,8 @@ class _Seen:
 
 
 def checked(records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime) -> Iterator[CheckedRecord]:
-    """Yield records with an id, or with the problem for which `add` would refuse them.
-
-    An id is derived from the content where missing, so repeated imports agree.
-    """
+    """Yield records with an id, or with the problem for which `add` would refuse them."""
+    # An id is derived from the content where missing, so repeated imports agree.
     seen = _Seen()
     for record in records:
         if record.problem is not None or not record.message:

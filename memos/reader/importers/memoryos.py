@@ -55,10 +55,8 @@ class _Page:
 
 
 def owners(root: Path) -> list[Owner]:
-    """Return users and assistants with files in a folder, by kind and id.
-
-    An id with slashes is a nested folder.
-    """
+    """Return users and assistants with files in a folder, by kind and id."""
+    # An id with slashes is a nested folder.
     found = [
         Owner(kind, folder.relative_to(root / name).as_posix(), folder)
         for kind, name, files in _LAYOUT
@@ -86,10 +84,8 @@ def records(owner: Owner, root: Path, conversation: str, knowledge: str) -> Iter
 
 
 def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecord]:
-    """Yield problems first, then the messages of all pages, oldest first.
-
-    MemoryOS keeps a page in every session whose topic it touches; it is stored once.
-    """
+    """Yield problems first, then the messages of all pages, oldest first."""
+    # MemoryOS keeps a page in every session whose topic it touches; it is stored once.
     pages: dict[str, _Page] = {}
     copies = 0
     for entry in (*_entries(folder / MID, prefix), *_entries(folder / SHORT, prefix)):

@@ -29,10 +29,9 @@ _TO_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class Window:
-    """The part of a file being scanned: the current entry and the block after it.
+    """The part of a file being scanned: the current entry and the block after it."""
 
-    Of an oversized entry only the newest block is held.
-    """
+    # Of an oversized entry only the newest block is held.
 
     def __init__(self, file: BinaryIO, line: int, max_bytes: int) -> None:
         self.line = line
@@ -83,10 +82,8 @@ class Window:
 
 
 def pieces(window: Window) -> Iterator[tuple[bytearray | None, int]]:
-    """Yield the text between the commas of the current list, with line numbers.
-
-    None is an oversized piece. Brackets are only counted; the decoder checks that they match.
-    """
+    """Yield the text between the commas of the current list, with line numbers."""
+    # None is an oversized piece. Brackets are only counted; the decoder checks that they match.
     depth, quoted = 1, False
     while True:
         if quoted:
@@ -159,10 +156,8 @@ def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
 
 
 def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
-    """Yield the members of the object after `opening`, each as an object of one member.
-
-    Other files are read as by `read_entries`.
-    """
+    """Yield the members of the object after `opening`, each as an object of one member."""
+    # Other files are read as by `read_entries`.
     try:
         with path.open("rb") as file:
             begin = opening.match(file.read(BLOCK))
