@@ -73,7 +73,6 @@ class Child:
         long: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the child's answer; `long` calls may exceed two minutes; `meanwhile` runs while waiting."""
         lock, channel = self._channels[socket]
         with lock:
             if socket in self._owed:

@@ -117,7 +117,6 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_values(text: str) -> Iterator[str]:
-    """Yield the outermost JSON objects and arrays in a text, in order, each as strict JSON."""
     # NaN and infinities are not JSON; NUL characters and lone surrogates become U+FFFD.
     decoder = json.JSONDecoder(parse_constant=_refuse)
     at = 0
@@ -272,7 +271,6 @@ class LLMClient:
         return self.complete_json(messages, schema, **options)
 
     def forget(self) -> None:
-        """Empty the cache; answers in flight are not cached either."""
         self._cache.forget()
 
     def close(self) -> None:
@@ -386,7 +384,6 @@ class LLMClients:
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
-        """Return True if a purpose has a model, without opening it."""
         return self._given_for(purpose) is not None or self._settings.model_for(purpose) is not None
 
     def _given_for(self, purpose: Purpose) -> ChatModel | None:

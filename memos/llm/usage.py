@@ -27,8 +27,6 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The sum of several calls; tokens and seconds are those of calls that reached a model."""
-
     calls: int = 0
     cached: int = 0
     failed: int = 0

@@ -41,8 +41,6 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Characters `start` to `end` of the Markdown; `header` is the header row of a table that continues here."""
-
     start: int
     end: int
     path: tuple[str, ...]
@@ -68,7 +66,6 @@ class _Block:
 
 
 def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structured: bool = True) -> list[Passage]:
-    """Split a text into passages; unless `structured`, it has no headings, tables or code."""
     whole = _blocks(markdown, marks, structured=structured)
     pieces = [piece for block in whole for piece in _bounded(markdown, block, split)]
     return [Passage(one.start, one.end, one.path, one.page, one.header) for one in _packed(markdown, pieces, split)]

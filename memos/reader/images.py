@@ -54,8 +54,6 @@ _DAMAGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Format, media type and displayed size; `taken_at` is the camera's time, as text."""
-
     format: str
     media_type: str
     width: int
@@ -186,8 +184,6 @@ _UNSHOWN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """A parsed image part; `kept` is stored in the content, `picture` is missing if the bytes are not available."""
-
     mark: str
     kept: Json
     picture: Picture | None = None
@@ -203,8 +199,6 @@ class _GivenImage:
 
 @dataclass(slots=True)
 class ImageParts:
-    """Reads the images of one add, within a limit of number and bytes."""
-
     source: ImageSource | None = None
     count: int = 0
     size_bytes: int = 0

@@ -61,7 +61,6 @@ class Masking:
         return self._masked(where, value, personal=False)
 
     def any(self, where: str, value: Json) -> Json:
-        """Mask the texts in any value; a value that is refused anyway may stay."""
         return self._any(where, value, _MOST_NESTING)
 
     def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:

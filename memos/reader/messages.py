@@ -40,7 +40,6 @@ def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Js
 
 
 def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:
-    """Return key, value, entities, keywords and validity of a text as its speaker's statement."""
     # The first time in it is when it holds; otherwise the time it was said.
     head = text[:_SCAN_CHARS]
     found = statements(head) if role is Role.USER else []
@@ -236,7 +235,6 @@ def _tool_calls(where: str, raw: Json) -> tuple[ToolCall, ...]:
 
 
 def read_time(where: str, value: Json, zone: ZoneInfo, now: datetime) -> datetime:
-    """Return an aware UTC time from a datetime, ISO 8601 text or an epoch number; a naive one is in `zone`."""
     if value is None:
         return now
     try:

@@ -48,8 +48,6 @@ Box = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class RecognisedPage:
-    """Recognised text of an image, with its confidence from 0 to 1."""
-
     text: str
     confidence: float
 
@@ -70,7 +68,6 @@ class OcrEngine:
         return self._left > 0 and time.monotonic() < self._deadline
 
     def read(self, picture: Image.Image) -> RecognisedPage:
-        """Return an image's text in lines from top to bottom, whatever its orientation."""
         self._left -= 1
         best, upright = self._read(picture)
         for turn in _TURNS:
@@ -372,7 +369,6 @@ def _too_long() -> Unreadable:
 
 
 def _decoded(raw: bytes) -> str:
-    """Decode text: Unicode by its BOM, else UTF-8, else by guessing."""
     if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return raw.decode("utf-32", "replace")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -80,7 +80,6 @@ WRITE_STATEMENTS = (
 
 
 def put(run: Run, nodes: Sequence[GraphNode]) -> None:
-    """Insert or replace nodes, no id twice, and exactly the edges each node names."""
     ids = sorted(node.id for node in nodes)
     edges, ends = _named(nodes)
     # Read before any lock, so that all are taken in one order; read again under them, since it may have changed.

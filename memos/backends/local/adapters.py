@@ -40,7 +40,6 @@ class _Slot:
         }
 
     def read(self, file: Path) -> dict[str, Any]:
-        """Return a file's weights as the model has its own. Raises: ValueError (they are another model's)."""
         found = load_file(file)
         shapes = {key: tuple(part.shape) for key, part in self._parameters.items()}
         if {key: tuple(tensor.shape) for key, tensor in found.items()} != shapes:

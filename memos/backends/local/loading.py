@@ -164,7 +164,6 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
 
 
 def special_tokens(tokenizer: Any) -> tuple[str, ...]:
-    """Return the tokens that a template is made of, and no text should have, the longest first."""
     special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
     return tuple(sorted(special, key=len, reverse=True))
 
@@ -225,7 +224,6 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
 
 
 def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
-    """Return the shape of a block, and why the model's KV cannot be cut if so."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - _KNOWN_LAYERS:

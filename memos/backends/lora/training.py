@@ -121,7 +121,6 @@ class LoraTraining:
         self._optimiser = self._new_optimiser()
 
     def advance(self, most: int) -> float:
-        """Make at most so many steps; return their mean loss, 0 when there are none left."""
         losses = []
         for step in self._plan[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
@@ -172,7 +171,6 @@ class LoraTraining:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
-        """Return the perplexity of texts: the exponential of the mean negative log-likelihood of their tokens."""
         total, count = 0.0, 0
         with self._with(adapter=adapter):
             for text in texts:
@@ -249,7 +247,6 @@ class LoraTraining:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[Told]:
-        """Return what the base model would say at each place of answers to prompts."""
         found: dict[int, Told] = {}
         with self._with(adapter=False), self._halved():
             for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
@@ -346,7 +343,6 @@ class LoraTraining:
         return cache
 
     def _padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return prompts as (prompts, tokens) of ids, padded on the left, and which of them are there."""
         shape = (len(prompts), max(map(len, prompts)))
         ids, there = (torch.zeros(shape, dtype=torch.long, device=self._loaded.model.device) for _ in range(2))
         for row, prompt in enumerate(prompts):
@@ -444,8 +440,6 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is learned at once, and with which share of the learning rate."""
-
     batch: list[Encoded]
     rate: float
 

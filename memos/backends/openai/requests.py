@@ -103,7 +103,6 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, s
 
 
 def in_words(schema: Mapping[str, Json]) -> str:
-    """Return what is said behind a question that wants an object, to a model that is not held to a schema."""
     told = json.dumps(schema, ensure_ascii=False)
     return f"\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n{told}"
 

@@ -44,7 +44,6 @@ class NoSuchModel(BackendUnavailable):
 
 
 def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
-    """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost."""
     if "html" in content_type.lower():
         raise BackendUnavailable(
             f"{where(settings)} answers with a web page: check its BASE_URL, which for most servers ends with /v1.",
@@ -191,7 +190,6 @@ def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
 
 
 def _kept(tokens: Tokens) -> Activation | None:
-    """Return what of the prompt an endpoint says it had already, None when it says nothing."""
     if tokens.cached is None:
         return None
     return Activation(tokens.prompt, tokens.cached, "server" if tokens.cached else None)

@@ -125,7 +125,6 @@ class QdrantEdgeIndex:
         return int(self._call("optimised"))
 
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
-        """Build graphs for fast search in a second process, then switch to them."""
         self._written = 0
         return bool(self._rebuild(lambda child, _target: child.call("optimise", long=True), on_progress))
 
@@ -278,7 +277,6 @@ class QdrantEdgeIndex:
 
 
 def wipe(folder: Path) -> None:
-    """Empty a damaged index; its mark is then 0 and the kernel fills it from the ledger."""
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -65,7 +65,6 @@ STANDING = "standing"
 
 
 def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:
-    """Return a point's payload as the engines keep it: `recorded_to` always there, booleans of `info` apart."""
     info = payload.get("info")
     kept = {"recorded_to": FOREVER, **payload, **split_flags(info if isinstance(info, Mapping) else {})}
     if stands := kept.pop(STANDING, 0):
@@ -74,7 +73,6 @@ def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:
 
 
 def standing_value(stands: Any, cube: Any) -> str:
-    """Return the value of `STANDING` for points of a cube, by what `STANDING_OF` says of the arm."""
     return f"{stands}:{cube}"
 
 

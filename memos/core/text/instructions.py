@@ -291,5 +291,4 @@ def is_lasting_preference(text: str) -> bool:
 
 
 def instructs(text: str) -> bool:
-    """Return True if a text tells its reader how to do something whenever it comes up."""
     return bool(standing_instructions(text[:_PREFERENCE_SCAN_CHARS]))

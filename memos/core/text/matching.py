@@ -122,7 +122,6 @@ _STEM = 4
 
 
 def find_passage(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where a text contains a quote, ignoring case, white space, accents, quotes and dashes."""
     wanted = "".join(sign for sign, _ in _folded(quote.strip().strip("\"'“”‘’「」…").strip()))
     if not wanted:
         return None
@@ -242,7 +241,6 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the share of the smaller word set that the larger one has."""
     smaller = min(len(one), len(other))
     return len(one & other) / smaller if smaller else 0.0
 

@@ -135,7 +135,6 @@ class Found(NamedTuple):
 
 
 def mask(text: str, *, secrets: bool = True, personal: bool = False) -> tuple[str, Mapping[str, int]]:
-    """Replace each secret by `[masked: kind]`; also return the counts by kind."""
     # JSON stays JSON. `personal` also masks e-mail addresses and the like. Masking is idempotent.
     counts: Counter[str] = Counter()
     for _ in range(_MOST_PASSES):

@@ -32,7 +32,6 @@ def with_speaker(speaker: str, text: str) -> str:
 
 
 def passage(name: str, path: Sequence[str], header: str | None, text: str) -> str:
-    """Return a passage of a document as indexed: after the document's name and headings."""
     titles = (name, *path[-_TITLES:])
     place = " › ".join(each if len(each) <= _TITLE_CHARS else each[: _TITLE_CHARS - 1] + "…" for each in titles)
     return f"{place}: {text}" if header is None else f"{place}: {header}\n{text}"
@@ -97,7 +96,6 @@ def memory_section(lines: Iterable[str]) -> str:
 
 
 def remembered(text: str) -> str:
-    """Return a text that cannot close a memory section; fences of untrusted text in it stay."""
     return _without_tags(text, _MEMORY)
 
 

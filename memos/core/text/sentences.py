@@ -27,8 +27,6 @@ _SHOWN = re.compile(r"[^\n]")
 
 
 def without_pasted_text(text: str) -> str:
-    """Blank out code and pasted material in a text, keeping its length and lines."""
-
     def blank(match: re.Match[str]) -> str:
         return _SHOWN.sub(" ", match.group(0))
 
@@ -101,7 +99,6 @@ def is_question(sentence: str) -> bool:
 
 
 def is_hypothetical(sentence: str) -> bool:
-    """Return True for conditional, played or pasted statements."""
     return _IF.search(sentence) is not None or is_role_play(sentence)
 
 

@@ -36,7 +36,6 @@ _HTTP = re.compile(r"^\W*(?:error\W+)?(?:http )?([45]\d\d)\b", re.IGNORECASE)
 
 
 def call_succeeded(outcome: str) -> bool | None:
-    """Return True if a tool's answer reports success, None if unclear."""
     head = outcome[:LOOKED_CHARS].strip()
     if len(outcome) <= LOOKED_CHARS and head[:1] in "{[" and (told := _told(head)) is not None:
         return told
@@ -130,8 +129,6 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An answered call with both messages; `outcome` is the last remaining answer."""
-
     pair: Pair
     call: Item
     outcome: Item
@@ -238,7 +235,6 @@ def normalised_value(value: Json) -> str:
 
 
 def decoded(arguments: str) -> Json:
-    """Return decoded arguments, None if invalid or not storable; no arguments are an empty object."""
     if not arguments.strip():
         return {}
     try:
@@ -265,7 +261,6 @@ def span_of(text: str, calls: Sequence[ToolCall], place: int) -> tuple[int, int]
 
 
 def shown_call(tool: str, arguments: str) -> str:
-    """Render a call for people: `search_flights(from=Paris, to=Osaka)`."""
     value = decoded(arguments)
     if isinstance(value, dict):
         told = ", ".join(f"{truncated(str(name), _VALUE_CHARS)}={_value(inner)}" for name, inner in value.items())
@@ -329,7 +324,6 @@ def at_of(run: Run) -> datetime:
 
 
 def duration_s(run: Run) -> float | None:
-    """Return a call's duration: as its answer says, or else from the messages' times if within an hour."""
     given = run.outcome.info.get("duration_s")
     if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
         return float(given)

@@ -74,15 +74,11 @@ KNOWN: tuple[tuple[str, bool], ...] = (
 
 
 class Chosen(NamedTuple):
-    """The categories a model gave to sentences, in order, and its answer as JSON."""
-
     kinds: tuple[str, ...]
     output: str
 
 
 class OpenSentence(NamedTuple):
-    """A user's sentence in which no pattern found anything."""
-
     item: Item
     start: int
     end: int

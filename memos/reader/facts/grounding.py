@@ -165,7 +165,6 @@ def _days(text: str, at: datetime, zone: ZoneInfo) -> set[str]:
 
 
 def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
-    """Return a moment in a time zone, None at the ends of the calendar."""
     try:
         return moment.astimezone(zone)
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them

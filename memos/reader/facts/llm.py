@@ -215,7 +215,6 @@ def _quoted_fact(type_: ItemType, text: str, quote: str, item: Item, shown: Show
 
 
 def with_names(facts: Sequence[Fact], found: Sequence[FoundEntity], shown: Shown) -> list[Fact]:
-    """Return the facts with the names they contain, if the messages have them too."""
     names = dict.fromkeys(" ".join(each.name.split()) for each in found)
     known = [name for name in names if 1 < len(name) <= _PART_CHARS and is_named(name, shown.everything)]
     added = []
@@ -226,7 +225,6 @@ def with_names(facts: Sequence[Fact], found: Sequence[FoundEntity], shown: Shown
 
 
 def topic_of(written: str, shown: Shown) -> str | None:
-    """Return a topic's key, None if it is not a short phrase, invents numbers, or gives orders."""
     topic = " ".join(written.casefold().split()).strip(" .")
     if not _TOPIC.fullmatch(topic) or reads_like_instruction(topic):
         return None
@@ -381,7 +379,6 @@ def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str |
 
 
 def _validity(found: FoundFact, item: Item, zone: ZoneInfo) -> tuple[datetime | None, datetime | None] | None:
-    """Return the validity interval; None if it would end before it begins."""
     at = said_at(item)
     since, until = _day(found.when, at, zone), _day(found.until, at, zone)
     if until is not None and until <= (since or at):

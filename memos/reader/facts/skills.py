@@ -134,8 +134,6 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A page: the user's goal, and the answered calls in order."""
-
     goal: Item
     runs: tuple[Run, ...]
 

@@ -135,7 +135,6 @@ def role_of(given: Json) -> Json:
 
 
 def message_of(role: Json, **fields: Json) -> dict[str, Json]:
-    """Build a message from the present fields; a missing role stays missing, to be refused later."""
     return {"role": role_of(role), **{name: value for name, value in fields.items() if value is not None}}
 
 
@@ -155,7 +154,6 @@ def text_part(text: str) -> Json:
 
 
 def image_part(url: Any = None) -> Json:
-    """Return the mark of an image; pixels written into the export itself are not kept."""
     was = url if isinstance(url, str) and url and not url.startswith("data:") else None
     # Where an image once was is nothing to fetch now: an import asks no server.
     return {"type": "image_url", "image_url": {}, **({} if was is None else {"was": was})}

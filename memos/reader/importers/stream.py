@@ -122,8 +122,6 @@ _CUT = "a cut-off download perhaps"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value of a file and its place (`entry 3`, `line 3`); `problem` says why it could not be read."""
-
     place: str
     value: Json = None
     problem: str | None = None
