@@ -17,7 +17,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present as an aware UTC datetime."""
-        ...
 
 
 class SystemClock:

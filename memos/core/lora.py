@@ -106,11 +106,9 @@ class Lending(Protocol):
 
     def serving(self, cube: str, base: str) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest."""
-        ...
 
     def fill(self, adapter: ActiveAdapter) -> Fill | None:
         """Return the prefill for prompts under an adapter, None if no KV is cached."""
-        ...
 
 
 CONFIG = "adapter_config.json"

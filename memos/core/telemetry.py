@@ -41,7 +41,6 @@ def _seconds(laps: Iterable[Lap]) -> dict[str, float]:
 
 
 Listener = Callable[[Work], None]
-
 _JUST_NOW_S = 0.2
 
 

@@ -26,11 +26,9 @@ class Continuation(Protocol):
 
     def say(self, tokens: torch.Tensor) -> None:
         """Add a token (rows) to each row."""
-        ...
 
     def keep(self, rows: torch.Tensor) -> None:
         """Go on with these rows alone."""
-        ...
 
 
 def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing | None = None) -> list[list[int]]:

@@ -102,13 +102,11 @@ class Dialect(Protocol):
 
     def group(self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()) -> Any:
         """Pass what meets all of `must`, one of `should` unless there are none, and none of `must_not`."""
-        ...
 
     def among(self, key: str, values: Sequence[str] | Sequence[int]) -> Any: ...
 
     def within(self, key: str, **bounds: float) -> Any:
         """Match a field that has a number within `gt`, `gte`, `lt`, `lte`."""
-        ...
 
     def empty(self, key: str) -> Any: ...
 

@@ -74,16 +74,6 @@ def is_place(name: str) -> bool:
     return plain in _PLACES or _HAN_PLACES.fullmatch(plain) is not None
 
 
-def is_home(name: str) -> bool:
-    """Return False for what cannot be a home: software, days, "Phase 2", code."""
-    return _plain(name) not in _TOOLS and _MARKED.search(name) is None and _NOT_THERE.match(name) is None
-
-
-def is_employer(name: str) -> bool:
-    """Return False for what cannot be an employer: "Free", "Fun", days and months."""
-    return _plain(name) not in _NOBODY and _NOT_THERE.match(name) is None
-
-
 def _plain(name: str) -> str:
     decomposed = unicodedata.normalize("NFKD", name.casefold())
     bare = "".join(sign for sign in decomposed if unicodedata.category(sign) != "Mn")
@@ -360,11 +350,13 @@ def _known(attribute: str, value: str) -> str | None:
     """Return the attribute a value fits: nobody lives in PostgreSQL, and leaving Paris ends no job."""
     if attribute == "left":
         return "residence" if is_place(value) else None
+    if attribute not in ("residence", "employer"):
+        return attribute
+    if _NOT_THERE.match(value):  # days, months, "Phase 2"
+        return None
     if attribute == "residence":
-        return attribute if is_home(value) else None
-    if attribute == "employer":
-        return attribute if is_employer(value) and not is_place(value) else None
-    return attribute
+        return attribute if _plain(value) not in _TOOLS and _MARKED.search(value) is None else None
+    return attribute if _plain(value) not in _NOBODY and not is_place(value) else None
 
 
 def key_of(subject: str, attribute: str) -> str:

@@ -241,10 +241,6 @@ def _han_weekday(match: re.Match[str], _text: str, today: date) -> tuple[date, d
     return _period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
 
 
-def _iso(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
-    return _period("day", date(*map(int, re.split("[-/]", match.group(0)))))
-
-
 def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
     said = match.group(0).casefold()
     named, day, year = (re.search(pattern, said) for pattern in (r"\b[a-z]{3}", r"\b\d{1,2}(?!\d)", _YEAR))
@@ -289,13 +285,11 @@ def _han_written(match: re.Match[str], text: str, today: date) -> tuple[date, da
     return _period(unit, date(*[*numbers, 1, 1][:3]))
 
 
-def _year(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
-    return _period("year", date(int(match.group("number")), 1, 1))
-
-
 _READERS: dict[str, Callable[[re.Match[str], str, date], tuple[date, date] | None]] = {
     "around": _ago, "near": _near, "weekend": _weekend, "weekends_ago": _weekends_ago, "step": _step,
-    "ago": _ago, "within": _ago, "iso": _iso, "dmy": _written, "mdy": _written, "my": _written,
-    "month": _month, "year": _year, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
+    "ago": _ago, "within": _ago, "dmy": _written, "mdy": _written, "my": _written,
+    "iso": lambda match, _text, _today: _period("day", date(*map(int, re.split("[-/]", match[0])))),
+    "year": lambda match, _text, _today: _period("year", date(int(match["number"]), 1, 1)),
+    "month": _month, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
     "han_weekend": _weekend, "han_weekday": _han_weekday, "han_near": _near, "han_ago": _han_ago,
 }  # fmt: skip

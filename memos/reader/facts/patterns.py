@@ -145,8 +145,7 @@ def _stated(sentence: _Sentence) -> list[tuple[int, Fact]]:
         if asserted(text, stated.start, stated.end) and not _in_passing(text, stated):
             # A favourite colour is a preference that has a key of its own.
             liked = stated.attribute.startswith("my:favorite")
-            kind = ItemType.PREFERENCE if liked else ItemType.USER
-            tags = ("explicit",) if liked else ()
+            kind, tags = (ItemType.PREFERENCE, ("explicit",)) if liked else (ItemType.USER, ())
             about = stated.attribute, stated.value
             told.append((stated.start, _fact(sentence, kind, about, _validity(sentence, stated), tags)))
     return told
@@ -173,7 +172,9 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
             found = _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",))
             told.append((liked.start, found))
     firm = firm_preference(text)
-    if firm is None or not asserted(text, *firm) or _WISH.search(text) or _favourite(text):
+    if firm is None or not asserted(text, *firm) or _WISH.search(text):
+        return told
+    if any(each.attribute.startswith("my:favorite") for each in statements(text)):
         return told
     # "I'm allergic to nuts and I love tea" says two things; "I hate it that I can't eat nuts" says one.
     if any(liked.start < firm[1] and firm[0] < liked.end for liked in likings(text)):
@@ -192,10 +193,6 @@ def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[
             began = (sentence.said_at, None) if telling.kind is Kind.PLAN else _validity(sentence, None)
             told.append((telling.start, _fact(sentence, ItemType.USER, None, began)))
     return told
-
-
-def _favourite(text: str) -> bool:
-    return any(each.attribute.startswith("my:favorite") for each in statements(text))
 
 
 def _instruction(sentence: _Sentence) -> Fact:

@@ -65,8 +65,7 @@ def chatgpt_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRe
             record = _chatgpt_record(message, node, name, f"{place}, message {number}", time)
             time = record.message.get("chat_time", time)
             yield record
-    shown_last = set(branch)
-    others = sum(_is_said(node) for key, node in mapping.items() if key not in shown_last)
+    others = sum(_is_said(mapping[key]) for key in mapping.keys() - set(branch))
     if branch and others:
         yield ExportRecord(place, name, {}, left_out=others)
 
@@ -296,13 +295,12 @@ def _langchain_record(raw: Json, conversation: str, place: str) -> ExportRecord:
         known = ", ".join((*_ROLES, "chat"))
         return ExportRecord(place, conversation, {}, f"is of the type {shown(kind)}, which is unknown; use {known}")
     content, left_out = _content(fields.get("content"))
-    calls = _calls(fields)
     message = message_of(
         role,
         content=content,
         name=fields.get("name") or None,
         message_id=fields.get("id") or None,
-        tool_calls=calls or None,
+        tool_calls=_calls(fields) or None,
         tool_call_id=fields.get("tool_call_id") or None,
     )
     return ExportRecord(place, conversation, message, left_out=left_out)
