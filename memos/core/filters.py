@@ -29,13 +29,8 @@ _MAX_NUMBER = 2**53
 _NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)
 
 # Names a client may use -> the one field they mean (shared/api.md keeps both spellings alive).
-_ALIASES = {
-    "create_time": "created_at",
-    "update_time": "updated_at",
-    "session_id": "conversation",
-    "conversation_id": "conversation",
-    "cube_id": "cube",
-}
+_ALIASES = {"create_time": "created_at", "update_time": "updated_at", "cube_id": "cube"}
+_ALIASES |= dict.fromkeys(("session_id", "conversation_id"), "conversation")
 TEXT_FIELDS = frozenset({"id", "memory", "type", "tier", "status", "key", "conversation", "cube", "role", "speaker"})
 LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
 NUMBER_FIELDS = frozenset({"confidence", "version"})

@@ -15,7 +15,6 @@ Json = Any  # a value `json.dumps` accepts
 LOCAL_OWNER = "owner"
 DEFAULT_CUBE = "default"
 
-
 WHOLE = ""
 """In place of a cube: a task that is about the whole installation."""
 

@@ -93,17 +93,9 @@ def key_of(model: str, request: ChatRequest) -> str:
         (message.role, message.content, *(hashlib.sha256(image.data).hexdigest() for image in message.images))
         for message in request.messages
     ]
-    parts = (
-        model,
-        messages,
-        request.max_tokens,
-        request.temperature,
-        request.schema,
-        request.schema_name,
-        request.top_p,
-    )
+    options = request.max_tokens, request.temperature, request.schema, request.schema_name, request.top_p
     # ASCII escapes keep lone surrogates apart and encodable.
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps((model, messages, *options), sort_keys=True).encode()).hexdigest()
 
 
 def _size(reply: ChatReply) -> int:
@@ -283,11 +275,8 @@ class LLMClient:
         if answer is None:
             second = self._complete(_repair(request, first.text, problem), meter)
             answer, text, problem = _read(second.text, schema)
-            tokens = Tokens(
-                tokens.prompt + second.tokens.prompt,
-                tokens.completion + second.tokens.completion,
-                tokens.estimated or second.tokens.estimated,
-            )
+            prompt, completion, estimated, _ = second.tokens
+            tokens = Tokens(tokens.prompt + prompt, tokens.completion + completion, tokens.estimated or estimated)
         if answer is None:
             # Without the problem itself: it quotes the answer, which may be memory text.
             raise InvalidAnswer(

@@ -55,14 +55,9 @@ class _Kind(StrEnum):
     CODE = "code"
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block(Passage):
     kind: _Kind
-    start: int
-    end: int
-    path: tuple[str, ...]
-    page: int | None
-    header: str | None = None
 
 
 def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structured: bool = True) -> list[Passage]:
@@ -96,7 +91,7 @@ def _page_blocks(text: str, start: int, end: int, *, structured: bool) -> Iterat
         kind, stop = _extent(lines, place, structured=structured)
         while stop < len(lines) and not lines[stop][1].strip():
             stop += 1
-        yield _Block(kind, lines[place][0], lines[stop][0] if stop < len(lines) else end, (), None)
+        yield _Block(lines[place][0], lines[stop][0] if stop < len(lines) else end, (), None, kind=kind)
         place = stop
 
 

@@ -26,13 +26,7 @@ from memos.core.text.validation import check_text
 from memos.core.types import Json, Picture
 from memos.errors import InvalidInput, shown
 
-MEDIA_TYPES: Final = {
-    "PNG": "image/png",
-    "JPEG": "image/jpeg",
-    "WEBP": "image/webp",
-    "GIF": "image/gif",
-    "BMP": "image/bmp",
-}
+MEDIA_TYPES: Final = {kind: f"image/{kind.lower()}" for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP")}
 _MOST_SIDE: Final = 32_767
 MAX_IMAGE_BYTES: Final = 20 * 2**20
 MAX_IMAGE_PIXELS: Final = 50_000_000

@@ -41,7 +41,6 @@ class QdrantBm25:
                 avg_len=AVERAGE_TOKENS,
             )
         )
-
         self._words = qdrant_edge.Bm25(
             qdrant_edge.Bm25Config(
                 tokenizer=qdrant_edge.TokenizerType.Word,

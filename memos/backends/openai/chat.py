@@ -233,9 +233,7 @@ class OpenAIChat:
             self._slots.release()
 
     def _post(self, request: ChatRequest, dialect: Dialect, until: float) -> httpx2.Response:
-        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
-        if timeout_s <= 0:
-            raise self._too_slow()
+        timeout_s = self._left_s(until)
         body = payload(request, self._settings, dialect)
         try:
             return self._client.post(
@@ -253,9 +251,7 @@ class OpenAIChat:
         raise told_status(response.status_code, response.content, response.headers, self._settings)
 
     def _open(self, body: Mapping[str, Any], until: float) -> httpx2.Response:
-        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
-        if timeout_s <= 0:
-            raise self._too_slow()
+        timeout_s = self._left_s(until)
         with self._translated():
             url = f"{self._settings.base_url}/chat/completions"
             return self._http.send(self._http.build_request("POST", url, json=body, timeout=timeout_s), stream=True)
@@ -270,6 +266,12 @@ class OpenAIChat:
             raise self._unreachable(error) from error
         except TooLarge as error:
             raise self._too_much() from error
+
+    def _left_s(self, until: float) -> float:
+        left_s = min(self._settings.timeout_s, until - time.monotonic())
+        if left_s <= 0:
+            raise self._too_slow()
+        return left_s
 
     def _too_much(self) -> ModelError:
         most = endpoint_client.MOST_BYTES

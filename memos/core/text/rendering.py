@@ -16,8 +16,6 @@ from memos.core.types import Item, Source, Trust
 # Escape sequences in a stored text must not steer the reader's terminal.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
-
-
 # With the 190 tokens of a passage they stay under the 256 of one vector.
 _TITLES = 3
 _TITLE_CHARS = 50

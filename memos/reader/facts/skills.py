@@ -178,19 +178,17 @@ def skill_of(shown: Sequence[Attempt], failures: int, key: str) -> Fact:
     steps, holes = _steps(shown)
     newest = shown[-1]
     description = _described(newest, holes)
-    names = list(dict.fromkeys(newest.tools))
     needed = sorted({name for step in holes for name, always in step.items() if always})
-    conditions = [f"{name} is known" for name in needed]
     told = "; ".join(f"{number}. {_step(step)}" for number, step in enumerate(steps, start=1))
     examples: list[Json] = [
         {"goal": truncated(_line(attempt.goal.memory), _GOAL_CHARS), "item": attempt.goal.id}
         for attempt in shown[-_EXAMPLES:]
     ]
     skill: dict[str, Json] = {
-        "name": " then ".join(names),
+        "name": " then ".join(dict.fromkeys(newest.tools)),
         "description": description,
         "steps": steps,
-        "preconditions": conditions,
+        "preconditions": [f"{name} is known" for name in needed],
         "examples": examples,
         "tools": list(newest.tools),
         "runs": len(shown),

@@ -103,14 +103,9 @@ def _at(day: datetime, clock: re.Match[str]) -> datetime:
 
 
 _ROLES = {
-    "human": Role.USER,
-    "ai": Role.ASSISTANT,
-    "bot": Role.ASSISTANT,
-    "chatbot": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "developer": Role.SYSTEM,
-    "function": Role.TOOL,
     **{str(role): role for role in Role},
+    **dict.fromkeys(("ai", "bot", "chatbot", "model"), Role.ASSISTANT),
+    "human": Role.USER, "developer": Role.SYSTEM, "function": Role.TOOL,
 }
 
 

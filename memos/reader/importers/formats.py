@@ -211,13 +211,7 @@ def _list(raw: Mapping[str, Any], field: str) -> list[Json]:
 
 
 _KEPT = ("role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust")
-_RENAMED = {
-    "speaker": "name",
-    "text": "content",
-    "timestamp": "chat_time",
-    "time": "chat_time",
-    "create_time": "chat_time",
-}
+_RENAMED = {"speaker": "name", "text": "content", **dict.fromkeys(("timestamp", "time", "create_time"), "chat_time")}
 
 
 def generic_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
