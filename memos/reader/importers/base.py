@@ -105,7 +105,9 @@ def _at(day: datetime, clock: re.Match[str]) -> datetime:
 _ROLES = {
     **{str(role): role for role in Role},
     **dict.fromkeys(("ai", "bot", "chatbot", "model"), Role.ASSISTANT),
-    "human": Role.USER, "developer": Role.SYSTEM, "function": Role.TOOL,
+    "human": Role.USER,
+    "developer": Role.SYSTEM,
+    "function": Role.TOOL,
 }
 
 
