@@ -47,10 +47,8 @@ class Child:
     def __init__(
         self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = (), huge_pages: bool = False
     ) -> None:
-        """Start `main` of a module with its sockets; the descriptors `keep` stay open in it.
-
-        `huge_pages` makes its allocator ask for them; without effect where unsupported.
-        """
+        """Start `main` of a module with its sockets; the descriptors `keep` stay open in it."""
+        # `huge_pages` makes its allocator ask for them; without effect where unsupported.
         self._what = what
         self._channels: list[tuple[threading.Lock, Connection]] = []
         self._owed: set[int] = set()
@@ -75,7 +73,6 @@ class Child:
         long: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the child's answer; `long` calls may exceed two minutes; `meanwhile` runs while waiting."""
         lock, channel = self._channels[socket]
         with lock:
             if socket in self._owed:
@@ -121,7 +118,6 @@ class Child:
             raise ChildDied(f"it ended with status {self._process.poll()}") from error
 
     def kill(self) -> None:
-        """Kill the child, even during a call."""
         self._process.kill()
         self._process.wait()
 
@@ -138,7 +134,6 @@ class Child:
 def started(
     module: str, numbers: Sequence[int], keep: Sequence[int] = (), *, huge_pages: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start a process that runs `main` of a module with its sockets; `keep` stays open in it."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-P", "-c", _START.format(module=module), _PACKAGE_ROOT, *map(str, numbers)],
         pass_fds=(*numbers, *keep),
@@ -152,10 +147,9 @@ def started(
 
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a child's environment; the user's allocator settings take precedence.
-
-    Source: https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html (glibc.malloc.hugetlb)
-    """
+    """Return a child's environment; the user's allocator settings take precedence."""
+    # Source: https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html
+    # (glibc.malloc.hugetlb)
     tunables = ":".join(filter(None, ("glibc.malloc.hugetlb=1", environment.get("GLIBC_TUNABLES"))))
     return {**environment, "GLIBC_TUNABLES": tunables}
 
@@ -167,7 +161,7 @@ def serve(channel: Connection, handle: Handler) -> None:
             method, arguments = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own parent
         except (EOFError, OSError):
             return
-        if _is_closed(channel):  # a killed parent's last request would make files nobody looks after
+        if _hang_up(channel).poll(0):  # a killed parent's last request would make files nobody looks after
             return
         answer: tuple[Any, ...]
         try:
@@ -180,10 +174,10 @@ def serve(channel: Connection, handle: Handler) -> None:
             return
 
 
-def _is_closed(channel: Connection) -> bool:
+def _hang_up(channel: Connection) -> select.poll:
     poll = select.poll()
-    poll.register(channel.fileno(), 0)
-    return bool(poll.poll(0))
+    poll.register(channel.fileno(), 0)  # no events: what is told then is that the other end closed
+    return poll
 
 
 def ignore_interrupts() -> None:
@@ -199,25 +193,19 @@ def die_with_parent(channel: Connection | socket.socket) -> None:
 
 
 def end_with_parent(channel: Connection) -> None:
-    """Exit as soon as the parent is gone, even during a call, if it releases the interpreter lock.
-
-    Unlike `die_with_parent` the process may serve further calls: the signal would also come with the next request.
-    """
+    """Exit as soon as the parent is gone, even during a call, if it releases the interpreter lock."""
+    # Unlike `die_with_parent` the process may serve further calls: the signal would also come with the next request.
 
     def watch() -> None:
-        poll = select.poll()
-        poll.register(channel.fileno(), 0)
-        poll.poll()
+        _hang_up(channel).poll()
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
-    """Return a descriptor that locks a folder until all copies are closed, including in children.
-
-    Waits for a killed parent's child, which ends after its call.
-    """
+    """Return a descriptor that locks a folder until all copies are closed, including in children."""
+    # Waits for a killed parent's child, which ends after its call.
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + (LOCK_WAIT_S if wait_s is None else wait_s)
@@ -236,7 +224,6 @@ def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
 
 
 def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
-    """Return what a folder's `CURRENT` names; `first` in a new folder."""
     pointer = folder / "CURRENT"
     if not pointer.exists():
         write_durably(pointer, first)
@@ -247,7 +234,6 @@ def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a small file atomically and durably."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w") as file:
         file.write(text)
@@ -258,7 +244,6 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make created and removed names of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -29,7 +29,6 @@ _UNTIL: Final = "memos_until"
 
 
 def opened(settings: ChatSettings) -> httpx2.Client:
-    """Return a client that asks the named endpoint alone, with the key in the settings alone."""
     return httpx2.Client(
         event_hooks={"request": [_Headers(settings), _start], "response": [_bound]},
         limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
@@ -114,7 +113,6 @@ FILE: Final = FetchRequest("file", "*/*", ", or raise MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
-    """Return True if an address is on the public internet: not private, local, multicast or reserved."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -130,10 +128,9 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class WebImages:
-    """An `ImageSource`, or a `FileSource`, for the open internet.
+    """An `ImageSource`, or a `FileSource`, for the open internet."""
 
-    `resolver` and `allowed` are parameters for tests, never settings.
-    """
+    # `resolver` and `allowed` are parameters for tests, never settings.
 
     def __init__(
         self,
@@ -167,9 +164,7 @@ class WebImages:
 
     def _checked_address(self, where: str, target: SplitResult) -> str:
         """Return the address to connect to; all that the name has must be public."""
-        host = target.hostname or ""
-        port = _port(target)
-        noun = self._wanted.noun
+        host, port, noun = target.hostname or "", _port(target), self._wanted.noun
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
@@ -185,7 +180,6 @@ class WebImages:
         return found[0]
 
     def _get(self, where: str, target: SplitResult, address: str, until: float) -> FetchedImage | str:
-        """Ask once; return the image, or where a redirect leads to."""
         connection, noun = _Pinned(target, address, self._tls, until), self._wanted.noun
         watch = threading.Timer(max(0.0, until - time.monotonic()), connection.cut)
         watch.daemon = True
@@ -223,7 +217,9 @@ class WebImages:
             raise InvalidInput(where, f"has the type {media_type[:60]!r}, which is no image such as image/png")
         if (response.getheader("Content-Encoding") or "identity").lower() != "identity":
             raise InvalidInput(where, f"is sent compressed although that was not asked for; give the {noun}'s bytes")
-        return FetchedImage(self._body(where, response, until), media_type, _name(target), _source(target))
+        name = unquote(target.path.rsplit("/", 1)[-1], errors="replace")
+        source = f"{target.scheme}://{target.netloc}{target.path}"
+        return FetchedImage(self._body(where, response, until), media_type, name, source)
 
     def _body(self, where: str, response: http.client.HTTPResponse, until: float) -> bytes:
         body = bytearray()
@@ -231,8 +227,7 @@ class WebImages:
             body += chunk
             if len(body) > self._max_bytes:
                 raise InvalidInput(
-                    where,
-                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}",
+                    where, f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}"
                 )
         if time.monotonic() >= until:
             raise TimeoutError  # it was cut off here, which looks like its end
@@ -298,11 +293,3 @@ def _headers(target: SplitResult, accept: str) -> dict[str, str]:
         "User-Agent": "hippocube",
         "Connection": "close",
     }
-
-
-def _name(target: SplitResult) -> str:
-    return unquote(target.path.rsplit("/", 1)[-1], errors="replace")
-
-
-def _source(target: SplitResult) -> str:
-    return f"{target.scheme}://{target.netloc}{target.path}"

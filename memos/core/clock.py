@@ -17,14 +17,12 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present as an aware UTC datetime."""
-        ...
 
 
 class SystemClock:
-    """The machine's clock, never handing out the same or an earlier microsecond twice.
+    """The machine's clock, never handing out the same or an earlier microsecond twice."""
 
-    Record times order versions, so two writes of one process must not share one.
-    """
+    # Record times order versions, so two writes of one process must not share one.
 
     def __init__(self) -> None:
         self._last = _EPOCH
@@ -37,11 +35,10 @@ class SystemClock:
 
 
 class RisingClock:
-    """Another clock, never earlier than a given moment nor than what it said before.
+    """Another clock, never earlier than a given moment nor than what it said before."""
 
-    A machine's clock may step back, also between two runs; record times may not. While it is behind, time goes on from
-    where it was as fast as that clock goes: what is due in two seconds must not wait for a year.
-    """
+    # A machine's clock may step back, also between two runs; record times may not. While it is behind, time goes on
+    # from where it was as fast as that clock goes: what is due in two seconds must not wait for a year.
 
     def __init__(self, clock: Clock, not_before: datetime | None) -> None:
         self._clock = clock
@@ -70,5 +67,4 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the aware UTC datetime of `micros` microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=micros)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import ge, gt, le, lt
 
 from memos.core.clock import to_micros
 from memos.core.types import Json
@@ -28,13 +29,8 @@ _MAX_NUMBER = 2**53
 _NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)
 
 # Names a client may use -> the one field they mean (shared/api.md keeps both spellings alive).
-_ALIASES = {
-    "create_time": "created_at",
-    "update_time": "updated_at",
-    "session_id": "conversation",
-    "conversation_id": "conversation",
-    "cube_id": "cube",
-}
+_ALIASES = {"create_time": "created_at", "update_time": "updated_at", "cube_id": "cube"}
+_ALIASES |= dict.fromkeys(("session_id", "conversation_id"), "conversation")
 TEXT_FIELDS = frozenset({"id", "memory", "type", "tier", "status", "key", "conversation", "cube", "role", "speaker"})
 LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
 NUMBER_FIELDS = frozenset({"confidence", "version"})
@@ -49,8 +45,6 @@ TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", 
 
 
 class Op(StrEnum):
-    """The operator of a condition."""
-
     EQ = "eq"
     NE = "ne"
     GT = "gt"
@@ -64,13 +58,7 @@ class Op(StrEnum):
     EXISTS = "exists"
 
 
-_ORDER = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
-_COMPARE: Mapping[Op, Callable[[float, float], bool]] = {
-    Op.GT: lambda a, b: a > b,
-    Op.GTE: lambda a, b: a >= b,
-    Op.LT: lambda a, b: a < b,
-    Op.LTE: lambda a, b: a <= b,
-}
+_COMPARE: Mapping[Op, Callable[[float, float], bool]] = {Op.GT: gt, Op.GTE: ge, Op.LT: lt, Op.LTE: le}
 
 
 @dataclass(slots=True)
@@ -113,7 +101,6 @@ Node = Condition | And | Or | Not
 
 
 def parse(raw: Json) -> Node | None:
-    """Turn the JSON form into an AST; None and {} mean no filter."""
     if raw is None or raw == {}:
         return None
     return _parse(raw, 0, _Count())
@@ -166,9 +153,7 @@ def _field(name: str) -> str:
     if name == "info.":
         raise InvalidInput("filter", "field name 'info.' names no info key; write info.colour, or colour")
     name = _ALIASES.get(name, name)
-    if name in FIELDS or name.startswith("info."):
-        return name
-    return f"info.{name}"
+    return name if name in FIELDS or name.startswith("info.") else f"info.{name}"
 
 
 def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scalar, ...]:
@@ -189,7 +174,7 @@ def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scala
         return _text(where, value)
     if op is Op.CONTAINS and field in FIELDS - LIST_FIELDS:
         raise InvalidInput(where, "'contains' works on lists (tags, entities, info lists); use 'like' for text")
-    if op in _ORDER and field in TEXT_FIELDS | LIST_FIELDS:
+    if op in _COMPARE and field in TEXT_FIELDS | LIST_FIELDS:
         raise InvalidInput(where, f"'{op}' works on numbers and dates only")
     return _scalar(where, field, op, value)
 
@@ -203,15 +188,13 @@ def _scalar(where: str, field: str, op: Op, value: Json) -> Scalar:
         if not isinstance(value, str):
             raise InvalidInput(where, f"takes a string, not {type(value).__name__}")
         return _text(where, value)
-    if op in _ORDER:
+    if op in _COMPARE:
         return _number(f"{where}.{op}", value)
     if isinstance(value, str):
         return _text(where, value)
-    if isinstance(value, bool):
-        return value
     if not isinstance(value, int | float):
         raise InvalidInput(where, f"takes a string, number or boolean, not {type(value).__name__}")
-    return _number(where, value)
+    return value if isinstance(value, bool) else _number(where, value)
 
 
 def _number(where: str, value: Json) -> int | float:
@@ -221,7 +204,6 @@ def _number(where: str, value: Json) -> int | float:
 
 
 def _text(where: str, value: str) -> str:
-    """Refuse what no stored text can be: an index would fail on it."""
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise InvalidInput(where, "has a NUL character or a lone surrogate, as no stored text has; remove it")
     return value

@@ -90,15 +90,12 @@ class KvCache(Protocol):
 
     def compute(self, ids: Sequence[int]) -> None:
         """Compute the next tokens."""
-        ...
 
     def put(self, held: Sequence[object]) -> None:
         """Append stored blocks."""
-        ...
 
     def take(self, place: int) -> object:
         """Return a copy of the block at a position, as the store holds it."""
-        ...
 
 
 class Fill(Protocol):
@@ -108,7 +105,6 @@ class Fill(Protocol):
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]]
     ) -> Generator[None, None, Activation]:
         """Yield after each step and return the result; `turn` is entered around each. Closing stops it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,13 @@ from memos.errors import BackendUnavailable, IntegrityError, shown
 
 @dataclass(frozen=True, slots=True)
 class LoraRecipe:
-    """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md).
+    """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md)."""
 
-    `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `replay` weighs the distance
-    to the base model itself on other prompts, over its `top` likeliest tokens. With `checkpointing`, as always on a
-    GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of the memory.
-    With `half`, matrices are multiplied in bfloat16 where the processor is faster at that than at float32; what is
-    trained stays float32.
-    """
+    # `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `replay` weighs the
+    # distance to the base model itself on other prompts, over its `top` likeliest tokens. With `checkpointing`, as
+    # always on a GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of
+    # the memory. With `half`, matrices are multiplied in bfloat16 where the processor is faster at that than at
+    # float32; what is trained stays float32.
 
     rank: int = 16
     alpha: int = 32
@@ -73,7 +72,6 @@ def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
 
 
 def told_recipe(recipe: LoraRecipe) -> dict[str, Json]:
-    """Return a recipe as it is stored."""
     return {**asdict(recipe), **GIVEN_UP}
 
 
@@ -83,11 +81,10 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A prompt and the answer that is taught.
+    """A prompt and the answer that is taught."""
 
-    What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
-    `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
-    """
+    # What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
+    # `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
 
     prompt: Sequence[ChatMessage]
     answer: str
@@ -109,11 +106,9 @@ class Lending(Protocol):
 
     def serving(self, cube: str, base: str) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest."""
-        ...
 
     def fill(self, adapter: ActiveAdapter) -> Fill | None:
         """Return the prefill for prompts under an adapter, None if no KV is cached."""
-        ...
 
 
 CONFIG = "adapter_config.json"
@@ -140,7 +135,6 @@ def manifest_in(folder: Path) -> dict[str, Json]:
 
 
 def check(folder: Path, digest: str | None) -> None:
-    """Check that an adapter's files are those that were examined; `digest` is that of its weights."""
     if (wrong := wrong_with(folder, digest)) is not None:
         raise IntegrityError(f"The adapter in {folder} cannot be used: {wrong}.")
 
@@ -178,7 +172,6 @@ def card_of(manifest: Mapping[str, Json]) -> str:
 
 
 def unwritten(why: object) -> BackendUnavailable:
-    """Return what a training ends with when the disk takes no more of it."""
     return BackendUnavailable(
         f"The adapter could not be written ({why}): free some disk and train again; it goes on from what was kept."
     )

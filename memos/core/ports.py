@@ -36,10 +36,9 @@ class SparseVector:
 class VectorPoint:
     """An index point: one chunk of one version of one item.
 
-    `payload` holds ids and filter fields, never memory text. It always has `cube`, `item` (str),
-    `version`, `revision` (int), `recorded_from` (int, epoch microseconds) and, unless the version
-    is the current one, `recorded_to`; `live` is 1 for a current version that searches find, else 0.
-    Dense vectors are float32 `(dimension,)`.
+    `payload` holds ids and filter fields, never memory text. It always has `cube`, `item` (str), `version`, `revision`
+    (int), `recorded_from` (int, epoch microseconds) and, unless the version is the current one, `recorded_to`; `live`
+    is 1 for a current version that searches find, else 0. Dense vectors are float32 `(dimension,)`.
     """
 
     id: str
@@ -119,12 +118,10 @@ class Embedder(Protocol):
     @property
     def fingerprint(self) -> Fingerprint:
         """Name, dimension, prefix rule and normalisation of the space."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Tokens one piece may have, special tokens included."""
-        ...
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Return `(len(texts), dimension)` float32 unit vectors in the given order.
@@ -133,15 +130,12 @@ class Embedder(Protocol):
         length-weighted mean of theirs: nothing is truncated. An empty list gives shape (0, dimension).
         Raises: ModelError.
         """
-        ...
 
     def embed_query(self, text: str) -> Vector:
         """Return the `(dimension,)` float32 unit vector of a question. Raises: ModelError."""
-        ...
 
     def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
         """Return character spans of at most `max_tokens` tokens that cover all non-blank text in order."""
-        ...
 
 
 class SparseEncoder(Protocol):
@@ -149,11 +143,9 @@ class SparseEncoder(Protocol):
 
     def encode_document(self, text: str) -> SparseVector:
         """Return the saturated term frequencies of a stored text."""
-        ...
 
     def encode_query(self, text: str) -> SparseVector:
         """Return the query's terms, weight 1 each; empty when it has no indexable term."""
-        ...
 
 
 class Reranker(Protocol):
@@ -162,7 +154,6 @@ class Reranker(Protocol):
     @property
     def name(self) -> str:
         """The model's name, as results tell it."""
-        ...
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return one finite score a text, in the given order: the higher, the better it answers. Any scale.
@@ -170,7 +161,6 @@ class Reranker(Protocol):
         A text that is too long is cut, the question is not lost by it. No texts give no scores, and nothing is asked.
         Raises: ModelError (no usable model, or no usable answer), BackendUnavailable, BackendTimeout.
         """
-        ...
 
 
 class VectorIndex(Protocol):
@@ -183,15 +173,12 @@ class VectorIndex(Protocol):
     @property
     def restart_count(self) -> int:
         """A number that grows whenever the engine restarted and lost its unflushed writes."""
-        ...
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
         """Insert or replace points by id; repeating a call changes nothing."""
-        ...
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
         """For each item id delete its points whose `revision` is not the given one; None deletes all."""
-        ...
 
     def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
         """Return one list per arm, best first, at most `limit` points with a positive score each.
@@ -199,35 +186,27 @@ class VectorIndex(Protocol):
         `meanwhile` is called at most once, while the index works; what it raises is raised. An index may leave it out.
         Raises: InvalidInput when `cubes` is empty.
         """
-        ...
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
         """Return the turn vectors of those points that are held, by point id, as exact as the index keeps them."""
-        ...
 
     def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
         """Return those of these points that are held, by point id."""
-        ...
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube, in no order."""
-        ...
 
     def cubes(self) -> list[str]:
         """Return the cubes that have at least one point."""
-        ...
 
     def flush(self, mark: int) -> None:
         """Make everything so far durable, then remember `mark` with it."""
-        ...
 
     def mark(self) -> int:
         """Return the mark of the last durable flush, 0 for a new index."""
-        ...
 
     def close(self) -> None:
         """Release files and processes without flushing; safe to call twice."""
-        ...
 
 
 class Rewritable(Protocol):
@@ -238,7 +217,6 @@ class Rewritable(Protocol):
 
         Searches and writes go on meanwhile; returns when the new files are in use and the old ones gone.
         """
-        ...
 
 
 class Optimisable(Protocol):
@@ -246,19 +224,15 @@ class Optimisable(Protocol):
 
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
         """Build what makes search faster; True when something changed. Searches and writes go on."""
-        ...
 
     def unoptimised(self) -> int:
         """Return how many points were written since the last `optimise`."""
-        ...
 
     def optimised(self) -> int:
         """Return how many points the last `optimise` saw."""
-        ...
 
     def stop_building(self) -> None:
         """End a running build and refuse new ones; for a program that ends."""
-        ...
 
 
 class Generations(Protocol):
@@ -266,19 +240,16 @@ class Generations(Protocol):
 
     def use(self) -> None:
         """Make this generation the one in use."""
-        ...
 
     def remove_others(self) -> list[str]:
         """Delete the generations of embedders no cube uses any more; return their names."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """An item in the graph.
+    """An item in the graph; `previous` is the item said just before it in its conversation.
 
-    `previous` is the item said just before it in its conversation, `entities` are
-    keyed digests, never names, `links` are (kind, target item id).
+    `entities` are keyed digests, never names, `links` are (kind, target item id).
     """
 
     id: str
@@ -296,11 +267,8 @@ class Graph(Protocol):
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
         """Return up to `limit` items of `cubes` that stand next to `seed` in its session or are linked to it.
 
-        Raises:
-            BackendUnavailable: The graph is out of reach.
-            BackendTimeout: It did not answer in time.
+        Raises: BackendUnavailable, BackendTimeout.
         """
-        ...
 
 
 class GraphIndex(Graph, Protocol):
@@ -313,7 +281,6 @@ class GraphIndex(Graph, Protocol):
     @property
     def restart_count(self) -> int:
         """A number that grows whenever the engine restarted and may have lost unflushed writes."""
-        ...
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
         """Insert or replace nodes and exactly the edges each node names.
@@ -322,31 +289,24 @@ class GraphIndex(Graph, Protocol):
         edge's other end may be unknown yet: it is then created as a bare node of the same cube
         (revision 0, not scanned) and filled by its own upsert later.
         """
-        ...
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove items with all their edges, and entities and conversations left without any."""
-        ...
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield (id, id, revision) of every filled node of one cube."""
-        ...
 
     def cubes(self) -> list[str]:
         """Return the cubes that have at least one filled node."""
-        ...
 
     def flush(self, mark: int) -> None:
         """Make everything so far durable, then remember `mark` with it."""
-        ...
 
     def mark(self) -> int:
         """Return the mark of the last durable flush, 0 for a new index."""
-        ...
 
     def close(self) -> None:
         """Release files; safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +327,6 @@ class ImageSource(Protocol):
 
         Raises: InvalidInput (no public address, no image, too large), BackendUnavailable, BackendTimeout.
         """
-        ...
 
 
 class FileSource(Protocol):
@@ -378,7 +337,6 @@ class FileSource(Protocol):
 
         Raises: InvalidInput (no public address, too large), BackendUnavailable, BackendTimeout.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,9 +362,7 @@ class ChatRequest:
 
     `schema` is the JSON Schema of the expected object; the endpoint is held to it where possible, and the caller
     still validates the answer. `later` requests yield to interactive ones.
-
-    Raises:
-       InvalidInput: There are no messages, or a limit that no model has.
+    Raises: InvalidInput (no messages, or a limit that no model has).
     """
 
     messages: tuple[ChatMessage, ...]
@@ -463,12 +419,10 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """The model's name, as accounts and remembered answers know it."""
-        ...
 
     @property
     def in_steps(self) -> bool:
         """True if the model works here, step by step: then `stream` does what `complete` does, and can be closed."""
-        ...
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer, whatever characters the messages have.
@@ -477,7 +431,6 @@ class ChatModel(Protocol):
         better (empty, cut off, or the request is too long); BackendUnavailable; BackendTimeout. All say whether
         repeating makes sense (`permanent`).
         """
-        ...
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
         """Yield the answer's text piece by piece, and last of all the finished answer.
@@ -486,11 +439,9 @@ class ChatModel(Protocol):
         is wanted; a stream that is closed asks for no more. Raises: as `complete`, also after some pieces: what came
         until then is no answer.
         """
-        ...
 
     def close(self) -> None:
         """Take no further calls; those under way may end. Safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,4 +478,3 @@ class DocumentReader(Protocol):
 
         Raises: InvalidInput (it cannot be read, with the reason), BackendUnavailable.
         """
-        ...

@@ -204,7 +204,6 @@ def _warn_former(name: str, instead: str) -> None:
 
 
 def _names(model: type[BaseModel], group: str = "") -> Iterator[tuple[str, str]]:
-    """Yield group and name of every setting."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _names(field.annotation, name)
@@ -239,9 +238,8 @@ class EnvironmentSource(EnvSettingsSource):
         if given.lower() in self.settings_cls.model_fields:  # a group as JSON
             return
         # Clients and other programs have variables with this prefix too, without a group.
-        close = difflib.get_close_matches(
-            given, (other.removeprefix("MEMOS_") for other in known), 1, 0.6 if in_group else 0.85
-        )
+        others = [other.removeprefix("MEMOS_") for other in known]
+        close = difflib.get_close_matches(given, others, 1, 0.6 if in_group else 0.85)
         if close or in_group:
             raise InvalidInput(name, f"is not a setting; {_hint(close, 'MEMOS_')}")
 
@@ -302,10 +300,12 @@ def default_home() -> Path:
     return former if former.exists() and not home.exists() else home
 
 
-class EmbedSettings(BaseModel):
-    """Which embedder a new cube uses and how much of the machine it may take."""
-
+class _Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EmbedSettings(_Group):
+    """Which embedder a new cube uses and how much of the machine it may take."""
 
     model: Literal["minilm", "e5"] = Field(
         "minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)"
@@ -313,10 +313,8 @@ class EmbedSettings(BaseModel):
     threads: int = Field(2, ge=1, le=256, description="CPU threads one embedding call uses")
 
 
-class IndexSettings(BaseModel):
+class IndexSettings(_Group):
     """How long a change waits for the indexes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     wait_s: float = Field(
         5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`"
@@ -335,10 +333,8 @@ Key = Annotated[SecretStr | None, AfterValidator(sendable)]
 """A key as an HTTP header can carry it."""
 
 
-class QdrantSettings(BaseModel):
+class QdrantSettings(_Group):
     """A Qdrant server that holds the vector index; without a URL the embedded engine does."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
     api_key: Key = Field(None, description="Qdrant's API key")
@@ -348,10 +344,8 @@ class QdrantSettings(BaseModel):
     on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk and only 8-bit ones in its memory")
 
 
-class Neo4jSettings(BaseModel):
+class Neo4jSettings(_Group):
     """A Neo4j server that holds a graph index; without a URL the graph is read from the ledger."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = Field(
         None,
@@ -386,10 +380,10 @@ Url = Annotated[str | None, AfterValidator(plain_url)]
 """An endpoint's address without the slash at its end."""
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(_Group):
     """Where a language model is: behind an OpenAI-compatible endpoint, or in this process: `local:` and a folder."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: Url = Field(
         None, description="Model endpoint up to and with its version, such as `http://127.0.0.1:8080/v1`; default: none"
@@ -432,8 +426,7 @@ class ChatSettings(ModelSettings):
     parallel: int = Field(4, ge=1, le=1024, description="Most requests at once of this process to one model")
     max_tokens: int = Field(1024, ge=1, description="Longest answer in tokens, where a task asks for no other")
     prefix_cache: Literal["off", "on", "salt"] = Field(
-        "off",
-        description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`",
+        "off", description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`"
     )
 
 
@@ -444,10 +437,10 @@ JUDGE = "judge"
 """The name of a reranker that is the reader model."""
 
 
-class RerankSettings(BaseModel):
+class RerankSettings(_Group):
     """What reads the first candidates of a search together with its question; without a model nothing does."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(hide_input_in_errors=True, allow_inf_nan=False)
 
     model: str | None = Field(
         None,
@@ -485,10 +478,8 @@ class RerankSettings(BaseModel):
         return self
 
 
-class TaskSettings(BaseModel):
+class TaskSettings(_Group):
     """How background tasks are run, and what they may cost."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     workers: int = Field(2, ge=0, le=256, description="Threads of this process that run background tasks; 0 runs none")
     tokens_per_day: int | None = Field(
@@ -496,38 +487,32 @@ class TaskSettings(BaseModel):
     )
 
 
-class HeatSettings(BaseModel):
+class HeatSettings(_Group):
     """What counts as hot; `memos.scheduler.rules` has what else the tiers go by."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     promote_above: float = Field(5.0, gt=0, description="Heat from which a segment is read into long-term memory")
 
 
-class UpkeepSettings(BaseModel):
+class UpkeepSettings(_Group):
     """What is done from time to time without being asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     backup_folder: Path | None = Field(None, description="Folder that periodic backups are made in; default: none")
     backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
     backups_kept: int = Field(7, ge=1, le=10_000, description="Periodic backups that are kept; older ones are removed")
 
 
-class LimitSettings(BaseModel):
+class LimitSettings(_Group):
     """Where input is refused instead of harming the installation."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file_bytes: int = Field(104_857_600, ge=1024, description="Largest file that is taken, in bytes")
     min_free_bytes: int = Field(67_108_864, ge=0, description="Free disk space under which writes are refused")
     dump_bytes: int = Field(8_589_934_592, ge=1024, description="Most bytes that a dump of a cube may unpack to")
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(_Group):
     """How the server listens and what a request may take."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", description="Address the server listens on; if not loopback, put TLS in front")
     port: int = Field(8765, ge=0, le=65535, description="Port the server listens on; 0 takes a free one")
@@ -546,18 +531,16 @@ class ServerSettings(BaseModel):
     )
 
 
-class RecallSettings(BaseModel):
+class RecallSettings(_Group):
     """What of the memory a prompt is given, in `memos chat` and the proxy for OpenAI's clients."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     tokens: int = Field(1500, ge=100, le=1_000_000, description="Most tokens of the memory section in a prompt")
 
 
-class ActivationSettings(BaseModel):
+class ActivationSettings(_Group):
     """What of prompts is kept as attention KV, and how much memory it may take; 0 keeps none there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
@@ -566,10 +549,8 @@ class ActivationSettings(BaseModel):
     )
 
 
-class ParametricSettings(BaseModel):
+class ParametricSettings(_Group):
     """What adapters learn, of which model, and when by themselves."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
     night: str | None = Field(
@@ -601,10 +582,8 @@ class ParametricSettings(BaseModel):
         return value
 
 
-class QuotaSettings(BaseModel):
+class QuotaSettings(_Group):
     """How much a key may use that has no limits of its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     requests_per_minute: int | None = Field(None, ge=0, description="Requests a key may make a minute; default: any")
     items_per_day: int | None = Field(None, ge=0, description="Memories a key may store a UTC day; default: any number")

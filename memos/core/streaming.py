@@ -12,10 +12,9 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class EventData:
-    """Parses server-sent events from a stream in pieces and yields the data of complete events.
+    """Parses server-sent events from a stream in pieces and yields the data of complete events."""
 
-    Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (parsing an event stream).
-    """
+    # Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (parsing an event stream).
 
     def __init__(self) -> None:
         self._rest = b""
@@ -78,8 +77,7 @@ class StreamedText:
 
 def without_reasoning(text: str) -> str:
     """Return a local model's answer without its reasoning; some templates open the tag themselves."""
-    begun = text.lstrip().startswith(_OPEN)
     thoughts, closed, answer = text.partition(_CLOSE)
-    if begun:
+    if text.lstrip().startswith(_OPEN):
         return answer
     return answer if closed and _OPEN not in thoughts and answer.startswith("\n") else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,14 +30,17 @@ class Work:
 
     @property
     def stages(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for lap in self.laps:
-            found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds
-        return found
+        return _seconds(self.laps)
+
+
+def _seconds(laps: Iterable[Lap]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for lap in laps:
+        found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds
+    return found
 
 
 Listener = Callable[[Work], None]
-
 _JUST_NOW_S = 0.2
 
 
@@ -49,11 +52,7 @@ class StageClock:
 
     @property
     def timings_ms(self) -> dict[str, float]:
-        """Return the milliseconds of each stage, in order."""
-        found: dict[str, float] = {}
-        for lap in self.laps:
-            found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds * 1000
-        return found
+        return {stage: seconds * 1000 for stage, seconds in _seconds(self.laps).items()}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -14,10 +14,9 @@ Source: https://platform.openai.com/docs/guides/images-vision (85 and 170 for ea
 
 
 class Tokens(NamedTuple):
-    """Tokens of one model call; `estimated` says that the endpoint did not report them.
+    """Tokens of one model call; `estimated` says that the endpoint did not report them."""
 
-    `cached` are those of the prompt that the model had in memory, None where nothing is said of it.
-    """
+    # `cached` are those of the prompt that the model had in memory, None where nothing is said of it.
 
     prompt: int = 0
     completion: int = 0
@@ -26,10 +25,8 @@ class Tokens(NamedTuple):
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an upper-leaning estimate: 4 ASCII characters or 1 other character a token.
-
-    Source: https://help.openai.com/en/articles/4936856 (about 4 characters of English a token); a Chinese
-    character costs about one.
-    """
+    """Return an upper-leaning estimate: 4 ASCII characters or 1 other character a token."""
+    # Source: https://help.openai.com/en/articles/4936856 (about 4 characters of English a token); a Chinese character
+    # costs about one.
     ascii_chars = sum(character < "\x80" for character in text)
     return -(-ascii_chars // _ASCII_CHARS_PER_TOKEN) + len(text) - ascii_chars

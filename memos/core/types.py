@@ -15,7 +15,6 @@ Json = Any  # a value `json.dumps` accepts
 LOCAL_OWNER = "owner"
 DEFAULT_CUBE = "default"
 
-
 WHOLE = ""
 """In place of a cube: a task that is about the whole installation."""
 
@@ -151,16 +150,7 @@ MODEL_INFO = RELATION, TOOL, TOPIC = "relation", "tool", "topic"
 
 
 DERIVED = frozenset(
-    {
-        ItemType.USER,
-        ItemType.ASSISTANT,
-        ItemType.PREFERENCE,
-        ItemType.INSTRUCTION,
-        ItemType.PROFILE,
-        ItemType.SKILL,
-        ItemType.SUMMARY,
-        ItemType.LONG_TERM,
-    }
+    map(ItemType, ("user", "assistant", "preference", "instruction", "profile", "skill", "summary", "long_term"))
 )
 """Types of items that are made out of others."""
 

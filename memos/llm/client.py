@@ -93,17 +93,9 @@ def key_of(model: str, request: ChatRequest) -> str:
         (message.role, message.content, *(hashlib.sha256(image.data).hexdigest() for image in message.images))
         for message in request.messages
     ]
-    parts = (
-        model,
-        messages,
-        request.max_tokens,
-        request.temperature,
-        request.schema,
-        request.schema_name,
-        request.top_p,
-    )
+    options = request.max_tokens, request.temperature, request.schema, request.schema_name, request.top_p
     # ASCII escapes keep lone surrogates apart and encodable.
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps((model, messages, *options), sort_keys=True).encode()).hexdigest()
 
 
 def _size(reply: ChatReply) -> int:
@@ -117,10 +109,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_values(text: str) -> Iterator[str]:
-    """Yield the outermost JSON objects and arrays in a text, in order, each as strict JSON.
-
-    NaN and infinities are not JSON; NUL characters and lone surrogates become U+FFFD.
-    """
+    # NaN and infinities are not JSON; NUL characters and lone surrogates become U+FFFD.
     decoder = json.JSONDecoder(parse_constant=_refuse)
     at = 0
     for _ in range(_MOST_TRIES):
@@ -189,7 +178,6 @@ class LLMClient:
 
     @property
     def cache_counts(self) -> tuple[int, int]:
-        """Cache hits and misses."""
         return self._cache.hits, self._cache.misses
 
     def complete_text(
@@ -200,7 +188,6 @@ class LLMClient:
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> str:
-        """Return the model's answer as text, never empty."""
         request = ChatRequest(tuple(messages), max_tokens, temperature)
         key, generation = key_of(self.model, request), self._cache.generation
         if (known := self._cache.get(key)) is not None:
@@ -276,7 +263,6 @@ class LLMClient:
         return self.complete_json(messages, schema, **options)
 
     def forget(self) -> None:
-        """Empty the cache; answers in flight are not cached either."""
         self._cache.forget()
 
     def close(self) -> None:
@@ -289,11 +275,8 @@ class LLMClient:
         if answer is None:
             second = self._complete(_repair(request, first.text, problem), meter)
             answer, text, problem = _read(second.text, schema)
-            tokens = Tokens(
-                tokens.prompt + second.tokens.prompt,
-                tokens.completion + second.tokens.completion,
-                tokens.estimated or second.tokens.estimated,
-            )
+            prompt, completion, estimated, _ = second.tokens
+            tokens = Tokens(tokens.prompt + prompt, tokens.completion + completion, tokens.estimated or estimated)
         if answer is None:
             # Without the problem itself: it quotes the answer, which may be memory text.
             raise InvalidAnswer(
@@ -352,11 +335,10 @@ CACHE_BYTES = 16 * 2**20
 
 
 class LLMClients:
-    """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe.
+    """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe."""
 
-    A `given` model serves every purpose but vision, whatever is configured; the caller closes it. `given_vision` does
-    the same for vision. `spending` reserves tokens for each call.
-    """
+    # A `given` model serves every purpose but vision, whatever is configured; the caller closes it. `given_vision` does
+    # the same for vision. `spending` reserves tokens for each call.
 
     def __init__(
         self,
@@ -376,13 +358,11 @@ class LLMClients:
         self._closed = False
 
     def get(self, purpose: Purpose) -> LLMClient | None:
-        """Return the client for a purpose, None when no model is configured for it."""
         given = self._given_for(purpose)
         settings = self._settings.model_for(purpose) if given is None else self._settings.chat_model
         return None if settings is None else self.of(settings, given)
 
     def of(self, settings: ChatSettings, given: ChatModel | None = None) -> LLMClient:
-        """Return the client for these settings, opening it first if needed."""
         key = settings, None if given is None else id(given)
         with self._lock:
             if self._closed:
@@ -393,7 +373,6 @@ class LLMClients:
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
-        """Return True if a purpose has a model, without opening it."""
         return self._given_for(purpose) is not None or self._settings.model_for(purpose) is not None
 
     def _given_for(self, purpose: Purpose) -> ChatModel | None:
@@ -401,22 +380,18 @@ class LLMClients:
 
     @property
     def reader(self) -> LLMClient | None:
-        """The client that extracts facts and compares statements, None without a model."""
         return self.get("reader")
 
     @property
     def chat(self) -> LLMClient | None:
-        """The client for chat and summaries, None without a model."""
         return self.get("chat")
 
     @property
     def vision(self) -> LLMClient | None:
-        """The client that describes images, None without a vision model."""
         return self.get("vision")
 
     @property
     def cache_counts(self) -> tuple[int, int]:
-        """Cache hits and misses of all clients."""
         each = [asker.cache_counts for asker in self._each()]
         return sum(hits for hits, _ in each), sum(misses for _, misses in each)
 

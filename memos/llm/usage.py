@@ -11,10 +11,9 @@ from memos.core.tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a model: its purpose, identity and cost.
+    """A request to a model: its purpose, identity and cost."""
 
-    `tokens` of a `cached` answer are what it cost originally. `failed` means that no answer came back.
-    """
+    # `tokens` of a `cached` answer are what it cost originally. `failed` means that no answer came back.
 
     purpose: str
     cube: str | None
@@ -28,8 +27,6 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The sum of several calls; tokens and seconds are those of calls that reached a model."""
-
     calls: int = 0
     cached: int = 0
     failed: int = 0
@@ -56,10 +53,9 @@ class Usage:
 
 
 class UsageMeter:
-    """Counts every call of one piece of work, including failed ones. Thread-safe.
+    """Counts every call of one piece of work, including failed ones. Thread-safe."""
 
-    `tell` is called for each call on the calling thread, after it is counted; its exceptions propagate.
-    """
+    # `tell` is called for each call on the calling thread, after it is counted; its exceptions propagate.
 
     def __init__(
         self,

@@ -40,7 +40,6 @@ def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]
 
 
 def info_of(raw: Json) -> dict[str, Json]:
-    """Return a validated `info` object: strings, numbers, booleans, and lists of them."""
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
@@ -60,18 +59,15 @@ def info_of(raw: Json) -> dict[str, Json]:
 
 
 def json_copy(value: Any) -> Json:
-    """Return a JSON copy of a value; times become text."""
-    return json.loads(json.dumps(value, ensure_ascii=False, default=_as_text))
+    def as_text(value: Any) -> str:
+        if isinstance(value, bytes | bytearray | memoryview):
+            return hashlib.sha256(value).hexdigest()  # an image's bytes
+        return value.isoformat() if isinstance(value, datetime) else str(value)
 
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return hashlib.sha256(value).hexdigest()  # an image's bytes
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    return json.loads(json.dumps(value, ensure_ascii=False, default=as_text))
 
 
 def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
-    """Return the distinct ids of a call about one or several items."""
     if isinstance(raw, bytes) or not isinstance(raw, Collection):
         raise InvalidInput("item_ids", f"must be an id or a list of ids, not {type(raw).__name__}")
     ids = [raw] if isinstance(raw, str) else list(raw)
@@ -95,7 +91,6 @@ def switch(where: str, value: Json) -> bool:
 
 
 def version_of(where: str, value: Json) -> int:
-    """Return a version number; 0 never exists."""
     return within(where, value, 0, 2**31 - 1)
 
 
@@ -107,7 +102,6 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def edits_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the validated field values of an update."""
     if not raw:
         raise InvalidInput("memory", "nothing to change; give a new text or another field")
     return {name: _edit(name, value) for name, value in raw.items()}
@@ -148,14 +142,13 @@ def _edit(name: str, value: Any) -> Any:
     )
 
 
-def seconds_of(name: str, value: float) -> float:
-    """Return a timeout in seconds, at most some thirty years."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
-        raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
-    return value
-
-
 def member_of(name: str, value: Json, kind: type[_Choice]) -> _Choice:
     if not isinstance(value, str) or value not in set(kind):
         raise InvalidInput(name, f"{shown(value)} is unknown; use one of {', '.join(kind)}")
     return kind(value)
+
+
+def seconds_of(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
+    return value

@@ -34,8 +34,6 @@ _RULE = re.compile(r" {0,3}\|[ \t:|-]+\|[ \t]*$")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The page and outline titles of the text from `offset` on."""
-
     offset: int
     page: int | None = None
     path: tuple[str, ...] = ()
@@ -43,8 +41,6 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Characters `start` to `end` of the Markdown; `header` is the header row of a table that continues here."""
-
     start: int
     end: int
     path: tuple[str, ...]
@@ -59,18 +55,12 @@ class _Kind(StrEnum):
     CODE = "code"
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block(Passage):
     kind: _Kind
-    start: int
-    end: int
-    path: tuple[str, ...]
-    page: int | None
-    header: str | None = None
 
 
 def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structured: bool = True) -> list[Passage]:
-    """Split a text into passages; unless `structured`, it has no headings, tables or code."""
     whole = _blocks(markdown, marks, structured=structured)
     pieces = [piece for block in whole for piece in _bounded(markdown, block, split)]
     return [Passage(one.start, one.end, one.path, one.page, one.header) for one in _packed(markdown, pieces, split)]
@@ -80,13 +70,11 @@ def passages(markdown: str, split: Split, marks: Sequence[Mark] = (), *, structu
 
 
 def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Block]:
-    """Split a text into blocks that cover all of it."""
     cuts = sorted({mark.offset for mark in marks if 0 < mark.offset < len(text)})
-    edges = [0, *cuts, len(text)]
     offsets = [mark.offset for mark in marks]
     found: list[_Block] = []
     path: tuple[str, ...] = ()
-    for start, end in pairwise(edges):
+    for start, end in pairwise([0, *cuts, len(text)]):
         place = bisect_right(offsets, start) - 1
         mark = marks[place] if place >= 0 else Mark(0)
         for block in _page_blocks(text, start, end, structured=structured):
@@ -97,16 +85,13 @@ def _blocks(text: str, marks: Sequence[Mark], *, structured: bool) -> list[_Bloc
 
 
 def _page_blocks(text: str, start: int, end: int, *, structured: bool) -> Iterator[_Block]:
-    """Yield the blocks of a page, without their paths."""
     lines = _lines(text, start, end)
     place = 0
     while place < len(lines):
         kind, stop = _extent(lines, place, structured=structured)
         while stop < len(lines) and not lines[stop][1].strip():
             stop += 1
-        begin = lines[place][0]
-        finish = lines[stop][0] if stop < len(lines) else end
-        yield _Block(kind, begin, finish, (), None)
+        yield _Block(lines[place][0], lines[stop][0] if stop < len(lines) else end, (), None, kind=kind)
         place = stop
 
 
@@ -122,18 +107,17 @@ def _lines(text: str, start: int, end: int) -> list[tuple[int, str]]:
 
 def _extent(lines: Sequence[tuple[int, str]], place: int, *, structured: bool) -> tuple[_Kind, int]:
     line = lines[place][1]
+    stop = place + 1
     if structured and (fence := _FENCE.match(line)):
         return _Kind.CODE, _closed(lines, place, fence[1])
     if structured and _ROW.match(line):
-        stop = place + 1
         while stop < len(lines) and _ROW.match(lines[stop][1]):
             stop += 1
         return _Kind.TABLE, stop
     if structured and _HEADING.match(line):
-        return _Kind.HEADING, place + 1
+        return _Kind.HEADING, stop
     if structured and _is_underlined(lines, place):
         return _Kind.HEADING, place + 2
-    stop = place + 1
     while stop < len(lines) and lines[stop][1].strip() and not (structured and _begins(lines, stop)):
         stop += 1
     return _Kind.PROSE, stop
@@ -182,7 +166,6 @@ def _shown(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _without_blank(text: str, blocks: Sequence[_Block]) -> list[_Block]:
-    """Attach blank text to the block before it, or to the first block with text."""
     found: list[_Block] = []
     begin: int | None = None
     for block in blocks:
@@ -213,21 +196,20 @@ def _limit(block: _Block) -> int:
 
 
 def _bounded(text: str, block: _Block, split: Split) -> Iterator[_Block]:
-    """Yield a block, or the parts it must be split into."""
     limit = _limit(block)
     if _fits(text[block.start : block.end], limit, split):
         yield block
-        return
-    if block.kind in (_Kind.TABLE, _Kind.CODE):
+    elif block.kind in (_Kind.TABLE, _Kind.CODE):
         yield from _by_lines(text, block, split)
-        return
-    for start, end in _hard(text, block.start, block.end, limit, split):
-        yield replace(block, start=start, end=end)
+    else:
+        for start, end in _hard(text, block.start, block.end, limit, split):
+            yield replace(block, start=start, end=end)
 
 
 def _by_lines(text: str, block: _Block, split: Split) -> Iterator[_Block]:
     lines = _lines(text, block.start, block.end)
-    header = _header(lines) if block.kind is _Kind.TABLE else None
+    has_header = block.kind is _Kind.TABLE and len(lines) > 1 and _RULE.match(lines[1][1])
+    header = lines[0][1].strip()[:_HEADER_CHARS] if has_header else None
     edges = [*(start for start, _ in lines), block.end]
     begin = 0
     while begin < len(lines):
@@ -260,12 +242,6 @@ def _most(text: str, edges: Sequence[int], begin: int, split: Split) -> int:
     return low
 
 
-def _header(lines: Sequence[tuple[int, str]]) -> str | None:
-    if len(lines) < 2 or not _RULE.match(lines[1][1]):
-        return None
-    return lines[0][1].strip()[:_HEADER_CHARS]
-
-
 def _hard(text: str, start: int, end: int, tokens: int, split: Split) -> Iterator[tuple[int, int]]:
     spans = split(text[start:end], tokens)
     cuts = [start, *(start + first for first, _ in spans[1:]), end]
@@ -286,12 +262,8 @@ def _packed(text: str, pieces: Sequence[_Block], split: Split) -> Iterator[_Bloc
     for piece in pieces:
         if current is not None and _joins(text, current, piece, split):
             # Headings alone take the path of what they stand above.
-            current = replace(
-                piece,
-                start=current.start,
-                kind=piece.kind if current.kind is _Kind.HEADING else current.kind,
-                header=current.header or piece.header,
-            )
+            kind = piece.kind if current.kind is _Kind.HEADING else current.kind
+            current = replace(piece, start=current.start, kind=kind, header=current.header or piece.header)
             continue
         if current is not None:
             yield current
@@ -301,14 +273,11 @@ def _packed(text: str, pieces: Sequence[_Block], split: Split) -> Iterator[_Bloc
 
 
 def _joins(text: str, current: _Block, piece: _Block, split: Split) -> bool:
-    both = text[current.start : piece.end]
     if current.page != piece.page:
         return False
-    if current.kind is _Kind.HEADING:
-        return _fits(both, _limit(piece), split)
-    if piece.kind is _Kind.HEADING or current.path != piece.path or current.header != piece.header:
-        return False
-    return _fits(both, PROSE_TOKENS, split)
+    limit = _limit(piece) if current.kind is _Kind.HEADING else PROSE_TOKENS
+    same = piece.kind is not _Kind.HEADING and current.path == piece.path and current.header == piece.header
+    return (current.kind is _Kind.HEADING or same) and _fits(text[current.start : piece.end], limit, split)
 
 
 _PLAIN = frozenset({"pdf", "text", "png", "jpeg", "gif", "bmp", "tiff", "webp"})
@@ -319,8 +288,6 @@ _MOST_BLANK = 500
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed document; its passages, in order, cover all of `markdown`."""
-
     markdown: str
     passages: tuple[Passage, ...]
     format: str

@@ -26,13 +26,7 @@ from memos.core.text.validation import check_text
 from memos.core.types import Json, Picture
 from memos.errors import InvalidInput, shown
 
-MEDIA_TYPES: Final = {
-    "PNG": "image/png",
-    "JPEG": "image/jpeg",
-    "WEBP": "image/webp",
-    "GIF": "image/gif",
-    "BMP": "image/bmp",
-}
+MEDIA_TYPES: Final = {kind: f"image/{kind.lower()}" for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP")}
 _MOST_SIDE: Final = 32_767
 MAX_IMAGE_BYTES: Final = 20 * 2**20
 MAX_IMAGE_PIXELS: Final = 50_000_000
@@ -54,8 +48,6 @@ _DAMAGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Format, media type and displayed size; `taken_at` is the camera's time, as text."""
-
     format: str
     media_type: str
     width: int
@@ -70,8 +62,7 @@ def read_header(where: str, data: bytes) -> Header:
         raise InvalidInput(where, "is an empty image; leave it out")
     if len(data) > MAX_IMAGE_BYTES:
         raise InvalidInput(
-            where,
-            f"has {len(data):,} bytes, at most {MAX_IMAGE_BYTES:,} are taken; make the image smaller",
+            where, f"has {len(data):,} bytes, at most {MAX_IMAGE_BYTES:,} are taken; make the image smaller"
         )
     if _MARKUP.match(data[:1024].removeprefix(b"\xef\xbb\xbf")):
         raise InvalidInput(where, "is SVG or a web page, which may hold programs; convert it to PNG")
@@ -80,9 +71,8 @@ def read_header(where: str, data: bytes) -> Header:
         with Pillow.open(io.BytesIO(data), formats=tuple(MEDIA_TYPES)) as image:
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             _check_size(where, *image.size)
-            exif = _exif(image.info.get("exif"))
-            turned = exif.orientation >= 5
-            width, height = image.size[::-1] if turned else image.size
+            taken_at, orientation = _exif(image.info.get("exif"))
+            width, height = image.size[::-1] if orientation >= 5 else image.size
             # The other pictures in a phone's JPEG are no animation.
             animated = kind != "JPEG" and bool(getattr(image, "is_animated", False))
             _check_whole(where, kind, data, image)
@@ -94,7 +84,7 @@ def read_header(where: str, data: bytes) -> Header:
         ) from error
     except _DAMAGED as error:
         raise InvalidInput(where, "is a damaged image; save or send it again") from error
-    return Header(kind, MEDIA_TYPES[kind], width, height, exif.taken_at, exif.orientation, animated)
+    return Header(kind, MEDIA_TYPES[kind], width, height, taken_at, orientation, animated)
 
 
 def _check_size(where: str, width: int, height: int) -> None:
@@ -128,12 +118,7 @@ def _check_webp(where: str, data: bytes) -> None:
 def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> None:
     if kind == "PNG":
         image.verify()
-        cut = b"IEND" not in data
-    elif kind == "JPEG":
-        cut = not _has_end(data)
-    else:
-        cut = False
-    if cut:
+    if (kind == "PNG" and b"IEND" not in data) or (kind == "JPEG" and not _has_end(data)):
         raise InvalidInput(where, f"is a {kind} that was cut off; save or send it again")
 
 
@@ -150,24 +135,19 @@ def _has_end(data: bytes) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Exif:
-    taken_at: str | None = None
-    orientation: int = 1
-
-
-def _exif(raw: object) -> _Exif:
+def _exif(raw: object) -> tuple[str | None, int]:
+    """Return when a picture was taken, and its orientation, from 1 (upright) to 8."""
     if not isinstance(raw, bytes):
-        return _Exif()
+        return None, 1
     exif = Pillow.Exif()
     try:
         exif.load(raw)
         details = exif.get_ifd(_DETAILS)
     except _DAMAGED:
-        return _Exif()
-    orientation = exif.get(_ORIENTATION)
-    upright = orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
-    return _Exif(_taken(details.get(_TAKEN), details.get(_TAKEN_OFFSET)), upright)
+        return None, 1
+    given = exif.get(_ORIENTATION)
+    orientation = given if isinstance(given, int) and 1 <= given <= 8 else 1
+    return _taken(details.get(_TAKEN), details.get(_TAKEN_OFFSET)), orientation
 
 
 def _taken(value: object, offset: object) -> str | None:
@@ -198,8 +178,6 @@ _UNSHOWN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """A parsed image part; `kept` is stored in the content, `picture` is missing if the bytes are not available."""
-
     mark: str
     kept: Json
     picture: Picture | None = None
@@ -215,14 +193,11 @@ class _GivenImage:
 
 @dataclass(slots=True)
 class ImageParts:
-    """Reads the images of one add, within a limit of number and bytes."""
-
     source: ImageSource | None = None
     count: int = 0
     size_bytes: int = 0
 
     def read(self, where: str, part: Mapping[str, Json], rest: Mapping[str, Json]) -> ImagePart:
-        """Return what a part is; `rest` is the part without the bytes."""
         caption, name = _label(where, part, "caption"), _label(where, part, "name")
         given = self._given(where, part)
         if given is None:
@@ -232,10 +207,8 @@ class ImageParts:
         header = read_header(where, given.data)
         name = name or file_name(given.name)
         digest = hashlib.sha256(given.data).hexdigest()
-        info = _info(header, given.source)
-        picture = Picture(
-            new_id(), name or f"image.{header.format.lower()}", header.media_type, given.data, digest, info
-        )
+        stored_as = name or f"image.{header.format.lower()}"
+        picture = Picture(new_id(), stored_as, header.media_type, given.data, digest, _info(header, given.source))
         told = {
             "id": picture.file,
             "name": picture.name,
@@ -248,7 +221,6 @@ class ImageParts:
         return ImagePart(mark(caption, name, header), {**rest, "file": told}, picture)
 
     def _given(self, where: str, part: Mapping[str, Json]) -> _GivenImage | None:
-        """Return the bytes of a part, None if it only mentions an image."""
         if part["type"] == "image":
             return self._of_data(f"{where}.data", part.get("data"), part.get("media_type"))
         inner = part.get("image_url")
@@ -289,10 +261,7 @@ class ImageParts:
 
     def _decoded(self, where: str, text: str) -> bytes:
         if len(text) * 3 // 4 > MAX_IMAGE_BYTES + 2:
-            raise InvalidInput(
-                where,
-                f"has over {MAX_IMAGE_BYTES:,} bytes; make the image smaller",
-            )
+            raise InvalidInput(where, f"has over {MAX_IMAGE_BYTES:,} bytes; make the image smaller")
         try:
             return b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
@@ -307,7 +276,6 @@ class ImageParts:
 
 
 def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
-    """Return an image part without its bytes, or the address that has them."""
     rest = {key: value for key, value in part.items() if key not in ("data", "file")}
     inner = rest.get("image_url")
     if isinstance(inner, Mapping):
@@ -318,7 +286,6 @@ def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def mark(caption: str, name: str, header: Header) -> str:
-    """Return the text mark of an image, so that it is found by caption, name and date."""
     # In small letters: the format is no name of anything.
     size = f"{header.width}×{header.height} {header.format.lower()}"
     words = [caption, name, "" if header.taken_at is None else header.taken_at[:10], size]
@@ -326,7 +293,6 @@ def mark(caption: str, name: str, header: Header) -> str:
 
 
 def file_name(raw: str) -> str:
-    """Return the last part of a path or URL as one printable line."""
     name = _UNSHOWN.sub(" ", re.split(r"[/\\]", unquote(raw))[-1])
     return " ".join(name.split())[:_NAME_CHARS]
 

@@ -51,11 +51,9 @@ class Masking:
         return kinds
 
     def text(self, where: str, value: str) -> str:
-        """Return a text with secrets masked."""
         return self._masked(where, value, personal=self._personal)
 
     def whole(self, where: str, value: str) -> str:
-        """Mask a text of any length, such as a document."""
         return self._mask(where, value, personal=self._personal)
 
     def name(self, where: str, value: str) -> str:
@@ -63,14 +61,12 @@ class Masking:
         return self._masked(where, value, personal=False)
 
     def any(self, where: str, value: Json) -> Json:
-        """Mask the texts in any value; a value that is refused anyway may stay."""
         return self._any(where, value, _MOST_NESTING)
 
     def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:
         return {name: self.any(f"{where}.{name}" if where else name, value) for name, value in raw.items()}
 
     def messages(self, raw: Json, most: int) -> Json:
-        """Mask the messages of an add, up to `most`; more are refused later."""
         if isinstance(raw, str):
             return self.text("messages[0].content", raw)
         if isinstance(raw, Mapping):
@@ -101,7 +97,6 @@ class Masking:
         )
 
     def record(self, change: Change) -> None:
-        """Record the numbers of masked passages by kind in the cube's events, if any."""
         if self._counts:
             changes.record(change, "mask", dict(self.kinds))
 

@@ -24,15 +24,23 @@ _SCAN_CHARS = 4_000
 
 
 def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Json], zone: ZoneInfo) -> list[Draft]:
-    """Return a draft for each message; days are those of `zone`."""
-    return [_draft(message, tuple(tags), info, zone) for message in messages]
+    return [
+        Draft(
+            message=message,
+            memory=message.text,
+            start=0,
+            end=len(message.text),
+            reader=READER,
+            tags=tuple(tags),
+            info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
+            **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
+        )
+        for message in messages
+    ]
 
 
 def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:
-    """Return key, value, entities, keywords and validity of a text as its speaker's statement.
-
-    The first time in it is when it holds; otherwise the time it was said.
-    """
+    # The first time in it is when it holds; otherwise the time it was said.
     head = text[:_SCAN_CHARS]
     found = statements(head) if role is Role.USER else []
     first = found[0] if found else None
@@ -45,19 +53,6 @@ def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: 
         "valid_from": times[0].valid_from if times else said_at,
         "valid_to": times[0].valid_to if times else None,
     }
-
-
-def _draft(message: Message, tags: tuple[str, ...], info: Mapping[str, Json], zone: ZoneInfo) -> Draft:
-    return Draft(
-        message=message,
-        memory=message.text,
-        start=0,
-        end=len(message.text),
-        reader=READER,
-        tags=tags,
-        info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
-        **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
-    )
 
 
 MAX_MESSAGES = 1_000
@@ -73,10 +68,8 @@ _LONGEST_S = 1e9
 
 
 def read_messages(raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts | None = None) -> list[Message]:
-    """Return the validated messages of one add, with `images` moved out of the content.
-
-    A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
-    """
+    """Return the validated messages of one add, with `images` moved out of the content."""
+    # A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
     images = ImageParts() if images is None else images
     if isinstance(raw, str | bytes | Mapping):
         raw = [raw]
@@ -143,7 +136,6 @@ def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:
-    """Return the trust a message claims; tool results are untrusted by default."""
     if value is None:
         return Trust.UNTRUSTED if role is Role.TOOL else Trust.TRUSTED
     if not isinstance(value, str) or value not in set(Trust):
@@ -156,10 +148,8 @@ def _optional(where: str, value: Json) -> str | None:
 
 
 def _content(where: str, content: Json, images: ImageParts) -> tuple[str, Json, tuple[Picture, ...]]:
-    """Return the text, the parts to keep, and the images of a string or content parts.
-
-    Parts other than text appear in it as a short mark.
-    """
+    """Return the text, the parts to keep, and the images of a string or content parts."""
+    # Parts other than text appear in it as a short mark.
     if content is None:
         return "", None, ()
     if isinstance(content, str | bytes):
@@ -196,7 +186,6 @@ def _content(where: str, content: Json, images: ImageParts) -> tuple[str, Json, 
 
 
 def _check_json(where: str, value: Json) -> None:
-    """Refuse what JSON or a store cannot hold: odd types, NUL, deep nesting."""
     level: list[Json] = [value]
     for _ in range(_MAX_NESTING):
         for entry in level:
@@ -246,7 +235,6 @@ def _tool_calls(where: str, raw: Json) -> tuple[ToolCall, ...]:
 
 
 def read_time(where: str, value: Json, zone: ZoneInfo, now: datetime) -> datetime:
-    """Return an aware UTC time from a datetime, ISO 8601 text or an epoch number; a naive one is in `zone`."""
     if value is None:
         return now
     try:
@@ -279,8 +267,6 @@ _SHAPE = "must look like {'type': 'function', 'function': {'name', 'description'
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool definition as a JSON message, and the memory of it."""
-
     name: str
     description: str
     memory: str
@@ -288,7 +274,6 @@ class ToolDefinition:
 
 
 def read_tools(raw: Json, now: datetime) -> list[ToolDefinition]:
-    """Return definitions in order, the last of each name."""
     if raw is None:
         return []
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Sequence):

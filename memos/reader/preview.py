@@ -115,7 +115,6 @@ class Preview:
 
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
-    """Return up to `most` messages of a text, a JSON or JSONL file or a chat export."""
     if most > MAX_MESSAGES:
         raise InvalidInput("limit", f"is {most:,}, at most {MAX_MESSAGES:,} are read")
     data = file.read(ENTRY_BYTES + 1)
@@ -163,9 +162,8 @@ def preview(given: PreviewSource, reading: Reading) -> Preview:
     facts: list[Fact] = []
     by, rejected = None, 0
     for window in _windows(items) if reading.facts else ():
-        found = FactReader(reading.asker).read(
-            window, reading.zone, UsageMeter("reader", cube=_CUBE), template=standard()
-        )
+        meter = UsageMeter("reader", cube=_CUBE)
+        found = FactReader(reading.asker).read(window, reading.zone, meter, template=standard())
         facts += found.facts
         by, rejected = found.model or PATTERNS, rejected + found.rejected
     texts = {item.id: item.memory for item in items}
@@ -203,16 +201,9 @@ def _export(data: bytes, name: str, reading: Reading, most: int) -> PreviewSourc
 def _item(draft: Draft, conversation: str | None, number: int) -> Item:
     message, id_ = draft.message, str(number)
     speaker = message.name or message.role
+    said_at, text = message.chat_time, message.text
     source = Source(
-        id_,
-        draft.start,
-        draft.end,
-        speaker,
-        message.chat_time,
-        message.text,
-        conversation,
-        message.message_id,
-        message.trust,
+        id_, draft.start, draft.end, speaker, said_at, text, conversation, message.message_id, message.trust
     )
     return Item(
         id=id_,
@@ -236,17 +227,16 @@ def _item(draft: Draft, conversation: str | None, number: int) -> Item:
         position=number,
         page=None,
         session=None,
-        said_at=message.chat_time,
+        said_at=said_at,
         valid_from=draft.valid_from,
         valid_to=draft.valid_to,
-        created_at=message.chat_time,
-        updated_at=message.chat_time,
+        created_at=said_at,
+        updated_at=said_at,
         sources=(source,),
     )
 
 
 def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Yield runs of one conversation small enough to be read at once."""
     window: list[Item] = []
     tokens = 0
     for item in items:

@@ -12,8 +12,6 @@ from pathlib import PurePath
 
 
 class Format(StrEnum):
-    """A supported document format."""
-
     PDF = "pdf"
     DOCX = "docx"
     PPTX = "pptx"

@@ -17,6 +17,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,8 +48,6 @@ Box = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class RecognisedPage:
-    """Recognised text of an image, with its confidence from 0 to 1."""
-
     text: str
     confidence: float
 
@@ -69,7 +68,6 @@ class OcrEngine:
         return self._left > 0 and time.monotonic() < self._deadline
 
     def read(self, picture: Image.Image) -> RecognisedPage:
-        """Return an image's text in lines from top to bottom, whatever its orientation."""
         self._left -= 1
         best, upright = self._read(picture)
         for turn in _TURNS:
@@ -89,7 +87,10 @@ class OcrEngine:
         boxes = [[[float(x), float(y)] for x, y in box] for box in found.boxes]
         weights = [len(text) for text in found.txts]
         sure = sum(float(score) * weight for score, weight in zip(found.scores, weights, strict=True))
-        lying = sum(weight for box, weight in zip(boxes, weights, strict=True) if _width(box) >= _height(box))
+        lying = 0
+        for box, weight in zip(boxes, weights, strict=True):
+            width = max(x for x, _ in box) - min(x for x, _ in box)
+            lying += weight if width >= _height(box) else 0
         text = in_lines(boxes, found.txts)
         return RecognisedPage(text, round(sure / max(1, sum(weights)), 3)), 2 * lying >= sum(weights)
 
@@ -134,10 +135,6 @@ def _height(box: Box) -> float:
     return max(y for _, y in box) - min(y for _, y in box)
 
 
-def _width(box: Box) -> float:
-    return max(x for x, _ in box) - min(x for x, _ in box)
-
-
 def _smaller(picture: Image.Image) -> Image.Image:
     share = _share(*picture.size)
     if share < 1:
@@ -153,15 +150,9 @@ def _share(width: float, height: float) -> float:
 
 
 def is_image_page(page: Any) -> bool:
-    """Return True if a PDF page shows anything."""
     import pypdfium2  # noqa: PLC0415 - an optional extra
 
     return bool(pypdfium2.raw.FPDFPage_CountObjects(page.raw) > 0)
-
-
-def page_images(format_: Format, raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
-    """Yield the pages (from 1) as images."""
-    return _of_pdf(raw, numbers) if format_ is Format.PDF else _of_image(format_, raw, numbers)
 
 
 def _of_pdf(raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
@@ -180,7 +171,6 @@ def _of_pdf(raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
 
 
 def frames(format_: Format, raw: bytes) -> int:
-    """Return the number of pages in an image file."""
     with _opened(format_, raw) as image:
         # Other kinds hold films, whose first picture stands for all.
         return int(getattr(image, "n_frames", 1)) if format_ is Format.TIFF else 1
@@ -212,7 +202,6 @@ def _check_size(image: Image.Image) -> None:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Put a transparent image on white."""
     if not image.has_transparency_data:
         return image.convert("RGB")
     share = _share(*image.size)
@@ -334,16 +323,15 @@ def _no_text(format_: Format, pages: int, left: int) -> str:
 
 
 def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
-    """Add recognised text to image pages; return how many were not read.
-
-    If it fails, existing text is kept.
-    """
+    """Add recognised text to image pages; return how many were not read."""
+    # If it fails, existing text is kept.
     _more()
     wanted = [page for page in pages if "drawn" in page]
     left, size = len(wanted), sum(len(page["text"]) for page in pages)
     try:
         reader = OcrEngine(time.monotonic() + OCR_S)
-        pictures = page_images(format_, raw, [page["number"] for page in wanted])
+        numbers = [page["number"] for page in wanted]
+        pictures = _of_pdf(raw, numbers) if format_ is Format.PDF else _of_image(format_, raw, numbers)
         while left and size <= MOST_CHARS and reader.may_go_on():
             found = reader.read(next(pictures))
             if found.text:
@@ -381,17 +369,14 @@ def _too_long() -> Unreadable:
 
 
 def _decoded(raw: bytes) -> str:
-    """Decode text: Unicode by its BOM, else UTF-8, else by guessing."""
     if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        text = raw.decode("utf-32", "replace")
-    elif raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = raw.decode("utf-16", "replace")
-    else:
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = _guessed(raw)
-    return text
+        return raw.decode("utf-32", "replace")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return raw.decode("utf-16", "replace")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return _guessed(raw)
 
 
 def _guessed(raw: bytes) -> str:
@@ -417,15 +402,11 @@ def _by_markitdown(format_: Format, raw: bytes) -> list[Page]:
         Format.HTML: converters.HtmlConverter,
         Format.EPUB: converters.EpubConverter,
     }
+    info = StreamInfo(extension=f".{format_}")
     if format_ is Format.HTML:
-        # By what it is declared to be, unless its bytes are UTF-8.
-        try:
+        with suppress(UnicodeDecodeError):  # it is then what it is declared to be
             raw.decode("utf-8-sig")
             info = StreamInfo(extension=".html", charset="utf-8")
-        except UnicodeDecodeError:
-            info = StreamInfo(extension=".html")
-    else:
-        info = StreamInfo(extension=f".{format_}")
     text = kinds[format_]().convert(io.BytesIO(raw), info).markdown
     text = _DATA_IMAGE.sub(lambda found: found[1], text)
     return _slides(text) if format_ is Format.PPTX else [{"text": text}]
@@ -481,16 +462,12 @@ def _outline(document: Any) -> dict[int, list[tuple[int, str]]]:
 
 
 def _csv(name: str, text: str) -> str:
-    delimiter = "\t" if name.lower().endswith(".tsv") else _delimiter(text)
+    delimiter = "\t" if name.lower().endswith(".tsv") else ","
+    if delimiter == ",":
+        with suppress(csv.Error):
+            delimiter = csv.Sniffer().sniff(text[:8_192], delimiters=",;\t|").delimiter
     csv.field_size_limit(MOST_CHARS)
     return "\n".join(_table(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)))
-
-
-def _delimiter(text: str) -> str:
-    try:
-        return csv.Sniffer().sniff(text[:8_192], delimiters=",;\t|").delimiter
-    except csv.Error:
-        return ","
 
 
 def _xlsx(raw: bytes) -> Iterator[str]:
@@ -498,15 +475,12 @@ def _xlsx(raw: bytes) -> Iterator[str]:
 
     book = openpyxl.load_workbook(io.BytesIO(raw), read_only=True, data_only=True)
     for sheet in book.worksheets:
-        lines = list(_table([_shown(value) for value in row] for row in sheet.iter_rows(values_only=True)))
+        rows = sheet.iter_rows(values_only=True)
+        lines = list(_table(["" if value is None else str(value) for value in row] for row in rows))
         if lines:
             yield f"## {' '.join(sheet.title.split())}\n"
             yield from lines
             yield ""
-
-
-def _shown(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:

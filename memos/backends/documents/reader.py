@@ -38,7 +38,6 @@ class ChildDocumentReader:
     """Reads documents with the extra `documents`, and images with the extra `ocr`, one child each."""
 
     def pages(self, name: str, data: bytes, check_cancelled: Callable[[], object]) -> DocumentPages:
-        """Return a document's text; `check_cancelled` is called now and then and may raise."""
         with _memory("document") as given, _memory("answer") as answer:
             with os.fdopen(os.dup(given), "wb") as file:
                 file.write(json.dumps(name).encode() + b"\n")

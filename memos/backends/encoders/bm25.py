@@ -23,14 +23,13 @@ _ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")
 
 
 class QdrantBm25:
-    """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe.
+    """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe."""
 
-    Numbers get terms of their own, which the tokenizer drops where they stand alone (2023, 14:30), and scripts without
-    spaces every two neighbouring characters, since the tokenizer splits a word differently in different sentences.
-
-    k = 1.2 and b = 0.75 are the engine's defaults. Source: Robertson and Zaragoza, "The Probabilistic
-    Relevance Framework", 2009, section 3.5.
-    """
+    # Numbers get terms of their own, which the tokenizer drops where they stand alone (2023, 14:30), and scripts
+    # without spaces every two neighbouring characters, since the tokenizer splits a word differently in different
+    # sentences.
+    # k = 1.2 and b = 0.75 are the engine's defaults. Source: Robertson and Zaragoza, "The Probabilistic Relevance
+    # Framework", 2009, section 3.5.
 
     def __init__(self) -> None:
         self._bm25 = qdrant_edge.Bm25(
@@ -42,7 +41,6 @@ class QdrantBm25:
                 avg_len=AVERAGE_TOKENS,
             )
         )
-
         self._words = qdrant_edge.Bm25(
             qdrant_edge.Bm25Config(
                 tokenizer=qdrant_edge.TokenizerType.Word,
@@ -56,7 +54,6 @@ class QdrantBm25:
         return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, self._words.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
-        """Return the query's terms, weight 1 each; empty when it has no indexable term."""
         return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, self._words.embed_query)])
 
     @staticmethod

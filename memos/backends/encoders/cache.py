@@ -39,7 +39,6 @@ class CachedEmbedder:
         return self._embedder.max_tokens
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
-        """Return `(len(texts), dimension)` unit vectors; only unknown texts are computed, each once."""
         known: dict[str, Vector] = {}
         with self._lock:
             generation = self._generation

@@ -138,7 +138,6 @@ def _clean(text: str) -> str:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield places of pairs that run together: of like length, since padding costs as much as text."""
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
         if batch and (len(batch) + 1) * lengths[place] > _BATCH_TOKENS:

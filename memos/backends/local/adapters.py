@@ -26,11 +26,10 @@ _REFUSED = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeEr
 
 
 class _Slot:
-    """A place on the model for adapters of one configuration, in which the weights of one of them lie.
+    """A place on the model for adapters of one configuration, in which the weights of one of them lie."""
 
-    peft walks over all modules many times for each adapter that it adds, a fifth of a second for 30 layers, and again
-    to change between two. Of one configuration it has one here, whose parameters are pointed at other weights.
-    """
+    # peft walks over all modules many times for each adapter that it adds, a fifth of a second for 30 layers, and again
+    # to change between two. Of one configuration it has one here, whose parameters are pointed at other weights.
 
     def __init__(self, name: str, adapted: Any) -> None:
         self.name = name
@@ -41,7 +40,6 @@ class _Slot:
         }
 
     def read(self, file: Path) -> dict[str, Any]:
-        """Return a file's weights as the model has its own. Raises: ValueError (they are another model's)."""
         found = load_file(file)
         shapes = {key: tuple(part.shape) for key, part in self._parameters.items()}
         if {key: tuple(tensor.shape) for key, tensor in found.items()} != shapes:
@@ -53,7 +51,6 @@ class _Slot:
         }
 
     def put(self, id_: str, weights: Mapping[str, Any]) -> None:
-        """Have an adapter's weights lie here."""
         if self.holds != id_:
             for key, tensor in weights.items():
                 self._parameters[key].data = tensor
@@ -61,10 +58,9 @@ class _Slot:
 
 
 class LocalAdapters:
-    """The adapters on one model. Not thread-safe: it is asked in the model's turns alone.
+    """The adapters on one model. Not thread-safe: it is asked in the model's turns alone."""
 
-    Without any, a model is what it was to the bit, since its own layers are called then.
-    """
+    # Without any, a model is what it was to the bit, since its own layers are called then.
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -96,14 +92,12 @@ class LocalAdapters:
         self._on = adapter.id
 
     def keep_only(self, is_wanted: Callable[[str], bool]) -> int:
-        """Remove from memory all that is not wanted; return how many."""
         gone = [id_ for id_ in self._there if not is_wanted(id_)]
         for id_ in gone:
             self._remove(id_)
         return len(gone)
 
     def detach(self) -> None:
-        """Leave the model as it was before the first adapter."""
         if self._adapted is not None:
             self._off()
             self._adapted.unload()
@@ -166,7 +160,6 @@ class LocalAdapters:
         self._drop_empty()
 
     def _drop_empty(self) -> None:
-        """Take off the slots of which no adapter is there."""
         used = {shape for shape, _ in self._there.values()}
         for shape in self._slots.keys() - used:
             slot = self._slots.pop(shape)
@@ -186,9 +179,7 @@ def _shape_of(folder: Path) -> str:
     """Return what adapters have in common that can lie in one place: all of a configuration but the model's name."""
     told = json.loads((folder / adapter_files.CONFIG).read_text(encoding="utf-8"))
     # peft writes names of modules in the order of a set, another in each process.
-    ordered = {key: sorted(value) if _is_names(value) else value for key, value in told.items()}
-    return json.dumps({**ordered, "base_model_name_or_path": None}, sort_keys=True)
-
-
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    for key, value in told.items():
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            told[key] = sorted(value)
+    return json.dumps({**told, "base_model_name_or_path": None}, sort_keys=True)

@@ -44,10 +44,9 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
 
 
 class KvBuffer:
-    """A `KvCache`: room for `tokens` of a prompt and its answer; `block` is the shape (2, layers, kv_heads, 64, dim).
+    """A `KvCache`: room for `tokens` of a prompt and its answer; `block` is of shape (2, layers, kv_heads, 64, dim)."""
 
-    `logits` are those of the last token computed, float32 (vocabulary,).
-    """
+    # `logits` are those of the last token computed, float32 (vocabulary,).
 
     def __init__(self, model: Any, block: tuple[int, ...], tokens: int) -> None:
         two, layers, heads, self._block_tokens, head_dim = block
@@ -78,7 +77,6 @@ class KvBuffer:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def put(self, held: Sequence[object]) -> None:
-        """Copy blocks in behind what is there: arrays of host memory, or tensors."""
         for block in held:
             tensor = block if isinstance(block, torch.Tensor) else of_array(block, self._kv.dtype)
             begin = self.tokens
@@ -87,7 +85,6 @@ class KvBuffer:
                 layer.show(begin + self._block_tokens)
 
     def take(self, place: int) -> object:
-        """Return a copy of the block at a place: an array on the CPU, a tensor on a device."""
         begin = place * self._block_tokens
         copy = self._kv[:, :, :, begin : begin + self._block_tokens].contiguous().clone()
         return array_of(copy) if copy.device.type == "cpu" else copy

@@ -83,10 +83,9 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse.
+    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse."""
 
-    All that ask it take `turns`, and put `adapters` on it in them.
-    """
+    # All that ask it take `turns`, and put `adapters` on it in them.
 
     name: str
     model: Any
@@ -106,7 +105,6 @@ class Loaded:
 
     @property
     def base(self) -> str:
-        """The SHA-256, in hexadecimal, of what an adapter is trained for."""
         return base_of(self.made_by)
 
 
@@ -119,11 +117,10 @@ def base_of(made_by: Mapping[str, Any]) -> str:
 
 
 def load(name: str, *, device: str | None = None, remembered: Path | None = None) -> Loaded:
-    """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32.
-
-    Digests of weights are kept in the file `remembered`.
-    """
-    _quiet()
+    """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32."""
+    # Digests of weights are kept in the file `remembered`.
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
     _check_name(name)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
@@ -134,7 +131,6 @@ def load(name: str, *, device: str | None = None, remembered: Path | None = None
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is no folder and no name at the hub, so that nobody is asked for it."""
     path = Path(name)
     if path.is_file():
         is_packed = " GGUF files answer behind llama.cpp's server, by BASE_URL." if path.suffix == ".gguf" else ""
@@ -144,9 +140,10 @@ def _check_name(name: str) -> None:
 
 
 def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
-    """Return a model in memory as one that answers; `weights` is a digest of what its weights are."""
     model.eval().requires_grad_(False)
     chunk_blocks = _GPU_CHUNK_BLOCKS if model.device.type == "cuda" else 1
+    told = getattr(model.generation_config, "eos_token_id", None)
+    ends = {told} if isinstance(told, int) else set(told or ())
     block, unusable = _block_of(model)
     if unusable is None:
         unusable = _inexact(model, block, chunk_blocks)
@@ -156,8 +153,8 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
         name=name,
         model=model,
         tokenizer=tokenizer,
-        context=_context(model.config),
-        ends=_ends(model, tokenizer),
+        context=int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1_048_576),
+        ends=frozenset(ends | {tokenizer.eos_token_id} - {None}),
         made_by=_made_by(model, tokenizer, weights, chunk_blocks),
         dtype=DTYPES[model.dtype],
         chunk_blocks=chunk_blocks,
@@ -167,7 +164,6 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
 
 
 def special_tokens(tokenizer: Any) -> tuple[str, ...]:
-    """Return the tokens that a template is made of, and no text should have, the longest first."""
     special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
     return tuple(sorted(special, key=len, reverse=True))
 
@@ -180,7 +176,6 @@ def without_tokens(text: str, special: Sequence[str]) -> str:
 
 
 def weight_files(name: str) -> list[Path]:
-    """Return a model's weight files, of a name at a hub those in its cache."""
     folder = Path(name)
     if not folder.is_dir():
         found = transformers.utils.cached_file(name, "config.json", local_files_only=True)
@@ -189,10 +184,8 @@ def weight_files(name: str) -> list[Path]:
 
 
 def weights_digest(name: str, remembered: Path | None = None) -> str:
-    """Return a digest of all that is in a model's weight files.
-
-    Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
-    """
+    """Return a digest of all that is in a model's weight files."""
+    # Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
     known = _remembered(remembered)
     digest = hashlib.sha256()
     for file in weight_files(name):
@@ -217,11 +210,6 @@ def _remembered(file: Path | None) -> dict[str, str]:
         return {}
 
 
-def _quiet() -> None:
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-
-
 def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, Any]:
     try:
         config = AutoConfig.from_pretrained(name)
@@ -236,7 +224,6 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
 
 
 def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
-    """Return the shape of a block, and why the model's KV cannot be cut if so."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - _KNOWN_LAYERS:
@@ -277,19 +264,8 @@ def _inexact(model: Any, block: Sequence[int], chunk_blocks: int) -> str | None:
     except Exception as error:  # noqa: BLE001 - whatever an unknown architecture does with a cache
         return f"it does not work with kept keys and values ({type(error).__name__})"
     assert cold.logits is not None and warm.logits is not None
-    return (
-        None if torch.equal(cold.logits, warm.logits) else "answers with kept keys and values differ from those without"
-    )
-
-
-def _context(config: Any) -> int:
-    return int(getattr(config.get_text_config(), "max_position_embeddings", None) or 1_048_576)
-
-
-def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
-    told = getattr(model.generation_config, "eos_token_id", None)
-    ends = {told} if isinstance(told, int) else set(told or ())
-    return frozenset(ends | ({tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set()))
+    is_same = torch.equal(cold.logits, warm.logits)
+    return None if is_same else "answers with kept keys and values differ from those without"
 
 
 def _made_by(model: Any, tokenizer: Any, weights: str, chunk_blocks: int) -> dict[str, Any]:

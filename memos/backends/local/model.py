@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
@@ -36,10 +37,9 @@ _BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
 class LocalModel:
-    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole.
+    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole."""
 
-    What is `lent` for the cube of a request's prefix answers it; steps of others go on without, or with theirs.
-    """
+    # What is `lent` for the cube of a request's prefix answers it; steps of others go on without, or with theirs.
 
     def __init__(
         self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None, lending: Lending | None = None
@@ -85,7 +85,6 @@ class LocalModel:
             ) from error
 
     def render(self, request: ChatRequest) -> Prompt:
-        """Return a request as token ids, by the model's own template."""
         messages = [{"role": message.role, "content": self._plain(message.content)} for message in request.messages]
         if request.schema is not None:
             messages[-1]["content"] += self._plain(in_words(request.schema))
@@ -106,8 +105,8 @@ class LocalModel:
         begin = text.find(stable_text)
         if begin < 0:  # a template that rewrites what it is given
             return Prompt(ids)
-        stable = _tokens_until(ends, begin + len(stable_text))
-        items = tuple((_tokens_until(ends, begin + char), id_) for char, id_ in prefix.items)
+        stable = bisect_right(ends, begin + len(stable_text))
+        items = tuple((bisect_right(ends, begin + char), id_) for char, id_ in prefix.items)
         return Prompt(ids, prefix.cube, stable, items)
 
     def close(self) -> None:
@@ -121,18 +120,15 @@ class LocalModel:
 
     def _answered(self, request: ChatRequest, prompt: Prompt, most: int) -> Generator[str | ChatReply, None, None]:
         began = time.perf_counter()
-        cache = (
-            _Plain(self._loaded.model)
-            if not self._loaded.block
-            else KvBuffer(self._loaded.model, self._loaded.block, len(prompt.ids) + most)
-        )
+        model, block = self._loaded.model, self._loaded.block
+        cache = KvBuffer(model, block, len(prompt.ids) + most) if block else _Plain(model)
         adapter = self._lent(request)
 
         def turn() -> AbstractContextManager[None]:
             return self._turn(adapter, later=request.later)
 
-        filling = self._filled(prompt, cache, self._fill_under(adapter), turn)
-        activation = yield from _each_as("", filling)
+        fill = self._fill if adapter is None or self._lending is None else self._lending.fill(adapter)
+        activation = yield from _each_as("", self._filled(prompt, cache, fill, turn))
         activation = replace(activation, first_token_s=time.perf_counter() - began)
         said = _Said(self._loaded.tokenizer)
         finish = "length"
@@ -169,9 +165,6 @@ class LocalModel:
         except IntegrityError as error:
             log.warning("a cube is answered without its adapter: %s", error)
             return None
-
-    def _fill_under(self, adapter: ActiveAdapter | None) -> Fill | None:
-        return self._fill if adapter is None or self._lending is None else self._lending.fill(adapter)
 
     def _filled(
         self, prompt: Prompt, cache: KvBuffer | _Plain, fill: Fill | None, turn: Turn
@@ -262,19 +255,9 @@ def _each_as(piece: str, steps: Generator[None, None, Activation]) -> Generator[
             yield piece
 
 
-def _tokens_until(ends: Sequence[int], char: int) -> int:
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if ends[middle] <= char else (low, middle)
-    return low
-
-
 def _picker(request: ChatRequest, settings: ChatSettings) -> Callable[[torch.Tensor | None], int]:
-    """Return what picks the next token: the likeliest at temperature 0, else by chance out of the likeliest `top_p`.
-
-    Source of `top_p`: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
-    """
+    """Return what picks the next token: the likeliest at temperature 0, else by chance out of the likeliest `top_p`."""
+    # Source of `top_p`: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
     temperature = request.temperature or 0.0
 
     def pick(logits: torch.Tensor | None) -> int:

@@ -21,7 +21,6 @@ class TransformersModels:
     """Opens models of transformers; needs the extra `local`."""
 
     def load(self, settings: ChatSettings, remembered: Path | None) -> Loaded:
-        """Load the model that the settings name; digests of weights are kept in the file `remembered`."""
         let_threads_sleep()
         try:
             from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`
@@ -32,13 +31,11 @@ class TransformersModels:
         return load(str(settings.local), remembered=remembered)
 
     def chat_model(self, loaded: Loaded, settings: ChatSettings, fill: Fill | None, adapters: Lending) -> ChatModel:
-        """Return the chat model of a loaded one; `fill` keeps its prompts' KV, `adapters` says which one answers."""
         from memos.backends.local.model import LocalModel  # noqa: PLC0415 - the extra `local`
 
         return LocalModel(loaded, settings, fill, adapters)
 
     def device(self, loaded: Loaded) -> TorchDevice | None:
-        """Return the memory of the GPU that a loaded model is on, None on a processor."""
         if loaded.model.device.type == "cpu":
             return None
         from memos.backends.local.kv_buffer import TorchDevice  # noqa: PLC0415 - the extra `local`

@@ -26,19 +26,15 @@ class Continuation(Protocol):
 
     def say(self, tokens: torch.Tensor) -> None:
         """Add a token (rows) to each row."""
-        ...
 
     def keep(self, rows: torch.Tensor) -> None:
         """Go on with these rows alone."""
-        ...
 
 
 def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing | None = None) -> list[list[int]]:
-    """Return the likeliest next tokens of each row, at most so many, until one of `ends`.
-
-    `hear` is given rows and their logits at each place, also at that of what comes after the last token. What has ended
-    leaves when a quarter of those beside it has: most answers are a third as long as they may be.
-    """
+    """Return the likeliest next tokens of each row, at most so many, until one of `ends`."""
+    # `hear` is given rows and their logits at each place, also at that of what comes after the last token. What has
+    # ended leaves when a quarter of those beside it has: most answers are a third as long as they may be.
     rows = list(range(len(going.logits)))
     made: list[list[int]] = [[] for _ in rows]
     asked = set(rows)
@@ -77,12 +73,10 @@ class CachedContinuation:
         self.logits = self._told(ids)
 
     def say(self, tokens: torch.Tensor) -> None:
-        """Add a token (rows) to each row."""
         self._at, self._there = self._at[:, -1:] + 1, functional.pad(self._there, (0, 1), value=1)
         self.logits = self._told(tokens[:, None])
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Go on with these rows alone."""
         self._cache.batch_select_indices(rows)
         self._at, self._there, self.logits = self._at[rows], self._there[rows], self.logits[rows]
 

@@ -19,10 +19,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def halves_pay() -> bool:
-    """Say whether this processor multiplies matrices faster in bfloat16 than in float32.
-
-    AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX (docs/log.md, "Two makers").
-    """
+    """Say whether this processor multiplies matrices faster in bfloat16 than in float32."""
+    # AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX (docs/log.md, "Two makers").
     if not _multiplies_halves():
         return False
     try:
@@ -47,7 +45,6 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def check_memory(name: str, recipe: LoraRecipe) -> None:
-    """Refuse a training that does not fit into what is free. Raises: BackendUnavailable."""
     needed, free = needed_bytes(name, recipe), _free_bytes()
     # A GPU, to which the weights go then, says by itself that it is full.
     if needed > free and not torch.cuda.is_available():
@@ -77,7 +74,6 @@ def needed_bytes(name: str, recipe: LoraRecipe) -> int:
 
 
 def _parameters(file: Path) -> int:
-    """Return how many numbers a file of weights has."""
     if file.suffix != ".safetensors":
         return file.stat().st_size // _FLOAT
     with safe_open(file, "np") as weights:
@@ -85,7 +81,6 @@ def _parameters(file: Path) -> int:
 
 
 def _free_bytes() -> int:
-    """Return what is free of the machine's memory, or of what a container may have."""
     told = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="ascii").splitlines())
     free = int(told["MemAvailable"].split()[0]) * 1024
     try:

@@ -27,11 +27,10 @@ _ENDED_FIRST = "1000"
 
 
 class AdapterTrainer:
-    """One child process with a base model and the adapter that it trains; calls queue.
+    """One child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue."""
 
-    Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
-    and exercises goes on from what was kept.
-    """
+    # Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
+    # and exercises goes on from what was kept.
 
     def __init__(self) -> None:
         self._child = Child("memos.backends.lora.trainer", "model to be trained")
@@ -46,7 +45,6 @@ class AdapterTrainer:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
         return self._child.pid
 
     @property
@@ -56,56 +54,41 @@ class AdapterTrainer:
 
     @property
     def steps(self) -> int:
-        """How many steps the training has in all."""
         return self._steps
 
     @property
     def step(self) -> int:
-        """How many of them are done."""
         return self._step
 
     def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
-        """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`.
-
-        Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
-        """
+        """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`."""
+        # Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
         self._base = self._call("open", name, recipe, remembered)
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
-        """Take what is to be learned; the base model is asked what it would say where that is replayed."""
         self._ask("prepare", list(exercises))
 
     def advance(self, most: int) -> float:
-        """Make at most so many steps; return their mean loss, 0 when there are none left."""
         return float(self._ask("advance", most))
 
     def keep(self, file: Path) -> None:
-        """Write what it takes to go on from here: whole or not at all; a full disk is said."""
         self._ask("keep", file)
 
     def go_on(self, file: Path) -> None:
-        """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
         self._ask("go_on", file)
 
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
     ) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
-
-        Not `exact`, it is computed as in training.
-        """
         return list(self._ask("answers", [tuple(each) for each in prompts], adapter=adapter, most=most, exact=exact))
 
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
-        """Return the perplexity of texts: the exponential of the mean negative log-likelihood of their tokens."""
         return float(self._ask("perplexity", list(texts), adapter=adapter))
 
     def load(self, file: Path) -> None:
-        """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
         self._ask("load", file)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft's files; a full disk is said."""
         self._ask("save", folder)
 
     def kill(self) -> None:
@@ -113,7 +96,6 @@ class AdapterTrainer:
         self._child.kill()
 
     def close(self) -> None:
-        """End the child after its present call; safe to call twice."""
         self._child.close()
 
     def _ask(self, method: str, *given: Any, **named: Any) -> Any:
@@ -132,8 +114,6 @@ class AdapterTrainer:
 
 
 class _Server:
-    """What the child does with a request; the first one loads the model."""
-
     def __init__(self) -> None:
         self._training: LoraTraining | None = None
 
@@ -163,7 +143,6 @@ class _Server:
 
 
 def main(descriptor: int) -> None:
-    """Run as a child: serve the inherited socket."""
     ignore_interrupts()
     os.nice(_NICE)
     with suppress(OSError):  # not every container has it

@@ -92,22 +92,18 @@ class LoraTraining:
 
     @property
     def peft(self) -> PeftModel:
-        """The model with its adapter, as peft has it."""
         return self._model
 
     @property
     def weights(self) -> list[torch.nn.Parameter]:
-        """The numbers that are trained."""
         return [each for each in self._model.parameters() if each.requires_grad]
 
     @property
     def steps(self) -> int:
-        """How many steps the training has in all."""
         return len(self._plan)
 
     @property
     def step(self) -> int:
-        """How many of them are done."""
         return self._step
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
@@ -125,7 +121,6 @@ class LoraTraining:
         self._optimiser = self._new_optimiser()
 
     def advance(self, most: int) -> float:
-        """Make at most so many steps; return their mean loss, 0 when there are none left."""
         losses = []
         for step in self._plan[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
@@ -156,10 +151,8 @@ class LoraTraining:
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
     ) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
-
-        Not `exact`, it is computed as in training, and how likely the base's words are is remembered for that.
-        """
+        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
+        # Not `exact`, it is computed as in training, and how likely the base's words are is remembered for that.
         rendered = [self._prompt(each) for each in prompts]
         # With little memory, which is why layers are computed again, no more at once than are trained with.
         at_once = self._recipe.batch if self._recipe.checkpointing else _ASKED_AT_ONCE
@@ -178,7 +171,6 @@ class LoraTraining:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
-        """Return the perplexity of texts: the exponential of the mean negative log-likelihood of their tokens."""
         total, count = 0.0, 0
         with self._with(adapter=adapter):
             for text in texts:
@@ -204,12 +196,10 @@ class LoraTraining:
             raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft's files. Raises: BackendUnavailable (a full disk)."""
         with _writing(folder / ADAPTER_FILE):
             self._model.save_pretrained(folder)
 
     def detach(self) -> None:
-        """Take the adapter off the model again."""
         self._model.unload()
         self._loaded.model.activation_checkpointing_disable()
 
@@ -217,7 +207,6 @@ class LoraTraining:
         return torch.optim.AdamW(self.weights, weight_decay=0.0, fused=True)
 
     def _told(self) -> list[Told]:
-        """Return what the teacher told of each exercise that it was asked for."""
         return [
             (each.tokens, each.chances) for each in self._course if each.tokens is not None and each.chances is not None
         ]
@@ -258,7 +247,6 @@ class LoraTraining:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[Told]:
-        """Return what the base model would say at each place of answers to prompts."""
         found: dict[int, Told] = {}
         with self._with(adapter=False), self._halved():
             for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
@@ -288,7 +276,6 @@ class LoraTraining:
         return tokens, chances
 
     def _loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
-        """Return the mean loss over a batch's exercises."""
         # Of few tokens plain attention is a tenth quicker on a processor. Layers computed again would be so by another.
         is_plain = self._loaded.model.device.type == "cpu" and not self._checkpointing
         plain = sdpa_kernel(SDPBackend.MATH) if is_plain else nullcontext()
@@ -313,10 +300,8 @@ class LoraTraining:
         return total / len(batch)
 
     def _answered(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> torch.Tensor:
-        """Return the logits (all answers, vocabulary) at the places of each row's answer to its prompt.
-
-        `adapter` says whether the model has it at the moment.
-        """
+        """Return the logits (all answers, vocabulary) at the places of each row's answer to its prompt."""
+        # `adapter` says whether the model has it at the moment.
         if self._pass is not None:
             return self._pass.logits(rows, adapter=adapter)
         same = self._shared([prompt for prompt, _ in rows])
@@ -358,7 +343,6 @@ class LoraTraining:
         return cache
 
     def _padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return prompts as (prompts, tokens) of ids, padded on the left, and which of them are there."""
         shape = (len(prompts), max(map(len, prompts)))
         ids, there = (torch.zeros(shape, dtype=torch.long, device=self._loaded.model.device) for _ in range(2))
         for row, prompt in enumerate(prompts):
@@ -380,10 +364,8 @@ class LoraTraining:
 
     @contextmanager
     def _halved(self) -> Iterator[None]:
-        """Multiply in bfloat16, by the halves that were made once: autocast would make those of frozen ones each time.
-
-        That was an eighth of a step (docs/log.md).
-        """
+        """Multiply in bfloat16, by halves that were made once: autocast would make those of frozen ones each time."""
+        # That was an eighth of a step (docs/log.md).
         try:
             for module, _, half in self._halves:
                 module.weight = half
@@ -415,7 +397,6 @@ class LoraTraining:
 
 
 def _sees_all(model: Any) -> bool:
-    """Say whether every layer attends to all that came before, as far back as it is."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
@@ -445,10 +426,9 @@ _ALL_IN_EACH = 6
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of a prompt and its answer; `begin` is where the answer begins.
+    """Token ids of a prompt and its answer; `begin` is where the answer begins."""
 
-    `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
-    """
+    # `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
 
     ids: list[int]
     begin: int
@@ -460,8 +440,6 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is learned at once, and with which share of the learning rate."""
-
     batch: list[Encoded]
     rate: float
 
@@ -473,10 +451,8 @@ def likely_at(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def distance(mine: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
-    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one.
-
-    Both are log-probabilities (places, tokens) of these.
-    """
+    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one."""
+    # Both are log-probabilities (places, tokens) of these.
     rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
     my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
     of_likely = (chances.exp() * (chances - mine)).sum(-1)
@@ -503,12 +479,10 @@ def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 
 
 def epochs_of(usual: int, exercises: int) -> int:
-    """Return in how many epochs a course of so many exercises is taught: in fewer than `usual` when it is a large one.
-
-    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16: with
-    ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
-    """
+    """Return in how many epochs a course of so many exercises is taught: fewer than `usual` when it is a large one."""
+    # What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
+    # where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16:
+    # with ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
     if exercises < _LEAST_COURSE:
         return usual
     share = _COURSE / exercises
@@ -516,12 +490,10 @@ def epochs_of(usual: int, exercises: int) -> int:
 
 
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
-    """Return the steps of a course of so many epochs, in batches of at most `size`.
-
-    Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
-    half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
-    known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
-    """
+    """Return the steps of a course of so many epochs, in batches of at most `size`."""
+    # Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
+    # half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
+    # known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
     known, moved = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
     if epochs <= _ALL_IN_EACH:
         known, moved = epochs, 0
@@ -537,10 +509,8 @@ def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: ran
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
-    """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
-
-    Plain texts, which begin as no prompt does, have batches of their own.
-    """
+    """Return batches in a random order, each of prompts of about one length, so that little of it is padding."""
+    # Plain texts, which begin as no prompt does, have batches of their own.
     order = list(encoded)
     chance.shuffle(order)
     order.sort(key=lambda each: len(each.ids) // _ALIKE)
@@ -594,11 +564,10 @@ _TOLD = ("told.tokens", "told.chances")
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """How far a training was: its weights and what its optimiser knew of each, in the order of their names.
+    """How far a training was: its weights and what its optimiser knew of each, in the order of their names."""
 
-    `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
-    the last bits.
-    """
+    # `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
+    # the last bits.
 
     step: int
     weights: tuple[torch.Tensor, ...]
@@ -606,7 +575,6 @@ class _Checkpoint:
     told: tuple[torch.Tensor, ...]
 
     def put(self, named: _Named, optimiser: torch.optim.Optimizer, told: Sequence[Told]) -> None:
-        """Have a training's weights, optimiser and teacher's words be as they were."""
         for mine, its in zip(zip(*told, strict=True), self.told, strict=True):
             for each, were in zip(mine, its.split(list(map(len, mine))), strict=True):
                 each.copy_(were)
@@ -619,10 +587,8 @@ class _Checkpoint:
 
     @classmethod
     def read(cls, file: Path, named: _Named, told: Sequence[Told], vocabulary: int) -> _Checkpoint:
-        """Return what was kept of a training with these weights, of whose exercises a teacher told as much.
-
-        Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
-        """
+        """Return what was kept of a training with these weights, of whose exercises a teacher told as much."""
+        # Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
         try:
             with safe_open(file, "pt") as kept:
                 step = int(kept.metadata()["step"])
@@ -647,7 +613,6 @@ class _Checkpoint:
 
 
 def _write(file: Path, named: _Named, optimiser: torch.optim.Optimizer, step: int, told: Sequence[Told]) -> None:
-    """Write a training's state: whole or not at all. Raises: BackendUnavailable (a full disk)."""
     tensors: dict[str, Any] = {
         name: torch.cat(each) for name, each in zip(_TOLD, zip(*told, strict=True), strict=False)
     }

@@ -36,7 +36,6 @@ _UNREADABLE: Final = (
 
 
 def with_small_images(request: ChatRequest) -> ChatRequest:
-    """Return a request whose images are ready to be sent."""
     if not any(message.images for message in request.messages):
         return request
     messages = (replace(each, images=tuple(map(small, each.images))) for each in request.messages)
@@ -59,7 +58,10 @@ def _jpeg(data: bytes) -> bytes:
     with Pillow.open(io.BytesIO(data), formats=_FORMATS) as opened:
         opened.draft("RGB", (MOST_SIDE, MOST_SIDE))  # a JPEG is decoded at a fraction of its size
         opened.thumbnail((MOST_SIDE, MOST_SIDE))
-        upright = _upright(opened)
+        try:
+            upright = ImageOps.exif_transpose(opened)
+        except _UNREADABLE:  # odd metadata is no reason not to look at the picture
+            upright = opened
         if upright.has_transparency_data:
             canvas = Pillow.new("RGBA", upright.size, "white")
             canvas.alpha_composite(upright.convert("RGBA"))
@@ -71,13 +73,6 @@ def _jpeg(data: bytes) -> bytes:
     clean.paste(flat)
     clean.save(out, "JPEG", quality=_QUALITY)
     return out.getvalue()
-
-
-def _upright(image: Pillow.Image) -> Pillow.Image:
-    try:
-        return ImageOps.exif_transpose(image)
-    except _UNREADABLE:  # odd metadata is no reason not to look at the picture
-        return image
 
 
 _Given = TypeVar("_Given")
@@ -102,7 +97,12 @@ class OpenAIChat:
         self._lock = threading.Lock()
         self._running = 0
         self._http = opened(settings)
-        self._client = _client(settings, self._http)
+        try:
+            self._client = openai.OpenAI(
+                base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=self._http
+            )
+        except httpx2.InvalidURL as error:
+            raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error
 
     @property
     def name(self) -> str:
@@ -133,7 +133,6 @@ class OpenAIChat:
             yield from pieces
 
     def close(self) -> None:
-        """Take no further calls; the connections are closed when the last one under way has ended."""
         self._closing.set()
         with self._lock:
             idle = self._running == 0
@@ -179,8 +178,7 @@ class OpenAIChat:
             try:
                 return ask(dialect)
             except Refused as refused:
-                wants_json = request.schema is not None
-                other = dialect.after(refused.complaint, first, wants_json=wants_json)
+                other = dialect.after(refused.complaint, first, wants_json=request.schema is not None)
                 if other is None:
                     raise refused.error from None
                 dialect = other
@@ -235,9 +233,7 @@ class OpenAIChat:
             self._slots.release()
 
     def _post(self, request: ChatRequest, dialect: Dialect, until: float) -> httpx2.Response:
-        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
-        if timeout_s <= 0:
-            raise self._too_slow()
+        timeout_s = self._left_s(until)
         body = payload(request, self._settings, dialect)
         try:
             return self._client.post(
@@ -255,9 +251,7 @@ class OpenAIChat:
         raise told_status(response.status_code, response.content, response.headers, self._settings)
 
     def _open(self, body: Mapping[str, Any], until: float) -> httpx2.Response:
-        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
-        if timeout_s <= 0:
-            raise self._too_slow()
+        timeout_s = self._left_s(until)
         with self._translated():
             url = f"{self._settings.base_url}/chat/completions"
             return self._http.send(self._http.build_request("POST", url, json=body, timeout=timeout_s), stream=True)
@@ -272,6 +266,12 @@ class OpenAIChat:
             raise self._unreachable(error) from error
         except TooLarge as error:
             raise self._too_much() from error
+
+    def _left_s(self, until: float) -> float:
+        left_s = min(self._settings.timeout_s, until - time.monotonic())
+        if left_s <= 0:
+            raise self._too_slow()
+        return left_s
 
     def _too_much(self) -> ModelError:
         most = endpoint_client.MOST_BYTES
@@ -288,10 +288,3 @@ class OpenAIChat:
         return BackendUnavailable(
             f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check BASE_URL."
         )
-
-
-def _client(settings: ChatSettings, http: httpx2.Client) -> openai.OpenAI:
-    try:
-        return openai.OpenAI(base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=http)
-    except httpx2.InvalidURL as error:
-        raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error

@@ -103,7 +103,6 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, s
 
 
 def in_words(schema: Mapping[str, Json]) -> str:
-    """Return what is said behind a question that wants an object, to a model that is not held to a schema."""
     told = json.dumps(schema, ensure_ascii=False)
     return f"\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n{told}"
 
@@ -121,15 +120,12 @@ def sendable(text: str) -> str:
 
 
 def strict_schema(schema: Mapping[str, Json]) -> dict[str, Json] | None:
-    """Return the schema as strict mode wants it: every property required and no others; None if it cannot be.
-
-    Source: https://platform.openai.com/docs/guides/structured-outputs (supported schemas).
-    """
+    """Return the schema as strict mode wants it: every property required and no others; None if it cannot be."""
+    # Source: https://platform.openai.com/docs/guides/structured-outputs (supported schemas).
     try:
-        strict: dict[str, Json] = _strict(schema)
+        return dict(_strict(schema))
     except _FreeForm:
         return None
-    return strict
 
 
 class _FreeForm(Exception):

@@ -44,7 +44,6 @@ class NoSuchModel(BackendUnavailable):
 
 
 def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
-    """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost."""
     if "html" in content_type.lower():
         raise BackendUnavailable(
             f"{where(settings)} answers with a web page: check its BASE_URL, which for most servers ends with /v1.",
@@ -56,15 +55,13 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
     message = dig(body, "choices", 0, "message")
     if not isinstance(message, dict):
         raise ModelError(f"{where(settings)} sent something that is no answer of a chat model: look into its log.")
-    return finished_answer(
-        message, dig(body, "choices", 0, "finish_reason"), dig(body, "usage"), prompt_tokens, settings
-    )
+    finish = dig(body, "choices", 0, "finish_reason")
+    return finished_answer(message, finish, dig(body, "usage"), prompt_tokens, settings)
 
 
 def finished_answer(
     message: Mapping[str, Json], finish: Json, usage: Json, prompt_tokens: int, settings: ChatSettings
 ) -> ChatReply:
-    """Return the answer in a model's message, if it is one."""
     raw = message.get("content")
     text = raw if isinstance(raw, str) else ""
     tokens = _counted(usage, prompt_tokens, text + str(message.get("reasoning_content") or ""))
@@ -97,10 +94,8 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
 def told_status(
     status: int, content: bytes, headers: Mapping[str, str], settings: ChatSettings
 ) -> BackendUnavailable | ModelError | Refused:
-    said = content[:20_000].decode("utf-8", "replace")
-    code = _code(content)
-    shown = f"{status} {code}".strip()
-    lowered = said.lower()
+    lowered = content[:20_000].decode("utf-8", "replace").lower()
+    shown = f"{status} {_code(content)}".strip()
     if status in (400, 413, 422):
         return _told_bad_request(shown, lowered, status, settings)
     return _told_failure(status, shown, lowered, headers, settings)
@@ -185,10 +180,8 @@ def _code(content: bytes) -> str:
 
 
 def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
-    """Return what a call took, by the endpoint's count where it gives one.
-
-    Source of what is cached: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp say the same.
-    """
+    """Return what a call took, by the endpoint's count where it gives one."""
+    # Source of what is cached: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp say the same.
     asked, said = dig(usage, "prompt_tokens"), dig(usage, "completion_tokens")
     if _is_count(asked) and _is_count(said):
         cached = dig(usage, "prompt_tokens_details", "cached_tokens")
@@ -197,7 +190,6 @@ def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
 
 
 def _kept(tokens: Tokens) -> Activation | None:
-    """Return what of the prompt an endpoint says it had already, None when it says nothing."""
     if tokens.cached is None:
         return None
     return Activation(tokens.prompt, tokens.cached, "server" if tokens.cached else None)
@@ -208,7 +200,6 @@ def _is_count(value: Json) -> bool:
 
 
 def dig(value: Json, *path: str | int) -> Json:
-    """Return what is at a path of names and places, None where there is no such thing."""
     for step in path:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and len(value) > step else None

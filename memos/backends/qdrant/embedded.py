@@ -64,7 +64,6 @@ class QdrantEdgeIndex:
 
     @property
     def restart_count(self) -> int:
-        """Return how often the engine restarted; each time its unflushed writes were lost."""
         return self._incarnation
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
@@ -72,11 +71,9 @@ class QdrantEdgeIndex:
         self._written += len(points)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
-        """Delete the items' points whose revision is not the given one; None deletes all."""
         self._write("prune", dict(keep))
 
     def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
-        """Return one list for each arm, best first; `meanwhile` is called while the child works."""
         if not request.cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         queries = {id(arm.query): arm.query for arm in request.arms}
@@ -86,20 +83,13 @@ class QdrantEdgeIndex:
         }
         arms: list[WireArm] = [(arm.arm.value, wires[id(arm.query)], arm.limit(request.limit)) for arm in request.arms]
         keys, ranked = self._call(
-            "search",
-            request.cubes,
-            arms,
-            request.filter,
-            request.as_of,
-            request.live,
-            meanwhile=meanwhile,
+            "search", request.cubes, arms, request.filter, request.as_of, request.live, meanwhile=meanwhile
         )
         return [
             list(map(ScoredPoint, map(keys.__getitem__, array("I", at)), array("f", scores))) for at, scores in ranked
         ]
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """Return the turn vectors of those points that are held."""
         found = self._call("turns", list(ids)) if ids else {}
         return {id_: np.frombuffer(vector, dtype=np.float32) for id_, vector in found.items()}
 
@@ -129,14 +119,12 @@ class QdrantEdgeIndex:
         return int(self._call("mark"))
 
     def unoptimised(self) -> int:
-        """Return how many points were written since the last `optimise`."""
         return self._written
 
     def optimised(self) -> int:
         return int(self._call("optimised"))
 
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
-        """Build graphs for fast search in a second process, then switch to them."""
         self._written = 0
         return bool(self._rebuild(lambda child, _target: child.call("optimise", long=True), on_progress))
 
@@ -155,16 +143,12 @@ class QdrantEdgeIndex:
                 self._child = None
 
     def stop_building(self) -> None:
-        """End a running `optimise` or `rewrite`, which then raises, and refuse new ones; for a program that ends."""
         self._no_builds = True
-        builder = self._builder
-        if builder is not None:
+        if (builder := self._builder) is not None:
             builder.kill()
 
     def _call(self, method: str, *arguments: Any, meanwhile: Callable[[], None] | None = None) -> Any:
-        child = self._child
-        if child is None:
-            child = self._restart(None)
+        child = self._child or self._restart(None)
         try:
             return child.call(method, *arguments, meanwhile=meanwhile)
         except ChildDied as error:
@@ -276,10 +260,8 @@ class QdrantEdgeIndex:
         return current_file(self._folder, _NAME, _name(1))
 
     def _remove_leftovers(self) -> None:
-        """Delete every generation but the current one, and a builder that is still there.
-
-        In order: who copies one generation into the next has locked the first of them.
-        """
+        """Delete every generation but the current one, and a builder that is still there."""
+        # In order: who copies one generation into the next has locked the first of them.
         builder, self._builder = self._builder, None
         if builder is not None:
             builder.kill()
@@ -295,7 +277,6 @@ class QdrantEdgeIndex:
 
 
 def wipe(folder: Path) -> None:
-    """Empty a damaged index; its mark is then 0 and the kernel fills it from the ledger."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -308,14 +289,8 @@ def _number(generation: Path) -> int:
 
 
 def _wire(point: VectorPoint) -> WirePoint:
-    return (
-        point.id,
-        dict(point.payload),
-        point.turn.tobytes(),
-        point.window.tobytes(),
-        _wire_terms(point.turn_terms),
-        _wire_terms(point.window_terms),
-    )
+    turn_terms, window_terms = map(_wire_terms, (point.turn_terms, point.window_terms))
+    return point.id, dict(point.payload), point.turn.tobytes(), point.window.tobytes(), turn_terms, window_terms
 
 
 def _wire_terms(terms: SparseVector) -> tuple[list[int], list[float]]:

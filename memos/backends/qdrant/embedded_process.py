@@ -66,13 +66,11 @@ class PointKeys:
         return [self._known[point] for point in points]
 
     def write(self, point: int, key: str) -> None:
-        """Remember a point that is written now, and keep it at the next `save`."""
         self._unsaved.append(f"{point:032x} {key}\n")
         if len(self._known) < _MOST:
             self._known[point] = key
 
     def save(self) -> None:
-        """Append what was written since the last time."""
         if self._unsaved:
             block = "".join(self._unsaved).encode()
             with self._file.open("ab") as file:
@@ -118,10 +116,8 @@ WireArm = tuple[str, bytes | tuple[list[int], list[float]], int]
 
 
 def config(dimension: int) -> edge.EdgeConfig:
-    """Return the shard's layout: graphs for each cube only, since every search names its cubes.
-
-    Without a write-ahead log: the ledger's outbox replays what was not flushed, and no log keeps erased payloads.
-    """
+    """Return the shard's layout: graphs for each cube only, since every search names its cubes."""
+    # Without a write-ahead log: the ledger's outbox replays what was not flushed, and no log keeps erased payloads.
     dense = edge.EdgeVectorParams(dimension, edge.Distance.Cosine, datatype=edge.VectorStorageDatatype.Turbo8)
     sparse = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
     return edge.EdgeConfig(
@@ -148,10 +144,8 @@ class Shard:
         if self.mark() and not any((self._folder / "segments").glob("*")):
             # The engine would open this as an empty shard, and the mark would vouch for it.
             raise ValueError("its segments are gone")
-        if not _has_data(self._folder):
-            self._shard = _create(folder, dimension)
-        else:
-            self._shard = edge.EdgeShard.load(folder)
+        has_data = any(entry.name not in ("lock", MARK_FILE, KEYS_FILE) for entry in self._folder.iterdir())
+        self._shard = edge.EdgeShard.load(folder) if has_data else _create(folder, dimension)
         # Also where making it, or them, was cut off.
         self._indexed = _index_fields(self._shard)
 
@@ -163,7 +157,6 @@ class Shard:
         self._indexed = self._indexed or _index_fields(self._shard)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
-        """Delete points of items that are not at the given revision."""
         gone = [item for item, revision in keep.items() if revision is None]
         if gone:
             self._delete(edge.Filter(must=[edge.FieldCondition("item", match=edge.MatchAny(gone))]))
@@ -179,10 +172,8 @@ class Shard:
     def search(
         self, cubes: Sequence[str], arms: Sequence[WireArm], node: Any, as_of: int | None, live: bool
     ) -> tuple[list[str], list[tuple[bytes, bytes]]]:
-        """Return the versions found, and for each arm their places in that list and scores, best first.
-
-        Only what has a score above the arm's least is found (`AT_LEAST`).
-        """
+        """Return the versions found, and for each arm their places in that list and scores, best first."""
+        # Only what has a score above the arm's least is found (`AT_LEAST`).
         plain = node is None and as_of is None and live
         # Without an index the engine compares whole numbers as floats: those beyond 2**53 would be equal.
         self._indexed = self._indexed or (not plain and _index_fields(self._shard, at_once=True))
@@ -221,13 +212,11 @@ class Shard:
         return self._keys.of(list(places), self._ask_keys), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
 
     def turns(self, points: Sequence[str]) -> dict[str, bytes]:
-        """Return the turn vectors of those points that are there, as float32 bytes."""
         asked: list[Any] = list(points)
         records: list[Any] = self._shard.retrieve(asked, with_payload=False, with_vector=["turn"])
         return {str(record.id): array("f", record.vector["turn"]).tobytes() for record in records}
 
     def held(self, points: Sequence[str]) -> dict[str, tuple[int, bytes, bytes]]:
-        """Return revision, turn and window vector of those points that are there, the vectors as float32 bytes."""
         asked: list[Any] = list(points)
         records: list[Any] = self._shard.retrieve(asked, with_payload=["revision"], with_vector=["turn", "window"])
         return {
@@ -245,10 +234,8 @@ class Shard:
         return {_number(record): point_key(record.payload) for record in records}
 
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
-        """Return True if these cubes hold nearly every point: the engine's own IDF is then theirs.
-
-        Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
-        """
+        """Return True if these cubes hold nearly every point: the engine's own IDF is then theirs."""
+        # Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
         if self._written >= self._counted_at:
             total = int(self._shard.info().points_count)
             hits = self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits
@@ -258,7 +245,6 @@ class Shard:
         return mine >= _LARGE_CORPUS and mine >= _NEARLY_ALL * sum(self._counts.values())
 
     def scan(self, cube: str, offset: str | None) -> tuple[list[tuple[str, str, int]], str | None]:
-        """Return one page of (id, item, revision) and where the next begins."""
         mine = edge.Filter(must=[edge.FieldCondition("cube", match=edge.MatchValue(cube))])
         records, following = self._shard.scroll(
             edge.ScrollRequest(offset=offset, limit=_SCAN_PAGE, filter=mine, with_payload=["item", "revision"])
@@ -270,15 +256,13 @@ class Shard:
         return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits)
 
     def flush(self, mark: int | None) -> None:
-        """Make everything durable, then the mark when one is given."""
         self._shard.flush()
         self._keys.save()
         if mark is not None:
             write_durably(self._folder / MARK_FILE, str(mark))
 
     def mark(self) -> int:
-        path = self._folder / MARK_FILE
-        return int(path.read_text()) if path.exists() else 0
+        return self._number_in(MARK_FILE)
 
     def optimise(self) -> bool:
         changed = self._shard.optimize()
@@ -287,11 +271,13 @@ class Shard:
         return bool(changed)
 
     def unoptimised(self) -> int:
-        """Return how many points there are that the last `optimise` did not see."""
         return max(0, int(self._shard.info().points_count) - self.optimised())
 
     def optimised(self) -> int:
-        path = self._folder / OPTIMISED_FILE
+        return self._number_in(OPTIMISED_FILE)
+
+    def _number_in(self, file: str) -> int:
+        path = self._folder / file
         return int(path.read_text()) if path.exists() else 0
 
     def rewrite(self, target: str, dimension: int) -> None:
@@ -325,10 +311,6 @@ class Shard:
         os.close(self._lock)
 
 
-def _has_data(folder: Path) -> bool:
-    return any(entry.name not in ("lock", MARK_FILE, KEYS_FILE) for entry in folder.iterdir())
-
-
 def _create(folder: str, dimension: int) -> edge.EdgeShard:
     shard = edge.EdgeShard.create(folder, config(dimension))
     _index_fields(shard)
@@ -336,10 +318,8 @@ def _create(folder: str, dimension: int) -> edge.EdgeShard:
 
 
 def _index_fields(shard: edge.EdgeShard, *, at_once: bool = False) -> bool:
-    """Make the payload indexes that are missing, but that of cubes only for many points; say whether all are there.
-
-    Each takes 2 MiB and some milliseconds, however little is in it.
-    """
+    """Make the payload indexes that are missing, but that of cubes only for many points; say whether all are there."""
+    # Each takes 2 MiB and some milliseconds, however little is in it.
     told = shard.info()
     many = at_once or told.points_count >= _INDEXED_FROM
     keyword = edge.KeywordIndexParams(enable_hnsw=False)
@@ -372,9 +352,7 @@ def _live_of(cubes: tuple[str, ...], stands: int | None) -> Any:
 
 
 def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
-    if isinstance(wire, bytes):
-        return array("f", wire).tolist()
-    return edge.SparseVector(*wire)
+    return array("f", wire).tolist() if isinstance(wire, bytes) else edge.SparseVector(*wire)
 
 
 def _number(point: Any) -> int:
@@ -420,7 +398,6 @@ def _copy_holes(source: str, target: str) -> str:
 
 
 def main(descriptor: int) -> None:
-    """Run as a child: serve the inherited socket."""
     ignore_interrupts()
     channel = Connection(descriptor)
     server = _Server(channel)

@@ -9,15 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from qdrant_edge import (
-    FieldCondition,
-    Filter,
-    HasIdCondition,
-    IsEmptyCondition,
-    MatchAny,
-    MatchValue,
-    RangeFloat,
-)
+from qdrant_edge import FieldCondition, Filter, HasIdCondition, IsEmptyCondition, MatchAny, MatchValue, RangeFloat
 
 from memos.core.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
 from memos.core.types import Arm, Json
@@ -66,25 +58,13 @@ SEARCH_WIDTH = 64
 SEARCH_WIDTHS = {arm.value: 32 if arm is Arm.OF_SELF else SEARCH_WIDTH for arm in Arm}
 
 KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "speaker")
-INTEGERS = (
-    "said_at",
-    "created_at",
-    "updated_at",
-    "valid_from",
-    "valid_to",
-    "recorded_from",
-    "recorded_to",
-    "revision",
-    "version",
-    "live",
-)
+INTEGERS = (*sorted(DATE_FIELDS), "recorded_from", "recorded_to", "revision", "version", "live")
 
 STANDING = "standing"
 """Which standing arm finds a point, and of which cube; other points have none. Each value has graphs of its own."""
 
 
 def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:
-    """Return a point's payload as the engines keep it: `recorded_to` always there, booleans of `info` apart."""
     info = payload.get("info")
     kept = {"recorded_to": FOREVER, **payload, **split_flags(info if isinstance(info, Mapping) else {})}
     if stands := kept.pop(STANDING, 0):
@@ -93,12 +73,10 @@ def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:
 
 
 def standing_value(stands: Any, cube: Any) -> str:
-    """Return the value of `STANDING` for points of a cube, by what `STANDING_OF` says of the arm."""
     return f"{stands}:{cube}"
 
 
 def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-    """Return an info object as the payload keeps it: booleans apart from other values."""
     kept: dict[str, dict[str, Json]] = {"info": {}, "flags": {}}
     for name, value in info.items():
         values = value if isinstance(value, list | tuple) else [value]
@@ -112,7 +90,6 @@ def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
 
 
 def point_key(payload: Any) -> str:
-    """Return which item and version a point's payload names, as "item:version"."""
     return f"{payload['item']}:{payload['version']}"
 
 
@@ -125,37 +102,25 @@ class Dialect(Protocol):
 
     def group(self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()) -> Any:
         """Pass what meets all of `must`, one of `should` unless there are none, and none of `must_not`."""
-        ...
 
-    def among(self, key: str, values: Sequence[str] | Sequence[int]) -> Any:
-        """Match a field that has one of these values; there is at least one."""
-        ...
+    def among(self, key: str, values: Sequence[str] | Sequence[int]) -> Any: ...
 
     def within(self, key: str, **bounds: float) -> Any:
         """Match a field that has a number within `gt`, `gte`, `lt`, `lte`."""
-        ...
 
-    def empty(self, key: str) -> Any:
-        """Match a field without a value."""
-        ...
+    def empty(self, key: str) -> Any: ...
 
-    def nothing(self) -> Any:
-        """Pass no point."""
-        ...
+    def nothing(self) -> Any: ...
 
 
 def compile_search(
     to: Dialect, cubes: Sequence[str], node: Node | None, as_of: int | None, live: bool, stands: int | None = None
 ) -> Any:
-    """Return the filter of a search: its cubes, its moment, and what the caller filters by.
-
-    `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
-    in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
-    """
-    if stands is None:
-        where = to.among("cube", cubes)
-    else:
-        where = to.among(STANDING, [standing_value(stands, cube) for cube in cubes])
+    """Return the filter of a search: its cubes, its moment, and what the caller filters by."""
+    # `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
+    # in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
+    values = cubes if stands is None else [standing_value(stands, cube) for cube in cubes]
+    where = to.among("cube" if stands is None else STANDING, values)
     moment = [to.among("live", [1])] if live and as_of is None else _moment(to, as_of)
     return to.group(must=[where, *moment, *([] if node is None else [compile_filter(to, node)])])
 
@@ -237,5 +202,4 @@ def payload_key(field: str) -> str:
 
 
 def flag_key(key: str) -> str:
-    """Return the payload path of an info key's boolean values."""
     return f"flags{key.removeprefix('info')}" if key.startswith("info.") else f"flags.{key}"

@@ -115,10 +115,15 @@ class Connection:
             )
 
     def _told(self, error: Exception) -> MemosError:
-        """Return the error to raise: what went wrong and what to do, without any key."""
         match error:
+            case ResponseHandlingException(source=httpx.TimeoutException()):
+                return self._timeout()
+            case ResponseHandlingException(source=httpx.TransportError() as source):
+                return self._unreachable(str(source) or type(source).__name__)
+            case ResponseHandlingException(source=ValueError()):  # pydantic's, of an answer that has another form
+                return self._not_qdrant()
             case ResponseHandlingException():
-                return self._told_transport(error.source)
+                return self._unreachable(type(error.source).__name__)
             case UnexpectedResponse():
                 return self._told_status(error.status_code or 0, _reason(error.content))
             case httpx.InvalidURL():
@@ -128,20 +133,16 @@ class Connection:
             case _:
                 return self._not_qdrant()
 
-    def _told_transport(self, source: Exception) -> MemosError:
-        match source:
-            case httpx.TimeoutException():
-                return self._timeout()
-            case httpx.TransportError():
-                return self._unreachable(str(source) or type(source).__name__)
-            case ValueError():  # pydantic's, of an answer that has another form
-                return self._not_qdrant()
-            case _:
-                return self._unreachable(type(source).__name__)
-
     def _told_status(self, status: int, reason: str) -> MemosError:
         if status in (401, 403):
-            return self._refused()
+            if self._settings.api_key is None:
+                return BackendUnavailable(
+                    f"The Qdrant server at {self._where} asks for an API key; set MEMOS_QDRANT__API_KEY."
+                )
+            return BackendUnavailable(
+                f"The Qdrant server at {self._where} refused the API key; set MEMOS_QDRANT__API_KEY to one that may "
+                "read and write."
+            )
         if status in (404, 405):
             return _NotFound(
                 f"The Qdrant server at {self._where} does not have this index any more ({reason}); restart hippocube, "
@@ -164,16 +165,6 @@ class Connection:
     def _timeout(self) -> BackendTimeout:
         return BackendTimeout(
             f"The Qdrant server at {self._where} did not answer within {TIMEOUT_S} s; look at its load."
-        )
-
-    def _refused(self) -> BackendUnavailable:
-        if self._settings.api_key is None:
-            return BackendUnavailable(
-                f"The Qdrant server at {self._where} asks for an API key; set MEMOS_QDRANT__API_KEY."
-            )
-        return BackendUnavailable(
-            f"The Qdrant server at {self._where} refused the API key; set MEMOS_QDRANT__API_KEY to one that may "
-            "read and write."
         )
 
     def _not_qdrant(self) -> BackendUnavailable:
@@ -213,10 +204,8 @@ def _bad_url() -> InvalidInput:
 
 def _may_pass(error: Exception) -> bool:
     match error:
-        case ResponseHandlingException():
-            return isinstance(error.source, httpx.TransportError) and not isinstance(
-                error.source, httpx.TimeoutException
-            )
+        case ResponseHandlingException(source=source):
+            return isinstance(source, httpx.TransportError) and not isinstance(source, httpx.TimeoutException)
         case UnexpectedResponse():
             return error.status_code in _PASSING_STATUS
         case _:
@@ -224,7 +213,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _shown(url: str) -> str:
-    """Return a URL as a message may show it: without user, password and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -252,7 +240,6 @@ _INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
 
 
 def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSettings) -> None:
-    """Make the collection and its payload indexes unless they are there."""
     if not _exists(connection, name):
         try:
             connection.run(lambda left_s: _create(connection, name, dimension, settings, left_s))
@@ -260,7 +247,7 @@ def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSe
             # Another process made it meanwhile, or this one did and the answer was lost.
             if not _exists(connection, name):
                 raise
-    info = connection.run(lambda _left: connection.client.get_collection(name))
+    info = _info(connection, name)
     _check(info, name, dimension)
     for field, schema in _INDEXES.items():
         # Its maker may have been cut off before them; making them again changes nothing.
@@ -269,7 +256,6 @@ def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSe
 
 
 def others(connection: Connection, name: str, prefix: str) -> list[str]:
-    """Return hippocube's other collections whose names begin with `<prefix>-`, sorted."""
     listed = connection.run(lambda _left: connection.client.get_collections()).collections
     found = sorted(entry.name for entry in listed if entry.name.startswith(f"{prefix}-") and entry.name != name)
     return [other for other in found if _sizes(_info(connection, other))]
@@ -402,7 +388,6 @@ class QdrantServerIndex:
 
     @property
     def restart_count(self) -> int:
-        """Return 0: a server that restarts has what it acknowledged."""
         return 0
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
@@ -413,7 +398,6 @@ class QdrantServerIndex:
         self._connection.run(lambda left_s: self._client.upsert(self._name, batch, wait=True, timeout=left_s))
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
-        """Delete the items' points whose revision is not the given one; None deletes all."""
         gone = [item for item, revision in keep.items() if revision is None]
         stale = [
             _SERVER.group(must=[_SERVER.among("item", gone[start : start + _PRUNE_BATCH])])
@@ -424,13 +408,13 @@ class QdrantServerIndex:
             for item, revision in keep.items()
             if revision is not None
         ]
-        for start in range(0, len(stale), _PRUNE_BATCH):
-            self._delete(stale[start : start + _PRUNE_BATCH])
+        operations = [models.DeleteOperation(delete=models.FilterSelector(filter=doomed)) for doomed in stale]
+        for start in range(0, len(operations), _PRUNE_BATCH):
+            self._delete(operations[start : start + _PRUNE_BATCH])
 
-    def _delete(self, filters: list[models.Filter]) -> None:
-        operations = [models.DeleteOperation(delete=models.FilterSelector(filter=doomed)) for doomed in filters]
+    def _delete(self, batch: list[models.DeleteOperation]) -> None:
         self._connection.run(
-            lambda left_s: self._client.batch_update_points(self._name, operations, wait=True, timeout=left_s)
+            lambda left_s: self._client.batch_update_points(self._name, batch, wait=True, timeout=left_s)
         )
 
     def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
@@ -454,7 +438,7 @@ class QdrantServerIndex:
                 with_payload=["item", "version"],
             )
             for place, arm in enumerate(request.arms)
-            if not _is_empty(arm)
+            if not isinstance(arm.query, SparseVector) or len(arm.query.indices)
         }
         found: list[list[ScoredPoint]] = [[] for _ in request.arms]
         if asked:
@@ -467,34 +451,29 @@ class QdrantServerIndex:
         return found
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
-        """Return the turn vectors of those points that are held."""
-        found: dict[str, Vector] = {}
-        for start in range(0, len(ids), _PRUNE_BATCH):
-            records = self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn"])
-            for record in records:
-                vectors = record.vector if isinstance(record.vector, dict) else {}
-                if "turn" in vectors:
-                    found[str(record.id)] = np.asarray(vectors["turn"], dtype=np.float32)
-        return found
+        return {str(record.id): turn for record, (turn,) in self._vectors(ids, ["turn"], [])}
 
     def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
-        found: dict[str, HeldPoint] = {}
-        for start in range(0, len(ids), _PRUNE_BATCH):
-            for record in self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn", "window"], ["revision"]):
-                vectors = record.vector if isinstance(record.vector, dict) else {}
-                if {"turn", "window"} <= vectors.keys():
-                    turn, window = (np.asarray(vectors[name], dtype=np.float32) for name in ("turn", "window"))
-                    found[str(record.id)] = HeldPoint((record.payload or {})["revision"], turn, window)
-        return found
+        return {
+            str(record.id): HeldPoint((record.payload or {})["revision"], turn, window)
+            for record, (turn, window) in self._vectors(ids, ["turn", "window"], ["revision"])
+        }
 
-    def _retrieve(
-        self, ids: Sequence[str], vectors: list[str], payload: list[str] | None = None
-    ) -> list[models.Record]:
-        return self._connection.run(
-            lambda left_s: self._client.retrieve(
-                self._name, list(ids), with_payload=payload or False, with_vectors=vectors, timeout=left_s
+    def _vectors(
+        self, ids: Sequence[str], names: list[str], payload: list[str]
+    ) -> Iterator[tuple[models.Record, list[Vector]]]:
+        def retrieve(batch: list[str]) -> list[models.Record]:
+            return self._connection.run(
+                lambda left_s: self._client.retrieve(
+                    self._name, batch, with_payload=payload or False, with_vectors=names, timeout=left_s
+                )
             )
-        )
+
+        for start in range(0, len(ids), _PRUNE_BATCH):
+            for record in retrieve(list(ids[start : start + _PRUNE_BATCH])):
+                vectors = record.vector if isinstance(record.vector, dict) else {}
+                if vectors.keys() >= set(names):
+                    yield record, [np.asarray(vectors[name], dtype=np.float32) for name in names]
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         offset: Any = None
@@ -542,17 +521,13 @@ class QdrantServerIndex:
         """Point the alias named as the prefix at this collection, in one step."""
         alias = models.DeleteAlias(alias_name=self._prefix)
         mine = models.CreateAlias(collection_name=self._name, alias_name=self._prefix)
-        change: list[Any] = [
-            models.DeleteAliasOperation(delete_alias=alias),
-            models.CreateAliasOperation(create_alias=mine),
-        ]
+        change: list[Any] = [models.DeleteAliasOperation(delete_alias=alias)]
+        change.append(models.CreateAliasOperation(create_alias=mine))
         self._connection.run(lambda left_s: self._client.update_collection_aliases(change, timeout=left_s))
 
     def remove_others(self) -> list[str]:
-        """Delete this installation's collections of former embedders and formats, and return their names.
-
-        Only collections named `<prefix>-...` with hippocube's vectors.
-        """
+        """Delete this installation's collections of former embedders and formats, and return their names."""
+        # Only collections named `<prefix>-...` with hippocube's vectors.
         gone = others(self._connection, self._name, self._prefix)
         for name in gone:
             self._remove(name)
@@ -594,7 +569,3 @@ def _sparse(terms: SparseVector) -> models.SparseVector:
 
 def _query(arm: ArmQuery) -> models.SparseVector | list[float]:
     return _sparse(arm.query) if isinstance(arm.query, SparseVector) else [float(number) for number in arm.query]
-
-
-def _is_empty(arm: ArmQuery) -> bool:
-    return isinstance(arm.query, SparseVector) and not len(arm.query.indices)

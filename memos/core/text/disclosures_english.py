@@ -62,11 +62,9 @@ _ANIMAL = _any_of(
 )
 _CHILD = r"(?:kids?|child(?:ren)?|sons?|daughters?|brothers?|sisters?|siblings?|boys|girls|twins|grandchild(?:ren)?)"
 RELATIVE = (
-    r"(?:(?:older|younger|elder|big|little|twin|step|half|ex|late|best|oldest|eldest|youngest|foster|adopted|close|"
-    r"new|"
+    r"(?:(?:older|younger|elder|big|little|twin|step|half|ex|late|best|oldest|eldest|youngest|foster|adopted|close|new|"
     r"only|middle|maternal|paternal)[- ]?){0,2}"
-    r"(?:sister|brother|mom|mum|mam|mother|dad|father|parents?|wife|husband|hubby|spouse|partner|girlfriend|"
-    r"boyfriend|"
+    r"(?:sister|brother|mom|mum|mam|mother|dad|father|parents?|wife|husband|hubby|spouse|partner|girlfriend|boyfriend|"
     r"gf|bf|fianc[eé]e?|son|daughter|kids?|child|children|baby|uncle|aunt|auntie|cousin|nephew|niece|grandmother|"
     r"grandma|granny|grandfather|grandpa|grandad|grandson|granddaughter|roommate|flatmate|housemate|boss|colleague|"
     rf"co-?worker|friend|bestie|neighbou?r|{_ANIMAL}|in-?laws|(?:mother|father|sister|brother|son|daughter)-in-law|"
@@ -74,11 +72,9 @@ RELATIVE = (
 )
 _CALLED = r"[A-Z][\w'’\-]*"
 _EVERY = (
-    r"(?:every (?:single )?(?:other )?(?:day|morning|evening|night|week|month|year|summer|winter|weekend|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day)|on (?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|"
-    r"weekdays)|"
-    r"(?:once|twice|(?:two|three|four|five|\d) times) (?:a|per) (?:day|week|month|year)|most (?:days|mornings|"
-    r"evenings))"
+    r"(?:every (?:single )?(?:other )?(?:day|morning|evening|night|week|month|year|summer|winter|weekend|(?:mon|tues|"
+    r"wednes|thurs|fri|satur|sun)day)|on (?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|weekdays)|(?:once|"
+    r"twice|(?:two|three|four|five|\d) times) (?:a|per) (?:day|week|month|year)|most (?:days|mornings|evenings))"
 )
 _SO_LONG = (
     r"(?:since (?:I was|\d|(?:early|late|last|my|the|primary|high|college|university|school|childhood|20|19|January|"
@@ -101,21 +97,17 @@ SELF = (
     r"(?! (?:of (?:habit|course|my)|at heart))",
     r"\bI (?:work|worked) as an? (?!result\b)\w",
     r"\bI (?:mostly |usually |only |still )?work (?:remotely|from home|part[- ]time|full[- ]time|nights|night "
-    r"shifts|shifts|"
-    r"in (?!the (?:morning|afternoon|evening|office|garden|dark)|my|a (?:minute|bit|mess|hurry)|silence|peace|"
-    r"progress|"
-    r"mysterious|\d|order|general|theory)\w)",
+    r"shifts|shifts|in (?!the (?:morning|afternoon|evening|office|garden|dark)|my|a (?:minute|bit|mess|hurry)|silence|"
+    r"peace|progress|mysterious|\d|order|general|theory)\w)",
     rf"{_I} teach (?!(?:you|him|her|them|myself|me|people)\b)\w",
     r"\bI (?:study|studied|major(?:ed)? in) (?!(?:hard|a lot|for|at night|better|best|it|this|that|the|tonight|"
     r"late|with|in)\b)\w",
     r"\bI['’]?(?:m| am) (?:currently |now |also )?(?:studying|majoring in) (?!(?:hard|for|all|at home|tonight|"
     r"today|it|this|now)\b)\w",
     rf"{_I} (?:own|run|manage|founded|co-founded) (?:an?|my own|our own|two|three|the) "
-    r"(?:[\w\-]+ ){0,3}(?:shop|store|company|business|bakery|caf[eé]|restaurant|studio|team|farm|agency|startup|"
-    r"blog|podcast|"
-    r"channel|school|clinic|hotel|gym|bar|pub|garage|firm|practice|salon|club|charity|nonprofit|gallery|bookshop|"
-    r"bookstore|"
-    r"house|flat|apartment|boat|car|motorbike|motorcycle|bike|van|truck|tesla)\b",
+    r"(?:[\w\-]+ ){0,3}(?:shop|store|company|business|bakery|caf[eé]|restaurant|studio|team|farm|agency|startup|blog|"
+    r"podcast|channel|school|clinic|hotel|gym|bar|pub|garage|firm|practice|salon|club|charity|nonprofit|gallery|"
+    r"bookshop|bookstore|house|flat|apartment|boat|car|motorbike|motorcycle|bike|van|truck|tesla)\b",
     rf"\bI (?:also )?(?:speak|know) (?:(?:fluent|some|basic|a (?:bit|little)(?: of)?|both|decent|good|native) )"
     rf"?{_LANGUAGE}\b",
     rf"{_AM} (?:fluent|a native speaker|native) (?:in|of) {_LANGUAGE}",
@@ -138,9 +130,8 @@ SELF = (
     r"\bI (?:drive|ride) (?:an?|the|my) (?!(?:hard|lot|bit|bus|train|car|bike|taxi|cab|while|long|wave|fine)\b)\w",
     rf"\bI (?:also )?play (?:the )?(?:electric |acoustic |bass |classical )?{_PLAYED}\b",
     r"\b(?:I['’]?m|I am) (?:also |currently |still )?(?:learning|training for) "
-    r"(?!(?:it|this|that|so|a (?:lot|ton|bit|few)|tons|from|more|about|as|new things|something|the hard|things|"
-    r"lots|to (?:be|let|deal|accept|live|"
-    r"trust|love|say|see|understand|appreciate))\b)\w",
+    r"(?!(?:it|this|that|so|a (?:lot|ton|bit|few)|tons|from|more|about|as|new things|something|the hard|things|lots|"
+    r"to (?:be|let|deal|accept|live|trust|love|say|see|understand|appreciate))\b)\w",
     r"\b(?:I['’]?m|I am) (?:also |currently |still )?taking [\w ]{1,30}?(?:lessons|classes|courses?|medication|"
     r"antidepressants|insulin)\b",
     rf"\bI['’]?(?:ve| have) been [a-z]+ing (?!(?:for|since)\b){_REST}\b{_SO_LONG}",
@@ -153,31 +144,26 @@ SELF = (
     r"\bI (?:don['’]?t|do not|never) (?:smoke|drink(?: alcohol)?|drive|eat (?:meat|pork|beef|dairy|gluten|sugar|"
     r"fish|eggs))\b(?! (?:it|that|this)\b)",
     r"\bmy (?:flat|apartment|house|place|home|studio) (?:is|has|doesn['’]?t have) (?:an? |no |on |in |near |at |"
-    r"close to |next to |above |"
-    r"across )(?!(?:mess|disaster|bit|fire|order|shambles|state|wreck)\b)\w",
+    r"close to |next to |above |across )(?!(?:mess|disaster|bit|fire|order|shambles|state|wreck)\b)\w",
     r"\bmy (?:name|hometown|home town|nationality|height|shoe size|blood type|pronouns|time ?zone|job title|hobby|"
-    r"hobbies|"
-    r"degree|thesis|star sign|middle name|last name|surname|first name|nickname|username|github|handle)(?: is| are|"
-    r"['’]s) (?!not\b)\w",
+    r"hobbies|degree|thesis|star sign|middle name|last name|surname|first name|nickname|username|github|handle)(?: is|"
+    r" are|['’]s) (?!not\b)\w",
     r"\bmy (?:new )?(?:phone )?(?:number|phone) (?:has )?changed\b|\bmy new (?:number|address|email|phone number) "
     r"is\b",
 )
 _LASTING = (
     rf"(?:(?:is|was|['’]s|are)(?: (?:now|also|actually|a|an|the|only|currently))* (?:{_UP_TO_3}(?:{OCCUPATION}|"
-    rf"{_STATE})\b|"
-    rf"\d{{1,2}}(?: (?:years|yrs|months)|\b(?! ?(?:min|hour|%|km|miles|percent|times|pm|am|/|:)))|from (?-i:[A-Z])|"
-    rf"(?:named|called) \w|"
+    rf"{_STATE})\b|\d{{1,2}}(?: (?:years|yrs|months)|\b(?! ?(?:min|hour|%|km|miles|percent|times|pm|am|/|:)))|"
+    rf"from (?-i:[A-Z])|(?:named|called) \w|"
     r"born (?:in|on)|(?:allergic|intolerant) to|deaf\b|(?:terminally )?ill\b|in (?:first|second|third|\d\w\w|high|"
-    r"middle|primary|"
-    r"elementary|nursing|medical|law) (?:grade|school|year)|(?:golden|border|maine|german|siamese|persian|bengal|"
-    r"tabby)\b|"
+    r"middle|primary|elementary|nursing|medical|law) (?:grade|school|year)|(?:golden|border|maine|german|siamese|"
+    r"persian|bengal|tabby)\b|"
     rf"(?:living|working|studying|based) (?:in|at|for)|{_UP_TO_3}{_ANIMAL}\b|expecting\b)"
     r"|(?:now |still |currently |also |both )?(?:lives?|works?|stud(?:y|ies)|teach(?:es)?|moved to|grew up in|was "
     r"born|speaks?|plays? (?:the |for )?\w|"
     r"owns?|runs? (?:a|an|the|his|her)|goes to|go to|attends?|graduat\w+|retired|turned \d|just turned|turns \d|is "
-    r"turning \d|"
-    r"passed away|died|got (?:married|engaged|divorced|promoted)|had a baby|is (?:pregnant|expecting)|"
-    r"(?:is|are) getting (?:married|engaged|divorced)|married|divorced|emigrated|immigrated|"
+    r"turning \d|passed away|died|got (?:married|engaged|divorced|promoted)|had a baby|is (?:pregnant|expecting)|(?:is|"
+    r"are) getting (?:married|engaged|divorced)|married|divorced|emigrated|immigrated|"
     rf"(?:has|have|['’]s got) (?:{_NUMBER} {_UP_TO_3}(?:{_ANIMAL}|{_CHILD})|{_ILLNESS}|{_UP_TO_3}{_ILLNESS})|"
     r"(?:can['’]?t|cannot|doesn['’]?t|don['’]?t|never) (?:eat|drink|drive|speak)|(?:loves?|likes?|hates?|adores?|"
     r"prefers?|dislikes?) "
@@ -203,19 +189,15 @@ _GOT = (
     r"|(?:bought|sold) (?:an?|our|my|the) (?:[\w\-]+ ){0,2}(?:house|flat|apartment|car|van|motorbike|motorcycle|"
     r"boat|cottage|cabin|business)"
     r"|graduated (?:from|in|with|last)|retired (?:from|in|last|after)|quit (?:smoking|drinking|sugar|caffeine|my "
-    r"job|my (?:old )?job|social media)|"
-    r"stopped (?:smoking|drinking|eating (?!it|this|that)\w)|gave up (?:smoking|drinking|alcohol|meat|sugar|coffee|"
-    r"caffeine|dairy|gluten|my job)|"
-    r"broke up with|broke my (?:\w+ )?(?:arm|leg|wrist|ankle|foot|hand|toe|finger|hip|collarbone|nose|shoulder)|"
-    r"passed my (?:\w+ )?(?:test|exam|exams|bar|boards)|"
+    r"job|my (?:old )?job|social media)|stopped (?:smoking|drinking|eating (?!it|this|that)\w)|gave up (?:smoking|"
+    r"drinking|alcohol|meat|sugar|coffee|caffeine|dairy|gluten|my job)|broke up with|broke my (?:\w+ )?(?:arm|leg|"
+    r"wrist|ankle|foot|hand|toe|finger|hip|collarbone|nose|shoulder)|passed my (?:\w+ )?(?:test|exam|exams|bar|boards)|"
     r"ran (?:a|the|my first) (?:[\w\-]+ ){0,2}marathon|moved in with|founded (?:a|an|my)|published (?:a|an|my)|"
-    r"enrolled (?:in|at)|"
-    r"lost (?:my|our) (?:job|mother|mom|mum|father|dad|dog|cat|brother|sister|grandmother|grandfather|wife|husband|"
-    r"baby|house)|"
-    r"started (?:a new job|a business|my own|our own|university|college|therapy|medication|a phd|my phd|learning|"
-    r"taking \w+ (?:class|lesson)\w*|playing the)|"
-    r"took up \w|signed up for (?:a|an|the) (?:[\w\-]+ ){0,2}(?:class|course|marathon|gym|membership|race|lessons?|"
-    r"triathlon)|joined (?:a|an|the) (?:[\w\-]+ ){0,2}"
+    r"enrolled (?:in|at)|lost (?:my|our) (?:job|mother|mom|mum|father|dad|dog|cat|brother|sister|grandmother|"
+    r"grandfather|wife|husband|baby|house)|started (?:a new job|a business|my own|our own|university|college|therapy|"
+    r"medication|a phd|my phd|learning|taking \w+ (?:class|lesson)\w*|playing the)|took up \w|signed up for (?:a|an|"
+    r"the) (?:[\w\-]+ ){0,2}(?:class|course|marathon|gym|membership|race|lessons?|triathlon)|joined (?:a|an|"
+    r"the) (?:[\w\-]+ ){0,2}"
     r"(?:choir|club|gym|band|team|orchestra|church|group|league|army|navy))"
 )
 _AGO = (
@@ -227,16 +209,14 @@ _AGO = (
     r"August|September|October|November|December|(?:19|20)\d\d))\b"
 )
 _DID = (
-    r"(?:went (?:to (?!(?:bed|sleep|work|the (?:store|gym|bathroom|shop|supermarket|office)|school|a (?:meeting|"
-    r"shop|store)|get|see (?:if|what)|town)\b)|on an? |camping|hiking|"
-    r"skiing|surfing|sailing|kayaking|backpacking|diving)|attended|visited|hosted|organi[sz]ed|performed|presented|"
-    r"gave a (?:talk|speech)|participated in|"
-    r"competed|took (?:my|our|the) (?:kids|family|son|daughter|dog|mom|mum|dad|parents|wife|husband)|travel+ed to|"
-    r"flew to|hiked|won|celebrated|"
-    r"volunteered|finished (?:writing|reading|my|a|the)|completed|spoke at|took part in|moved (?:into|out)|met up "
-    r"with|ran (?:a|the)|opened (?:my|our|a)|launched (?:my|our|a)|"
-    r"applied (?:to|for)|started (?:a|an|my|our|learning|working|doing|taking|volunteering)|signed up for|joined|"
-    r"bought (?:a|an|my)|got (?:a|an|my) (?:[\w\-]+ ){0,2}(?:"
+    r"(?:went (?:to (?!(?:bed|sleep|work|the (?:store|gym|bathroom|shop|supermarket|office)|school|a (?:meeting|shop|"
+    r"store)|get|see (?:if|what)|town)\b)|on an? |camping|hiking|skiing|surfing|sailing|kayaking|backpacking|diving)|"
+    r"attended|visited|hosted|organi[sz]ed|performed|presented|gave a (?:talk|speech)|participated in|competed|"
+    r"took (?:my|our|the) (?:kids|family|son|daughter|dog|mom|mum|dad|parents|wife|husband)|travel+ed to|flew to|hiked|"
+    r"won|celebrated|volunteered|finished (?:writing|reading|my|a|the)|completed|spoke at|took part in|moved (?:into|"
+    r"out)|met up "
+    r"with|ran (?:a|the)|opened (?:my|our|a)|launched (?:my|our|a)|applied (?:to|for)|started (?:a|an|my|our|learning|"
+    r"working|doing|taking|volunteering)|signed up for|joined|bought (?:a|an|my)|got (?:a|an|my) (?:[\w\-]+ ){0,2}(?:"
     r"tattoo|scholarship|award|degree|certificate|promotion|offer|puppy|kitten|dog|cat))"
 )
 EVENTS = (
@@ -251,24 +231,20 @@ EVENTS = (
     rf"us citizen|homeowner\w*|aunt|uncle)",
 )
 _LATER = (
-    r"(?:next (?:week|month|year|spring|summer|fall|autumn|winter|semester|term|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|January|February|March|April|May|June|July|August|September|"
-    r"October|November|December)|"
-    r"(?:in|this|by|over|during|at|for|around|on) (?:the )?(?:early |late |mid-?|end of )?(?:spring|summer|fall|"
-    r"autumn|winter|christmas|easter|new year['’]?s?|thanksgiving|diwali|"
-    r"ramadan|eid|halloween|hanukkah|passover|holidays|January|February|March|April|May|June|July|August|September|"
-    r"October|November|December|20\d\d|\d{1,2}(?:st|nd|rd|th))|"
+    r"(?:next (?:week|month|year|spring|summer|fall|autumn|winter|semester|term|(?:mon|tues|wednes|thurs|fri|satur|"
+    r"sun)day|January|February|March|April|May|June|July|August|September|October|November|December)|(?:in|this|by|"
+    r"over|during|at|for|around|on) (?:the )?(?:early |late |mid-?|end of )?(?:spring|summer|fall|autumn|winter|"
+    r"christmas|easter|new year['’]?s?|thanksgiving|diwali|ramadan|eid|halloween|hanukkah|passover|holidays|January|"
+    r"February|March|April|May|June|July|August|September|October|November|December|20\d\d|\d{1,2}(?:st|nd|rd|th))|"
     r"in (?:a few|two|three|four|five|six|\d+|a couple of) (?:weeks|months|years)|when I (?:retire|graduate|turn)|"
-    r"on (?:January|February|March|April|May|June|July|August|"
-    r"September|October|November|December))\b"
+    r"on (?:January|February|March|April|May|June|July|August|September|October|November|December))\b"
 )
 _BIG_STEP = (
     r"(?:visit|mov(?:e|ing) (?!on\b)|travel|go(?:ing)? (?:to|back|on|for)|marry|propose|retire|buy(?:ing)? an? "
-    r"(?:house|flat|car|apartment|home|boat)|"
-    r"adopt|open(?:ing)? (?:a|an|my|our)|learn(?:ing)? (?:to )?\w|study|apply (?:to|for)|quit|leav(?:e|ing) (?:my|"
-    r"for)|run(?:ning)? (?:a|the|for)|hav(?:e|ing) (?:kids|children|"
-    r"a baby|another)|host|fly|return to|relocate|train for|write a (?:book|novel|memoir)|hike|climb|become|"
-    r"becoming|start(?:ing)? (?:a|an|my|our) (?:[\w\-]+ ){0,2}"
+    r"(?:house|flat|car|apartment|home|boat)|adopt|open(?:ing)? (?:a|an|my|our)|learn(?:ing)? (?:to )?\w|study|"
+    r"apply (?:to|for)|quit|leav(?:e|ing) (?:my|for)|run(?:ning)? (?:a|the|for)|hav(?:e|ing) (?:kids|children|a baby|"
+    r"another)|host|fly|return to|relocate|train for|write a (?:book|novel|memoir)|hike|climb|become|becoming|"
+    r"start(?:ing)? (?:a|an|my|our) (?:[\w\-]+ ){0,2}"
     r"(?:business|family|company|job|degree|course|school|shop|garden|blog|podcast|band)|get(?:ting)? (?:married|"
     r"engaged|a (?:dog|cat|puppy|degree|phd|tattoo)))\b"
 )
@@ -277,9 +253,8 @@ _PLANNED = (
     r"(?: (?:also|really|still|now|currently|definitely|finally|both|all|actually))*"
 )
 PLANS = (
-    rf"\b{_PLANNED} (?:going to|gonna|moving|flying|travel+ing|driving|visiting|starting|running|getting|having|"
-    rf"taking|going|hosting|"
-    rf"attending|spending|launching|opening|hiking|cycling|throwing|doing|competing) {_REST}\b{_LATER}",
+    rf"\b{_PLANNED} (?:going to|gonna|moving|flying|travel+ing|driving|visiting|starting|running|getting|having|taking|"
+    rf"going|hosting|attending|spending|launching|opening|hiking|cycling|throwing|doing|competing) {_REST}\b{_LATER}",
     rf"\b{_PLANNED} (?:planning (?:(?:an?|our|my) (?!few\b)(?:[\w\-]+ ){{0,3}}(?:trip|wedding|vacation|holiday|"
     rf"party|move|visit|honeymoon|reunion|"
     rf"tour|getaway|festival|fundraiser|event|exhibition|surprise)|(?:to|on) {_BIG_STEP})|saving (?:up )?(?:for|to)"
@@ -287,26 +262,22 @@ PLANS = (
     r"getting (?:married|engaged|divorced)|due in|moving to (?-i:[A-Z]))",
     rf"\b(?:I|we) (?:plan|intend) (?:to {_BIG_STEP}|to {_REST}\b{_LATER})|\b{_PLANNED} planning to {_REST}\b{_LATER}",
     rf"\b(?:I|we)(?:['’]ll| will| shall) (?:be )?(?:move|start|visit|fly|go|travel|run|turn|graduate|retire|marry|"
-    rf"launch|begin|moving|starting|visiting|flying|going|"
-    rf"travell?ing)\b{_REST}\b{_LATER}",
+    rf"launch|begin|moving|starting|visiting|flying|going|travell?ing)\b{_REST}\b{_LATER}",
     rf"\b(?:I|we)(?:['’]ve| have)(?: got)? (?:an?|my|our|the) (?:[\w\-']+ ){{0,3}}(?:appointment|interview|exam|"
-    rf"surgery|wedding|operation|flight|deadline|checkup|check-up|"
-    rf"trip|vacation|holiday|reunion|due date)\b{_REST}(?:\b{_LATER}|\bon (?:the )?(?:\d|mon|tues|wednes|thurs|fri|"
-    rf"satur|sun))",
+    rf"surgery|wedding|operation|flight|deadline|checkup|check-up|trip|vacation|holiday|reunion|"
+    rf"due date)\b{_REST}(?:\b{_LATER}|\bon (?:the )?(?:\d|mon|tues|wednes|thurs|fri|satur|sun))",
     r"\bmy (?:(?:biggest |long-term |life ?(?:long)?|childhood )(?:goal|dream)|dream|ambition|resolution|goal "
     r"(?:for \w+|this year|in life)) is to \w",
     rf"\bmy (?:goal|plan|aim) is to {_BIG_STEP}",
 )
 # What is said like that is not settled, or gone with the day.
 UNSETTLED = re.compile(
-    r"\b(?:maybe|might|perhaps|probably not|idk|not sure|thinking (?:about|of)|considering|wondering|could be|"
-    r"would|wouldn['’]?t|"
-    r"if (?:I|we)|should I|kidding|joking|jk|just pretend\w*|almost|nearly|feels? like|sometimes wish)\b",
+    r"\b(?:maybe|might|perhaps|probably not|idk|not sure|thinking (?:about|of)|considering|wondering|could be|would|"
+    r"wouldn['’]?t|if (?:I|we)|should I|kidding|joking|jk|just pretend\w*|almost|nearly|feels? like|sometimes wish)\b",
     re.IGNORECASE,
 )
 NEAR = re.compile(
-    r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening)|right now|later|in (?:a|an|\d+) (?:minute|"
-    r"hour|sec\w*|bit|while)|"
-    r"soon|now)\b",
+    r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening)|right now|later|in (?:a|an|\d+) (?:minute|hour|"
+    r"sec\w*|bit|while)|soon|now)\b",
     re.IGNORECASE,
 )

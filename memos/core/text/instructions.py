@@ -18,9 +18,8 @@ _COMMITTED_ONWARD = re.compile(
     r"\b(?:from (?:now|here|today) on(?:wards?)?|from this point|going forward|in (?:the )?future|always|never|"
     r"every (?:day|morning|evening|"
     r"week|month|time|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|each (?:day|morning|week|time)|whenever|next "
-    r"time|no longer|"
-    r"any ?more|until (?:you|further)|for (?:all )?(?:the )?(?:rest|future))\b|以后|今后|从现在(?:起|开始)|往后|"
-    r"每次|每天|每周|每月|每个月|永远|一直|始终|下次|不再",
+    r"time|no longer|any ?more|until (?:you|further)|for (?:all )?(?:the )?(?:rest|future))\b|以后|今后|从现在(?:起|"
+    r"开始)|往后|每次|每天|每周|每月|每个月|永远|一直|始终|下次|不再",
     re.IGNORECASE,
 )
 # A deed that is itself for later, and one that lasts only when the sentence says so.
@@ -28,9 +27,8 @@ _LATER = re.compile(
     r"\bI(?:['’]ll| will| promise to| promise I['’]ll) (?:also |be sure to |make sure to |definitely |certainly |"
     r"gladly )*"
     rf"(?:remind you (?!(?:of why|why|that)\b)\w|remember (?:that |your |you |to )\w|notify you|follow up|get back "
-    rf"to you|"
-    rf"ping you|alert you|keep you (?:updated|posted|informed)|keep (?:an eye on|track of) {_VAGUE}\w|watch (?:for|"
-    rf"out for) {_VAGUE}\w|"
+    rf"to you|ping you|alert you|keep you (?:updated|posted|informed)|keep (?:an eye on|track of) {_VAGUE}\w|"
+    rf"watch (?:for|out for) {_VAGUE}\w|"
     r"check (?:back|in) (?:with you|on|in|next|every)|have \w[^.!?\n]{1,60} (?:ready|done) (?:by|before|on)|"
     r"(?:send|email|text|call|message) (?:it |them |you )[^.!?\n]{0,60}\b(?:tomorrow|on|by|next|every|tonight|in "
     r"the|at \d|when))"
@@ -72,7 +70,6 @@ def is_commitment(sentence: str) -> bool:
 
 
 def own_name(sentence: str) -> str | None:
-    """Return the name a speaker gives as their own."""
     match = _NAME.search(sentence)
     return None if match is None else match.group("v") or match.group("h")
 
@@ -109,8 +106,7 @@ _LEAD = (
 _PLEASE = rf"{_LEAD}(?:please )?"
 _ONWARD = (
     r"(?:from (?:now|here|today|this point|this moment) (?:on(?:wards?)?|forward)|starting (?:now|today)|going "
-    r"forward|"
-    r"in (?:the )?future|henceforth|for all future \w+|until further notice)"
+    r"forward|in (?:the )?future|henceforth|for all future \w+|until further notice)"
 )
 _ANSWER = r"(?:answer|reply|respond|speak|talk|write)(?: to)?(?: me| us)?(?: back)?(?: only)?"
 _MANNER = _any_of(
@@ -233,10 +229,8 @@ def standing_instructions(text: str) -> list[tuple[int, int]]:
 
 
 def reads_like_instruction(text: str) -> bool:
-    """Return True for text that tries to make an assistant act; only the first 20,000 characters count.
-
-    For untrusted sources: it errs on the side of True. Invisible characters and full-width letters hide nothing.
-    """
+    """Return True for text that tries to make an assistant act; only the first 20,000 characters count."""
+    # For untrusted sources: it errs on the side of True. Invisible characters and full-width letters hide nothing.
     plain = _plain(text[:_SCAN_CHARS])
     if _compiled(_HOSTILE, _LINES).search(plain):
         return True
@@ -293,10 +287,8 @@ _STANDS = re.compile(
 
 
 def is_lasting_preference(text: str) -> bool:
-    """Return True if a text states a lasting taste, need, limit or way of doing things."""
     return states_preference(text) or _STANDS.search(text[:_PREFERENCE_SCAN_CHARS]) is not None or instructs(text)
 
 
 def instructs(text: str) -> bool:
-    """Return True if a text tells its reader how to do something whenever it comes up."""
     return bool(standing_instructions(text[:_PREFERENCE_SCAN_CHARS]))

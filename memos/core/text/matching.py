@@ -73,11 +73,9 @@ _STOP = frozenset(
 
 
 def keywords(text: str) -> tuple[str, ...]:
-    """Return at most 8 distinct phrases of up to 3 words, the most telling first, in lower case.
-
-    A phrase is a run of words without stop words or punctuation; it scores the sum of its words' degree over
-    frequency. Source: Rose et al., "Automatic keyword extraction from individual documents", 2010 (RAKE).
-    """
+    """Return at most 8 distinct phrases of up to 3 words, the most telling first, in lower case."""
+    # A phrase is a run of words without stop words or punctuation; it scores the sum of its words' degree over
+    # frequency. Source: Rose et al., "Automatic keyword extraction from individual documents", 2010 (RAKE).
     phrases = _phrases(text[:_SCAN_CHARS])
     frequency = Counter(word for phrase in phrases for word in phrase)
     degree: Counter[str] = Counter()
@@ -124,7 +122,6 @@ _STEM = 4
 
 
 def find_passage(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where a text contains a quote, ignoring case, white space, accents, quotes and dashes."""
     wanted = "".join(sign for sign, _ in _folded(quote.strip().strip("\"'“”‘’「」…").strip()))
     if not wanted:
         return None
@@ -136,7 +133,6 @@ def find_passage(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def folded(text: str) -> str:
-    """Fold white space, case, accents, quotes and dashes, for comparing passages."""
     return "".join(sign for sign, _ in _folded(text))
 
 
@@ -152,22 +148,18 @@ def numbers(text: str, *, words: bool = False) -> set[str]:
 
 
 def addresses(text: str) -> set[str]:
-    """Return the e-mail addresses and links in a text, folded."""
     return {folded(match.rstrip(".,;:!?")) for match in _ADDRESS.findall(text)}
 
 
 def shared_words(claim: str, source: str) -> float:
-    """Return the share of a claim's words that a source has, 1.0 if the claim has none.
-
-    Words have 4 letters or more, or are pairs of Han characters. They match by their first 4 letters, so that "lives"
-    is found in "I live".
-    """
+    """Return the share of a claim's words that a source has, 1.0 if the claim has none."""
+    # Words have 4 letters or more, or are pairs of Han characters. They match by their first 4 letters, so that "lives"
+    # is found in "I live".
     wanted = stems(claim)
     return len(wanted & stems(source)) / len(wanted) if wanted else 1.0
 
 
 def stems(text: str) -> set[str]:
-    """Return the word stems of a text, and its pairs of Han characters."""
     low = unicodedata.normalize("NFKC", text).casefold()
     han = {
         first + second for first, second in pairwise(low) if _PASSAGE_HAN.match(first) and _PASSAGE_HAN.match(second)
@@ -234,7 +226,6 @@ def words(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    """Strip the endings by which statements of one fact usually differ: "moved", "moving", "moves"."""
     if word.endswith(("ied", "ies")):
         return f"{word[:-3]}y"
     for ending in ("ing", "ed", "es", "s"):
@@ -250,16 +241,13 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the share of the smaller word set that the larger one has."""
     smaller = min(len(one), len(other))
     return len(one & other) / smaller if smaller else 0.0
 
 
 def contradicts(one: str, other: str) -> bool:
-    """Return True if two texts cannot be the same statement.
-
-    They differ in a number or name, only one denies or intends, or one is about now and the other about the past.
-    """
+    """Return True if two texts cannot be the same statement."""
+    # They differ in a number or name, only one denies or intends, or one is about now and the other about the past.
     if _numbers(one) != _numbers(other):
         return True
     if any(bool(sign.search(one)) != bool(sign.search(other)) for sign in (_NEGATION, _INTENTION)):

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 _SCAN_CHARS = 1_000
 _STATED = re.compile(
     r"\bI(?:['’]m|['’]ve| am| have)?\b[^.!?\n]{0,40}?\b(?:prefer|dislike|hate|love|enjoy|avoid|favou?r|allergic|"
-    r"avers\w+|vegan|vegetarian|intoleran\w+|can(?:no|['’])t (?:stand|eat|bear|handle)|"
-    r"don['’]t (?:like|enjoy|eat|drink)|not (?:a fan|interested|into|keen)|fan of|sensitive to|afraid|firmly believe|"
-    r"find .{1,40} (?:boring|distracting|tedious|uncomfortable|unengaging|off-putting)|"
-    r"only (?:eat|drink|buy|use|watch|stay))"
+    r"avers\w+|vegan|vegetarian|intoleran\w+|can(?:no|['’])t (?:stand|eat|bear|handle)|don['’]t (?:like|enjoy|eat|"
+    r"drink)|not (?:a fan|interested|into|keen)|fan of|sensitive to|afraid|firmly believe|find .{1,40} (?:boring|"
+    r"distracting|tedious|uncomfortable|unengaging|off-putting)|only (?:eat|drink|buy|use|watch|stay))"
     r"|\bmy (?:favou?rite|preference)\b"
     r"|我(?:最|很|非常|特别|更|比较)?(?:不)?(?:喜欢|爱吃|爱喝|讨厌|偏好)|我(?:从来)?不(?:吃|喝|碰)|我对.{1,10}过敏",
     re.IGNORECASE,
@@ -23,10 +22,9 @@ _OFTEN = (
     r"lowkey) )*"
 )
 _STOP = (
-    r"(?= (?:and I|tbh|lol|ngl|imo|haha|but|because|since|when|while|if|so|too|very much|a lot|any ?more|"
-    r"any longer|again|"
-    r"over|than|more than|at all|these days|now|though|either|as well|with|for|from|like|that|which|who|in|on|at|after|"
-    r"before)\b"
+    r"(?= (?:and I|tbh|lol|ngl|imo|haha|but|because|since|when|while|if|so|too|very much|a lot|any ?more|any longer|"
+    r"again|over|than|more than|at all|these days|now|though|either|as well|with|for|from|like|that|which|who|in|on|at|"
+    r"after|before)\b"
     r"|\s*(?:[.,;:!?()\"“”\n]|$|[^\w\s'’&/+\-]))"
 )
 _THING = rf"(?P<v>[^.,;:!?()\"“”\n]{{1,60}}?){_STOP}"
@@ -36,8 +34,7 @@ _FIRM = re.compile(
     r"\bI(?:['’]?m|['’]?ve| am| have)?\b"
     r"(?:(?!\b(?:you|she|he|they|it|we|who|that|which|if|my|wish|not|wasn['’]t)\b)[^.!?\n]){0,40}?"
     r"(?:\b(?:allergic to (?!(?:it|this|that|them)\b)|avers\w+|intoleran\w+|avoid|sensitive to|afraid of|firmly "
-    r"believe|"
-    r"can(?:no|['’])?t (?:eat|drink|handle)|(?:don['’]?t|do not|never) (?:really |actually |usually |ever )*"
+    r"believe|can(?:no|['’])?t (?:eat|drink|handle)|(?:don['’]?t|do not|never) (?:really |actually |usually |ever )*"
     r"(?:eat|drink) (?!(?:it|this|that|them|lunch|dinner|breakfast|enough)\b)\w|only (?:eat|drink|buy|use|watch)|"
     r"find [^.!?\n]{1,40}? (?:boring|distracting|tedious|uncomfortable|unengaging|off-putting))"
     r"|(?:\bam|['’]m|\bbeen|\bwent|\bbecame|\bturned) (?:\w+ )?(?:vegan|vegetarian)\b)"
@@ -66,9 +63,8 @@ _HAN_AFTER = (
     rf"(?:[，,、](?:但是?|不过|而且|可是|却)?(?:也|还|更)?|(?:也|还)){_HAN_VERY}"
 )
 _ALONE = (
-    r"^(?:(?:also|and|but|plus|oh|honestly|btw|still|really|just)[, ]+)*(?:can['’]?t stand|cannot stand|"
-    r"(?:not|never been) (?:really |particularly |exactly )?(?:a )?(?:big |huge |great )?(?:fan of|keen on|into|"
-    r"fond of))"
+    r"^(?:(?:also|and|but|plus|oh|honestly|btw|still|really|just)[, ]+)*(?:can['’]?t stand|cannot stand|(?:not|"
+    r"never been) (?:really |particularly |exactly )?(?:a )?(?:big |huge |great )?(?:fan of|keen on|into|fond of))"
 )
 _HAN_THING = r"(?P<v>[^，。！？；,.!?;\s]{1,20}?)(?=了?(?:[，。！？；,.!?;\s]|$)|但|因为|所以|胜过|多于)"
 
@@ -127,10 +123,9 @@ _ARTICLES = re.compile(
 _VAGUE = re.compile(
     r"^(?:not|it|that|this|these|those|them|him|her|you|us|everything|everyone|nothing|something|anything|how|what|"
     r"when|where|why|who|being|having|your|his|their|our|i|we|he|she|they|one|both|each other|myself|to(?!\s\w)|to "
-    r"(?:hear|see|know|say|think|"
-    r"help|get|go|do)|is|was|so|every|more|most|much|too|all of|all (?:the|this|that|these|those)|just|about|as|"
-    r"and|but|or|seeing (?:you|how)|"
-    r"hearing|help|helping|someone|somebody|anyone|things?|stuff|doing)\b"
+    r"(?:hear|see|know|say|think|help|get|go|do)|is|was|so|every|more|most|much|too|all of|all (?:the|this|that|these|"
+    r"those)|just|about|as|and|but|or|seeing (?:you|how)|hearing|help|helping|someone|somebody|anyone|things?|stuff|"
+    r"doing)\b"
     r"|\b(?:this|that|these|those|your|yours|you|them|it|him|her|u)\b"
     r"|^(?:你|您|他|她|它|这|那|我|自己|什么|的|看到|听到|过|吗|上了)",
     re.IGNORECASE,
@@ -157,10 +152,9 @@ _MAY_STAND_BEFORE = frozenset(
     """.split()  # noqa: SIM905
 )
 _THE_ONE = re.compile(
-    r"the (?!(?:sea|ocean|beach|mountains?|outdoors|rain|snow|sun|city|countryside|winter|summer|spring|autumn|"
-    r"cold|heat|dark|"
-    r"theat(?:re|er)|cinema|opera|ballet|gym|woods|forest|desert|night|smell of|sound of|taste of|feeling of|quiet|"
-    r"water)\b)",
+    r"the (?!(?:sea|ocean|beach|mountains?|outdoors|rain|snow|sun|city|countryside|winter|summer|spring|autumn|cold|"
+    r"heat|dark|theat(?:re|er)|cinema|opera|ballet|gym|woods|forest|desert|night|smell of|sound of|taste of|feeling of|"
+    r"quiet|water)\b)",
     re.IGNORECASE,
 )
 # "喝咖啡" is liked as "咖啡" is; a 玩具 is a thing.
@@ -173,11 +167,10 @@ _ENDS_IN_E = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Liking:
-    """A thing the speaker likes or dislikes, or did until `ended`; the span covers the whole match.
+    """A thing the speaker likes or dislikes, or did until `ended`; the span covers the whole match."""
 
-    `thing` is lower case without article and plural, so that mentions compare; None if it is several things or too
-    long.
-    """
+    # `thing` is lower case without article and plural, so that mentions compare; None if it is several things or too
+    # long.
 
     thing: str | None
     likes: bool
@@ -192,44 +185,35 @@ def states_preference(text: str) -> bool:
 
 
 def firm_preference(sentence: str) -> tuple[int, int] | None:
-    """Return where a sentence says what its speaker cannot have, avoids or likes best, beyond `liking`.
-
-    Stricter than `states_preference`, which only affects ranking.
-    """
+    """Return where a sentence says what its speaker cannot have, avoids or likes best, beyond `liking`."""
+    # Stricter than `states_preference`, which only affects ranking.
     match = _FIRM.search(sentence[:_SCAN_CHARS])
     return None if match is None else match.span()
 
 
 def liking(sentence: str) -> Liking | None:
-    """Return the first thing a speaker likes or dislikes; see `likings`."""
     return next(iter(likings(sentence)), None)
 
 
 def likings(sentence: str) -> list[Liking]:
-    """Return the things a speaker likes or dislikes, by pattern, in order, without overlaps.
-
-    Wishes do not count, nor does "I love it", which does not say what "it" is.
-    """
+    """Return the things a speaker likes or dislikes, by pattern, in order, without overlaps."""
+    # Wishes do not count, nor does "I love it", which does not say what "it" is.
     head = sentence[:_SCAN_CHARS]
     found = [
-        (match.span("v"), Liking(_thing(head, match), likes, match.start(), match.end(), ended))
+        (match, likes, ended)
         for likes, ended, pattern in _LIKINGS
         for match in pattern.finditer(head)
-        if not _VAGUE.search(match.group("v")) and not _of_the_moment(head, match, likes=likes)
+        if not _VAGUE.search(match["v"]) and not _of_the_moment(head, match, likes=likes)
     ]
     kept: list[Liking] = []
     free = 0
     # At one place the first pattern is the stricter one.
-    for (start, end), each in sorted(found, key=lambda one: one[0][0]):
-        if start >= free:
-            kept.append(each)
-            free = end
+    for match, likes, ended in sorted(found, key=lambda one: one[0].start("v")):
+        if match.start("v") >= free:
+            free = match.end("v")
+            is_part = _GOES_ON.match(head, free) or _SOME_OF_IT.match(head, free)
+            kept.append(Liking(None if is_part else thing_of(match["v"]), likes, *match.span(), ended))
     return kept
-
-
-def _thing(head: str, match: re.Match[str]) -> str | None:
-    end = match.end("v")
-    return None if _GOES_ON.match(head, end) or _SOME_OF_IT.match(head, end) else thing_of(match.group("v"))
 
 
 def _of_the_moment(head: str, match: re.Match[str], *, likes: bool) -> bool:

@@ -61,7 +61,6 @@ Span = tuple[int, int, str]
 
 
 def personal_data(text: str) -> Iterator[Span]:
-    """Yield spans of personal data with their kinds; they may overlap."""
     if "@" in text:
         yield from _matches(text, _EMAIL, "e-mail")
     if sum(map(str.isdigit, text)) < _LEAST_PHONE_DIGITS:
@@ -74,11 +73,7 @@ def personal_data(text: str) -> Iterator[Span]:
         yield from _matches(text, phone, "phone number", _is_phone)
 
 
-def _always(_: str) -> bool:
-    return True
-
-
-def _matches(text: str, pattern: re.Pattern[str], kind: str, real: Callable[[str], bool] = _always) -> Iterator[Span]:
+def _matches(text: str, pattern: re.Pattern[str], kind: str, real: Callable[[str], bool] = bool) -> Iterator[Span]:
     return ((*match.span(), kind) for match in pattern.finditer(text) if real(match[0]))
 
 
@@ -134,18 +129,13 @@ _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
 
 class Found(NamedTuple):
-    """Characters `start` to `end` of a text that match a kind."""
-
     start: int
     end: int
     kind: str
 
 
 def mask(text: str, *, secrets: bool = True, personal: bool = False) -> tuple[str, Mapping[str, int]]:
-    """Replace each secret by `[masked: kind]`; also return the counts by kind.
-
-    JSON stays JSON. `personal` also masks e-mail addresses and the like. Masking is idempotent.
-    """
+    # JSON stays JSON. `personal` also masks e-mail addresses and the like. Masking is idempotent.
     counts: Counter[str] = Counter()
     for _ in range(_MOST_PASSES):
         # What stood right behind a secret may be one too, and is seen when that is gone.
@@ -170,7 +160,6 @@ def _once(text: str, *, secrets: bool, personal: bool) -> tuple[str, Counter[str
 
 
 def marks(text: str) -> Mapping[str, int]:
-    """Return the number of masked passages by kind that a text mentions."""
     return Counter(_MARK.findall(text))
 
 
@@ -199,14 +188,14 @@ def _joined(found: Iterable[Found]) -> list[Found]:
     joined: list[Found] = []
     longest = 0
     for one in sorted(found, key=lambda one: (one.start, -one.end)):
+        length = one.end - one.start
         if not joined or one.start >= joined[-1].end:
             joined.append(one)
-            longest = one.end - one.start
-            continue
-        last = joined[-1]
-        kind = one.kind if one.end - one.start > longest else last.kind
-        longest = max(longest, one.end - one.start)
-        joined[-1] = Found(last.start, max(last.end, one.end), kind)
+            longest = length
+        else:
+            last = joined[-1]
+            joined[-1] = Found(last.start, max(last.end, one.end), one.kind if length > longest else last.kind)
+            longest = max(longest, length)
     return joined
 
 
@@ -244,10 +233,8 @@ def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[s
 
 
 def _plain(text: str) -> tuple[str, list[tuple[int, int]] | None]:
-    """Normalize text for pattern search: no invisible characters or escape backslashes, full-width as ASCII.
-
-    Also returns each character's position in the text, None if all stay in place.
-    """
+    """Normalize text for pattern search: no invisible characters or escape backslashes, full-width as ASCII."""
+    # Also returns each character's position in the text, None if all stay in place.
     escapes = {match.start(): match for match in _ESCAPES.finditer(text)} if "\\" in text else {}
     if text.isascii() and not escapes:
         return text, None

@@ -16,15 +16,12 @@ from memos.core.types import Item, Source, Trust
 # Escape sequences in a stored text must not steer the reader's terminal.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
-
-
 # With the 190 tokens of a passage they stay under the 256 of one vector.
 _TITLES = 3
 _TITLE_CHARS = 50
 
 
 def visible(text: str) -> str:
-    """Escape control characters, for a terminal."""
     return text.translate(_CONTROLS)
 
 
@@ -33,17 +30,12 @@ def with_speaker(speaker: str, text: str) -> str:
 
 
 def passage(name: str, path: Sequence[str], header: str | None, text: str) -> str:
-    """Return a passage of a document as indexed: after the document's name and headings."""
-    place = " › ".join(map(_short, (name, *path[-_TITLES:])))
+    titles = (name, *path[-_TITLES:])
+    place = " › ".join(each if len(each) <= _TITLE_CHARS else each[: _TITLE_CHARS - 1] + "…" for each in titles)
     return f"{place}: {text}" if header is None else f"{place}: {header}\n{text}"
 
 
-def _short(title: str) -> str:
-    return title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
-
-
 def dated(day: datetime | None, text: str) -> str:
-    """Prefix a text with its date and weekday."""
     return text if day is None else f"[{_day(day)}] {text}"
 
 
@@ -57,7 +49,6 @@ def _day(day: datetime) -> str:
 
 
 def citation(number: int | str, at: datetime | None, text: str) -> str:
-    """Return a line of a context: number, date with weekday, text."""
     date = f"{_day(at)} " if at else ""
     return f"[{number}] {date}{text}"
 
@@ -84,7 +75,6 @@ _OPEN, _CLOSE = "<untrusted", "</untrusted>"
 
 
 def is_untrusted(sources: Iterable[Source]) -> bool:
-    """Return True if any of the sources is untrusted."""
     return any(source.trust is Trust.UNTRUSTED for source in sources)
 
 
@@ -104,7 +94,6 @@ def memory_section(lines: Iterable[str]) -> str:
 
 
 def remembered(text: str) -> str:
-    """Return a text that cannot close a memory section; fences of untrusted text in it stay."""
     return _without_tags(text, _MEMORY)
 
 
@@ -125,12 +114,10 @@ def _is_tag(text: str, start: int, name: str) -> bool:
 
 
 def has_fence(text: str) -> bool:
-    """Return True if any part of a text is fenced."""
     return f"{_OPEN} source=" in text
 
 
 def close_fence(text: str) -> str:
-    """Close a fence that truncation cut open."""
     opened = text.rfind(_OPEN)
     if opened <= text.rfind(_CLOSE):
         return text
@@ -138,5 +125,4 @@ def close_fence(text: str) -> str:
 
 
 def quoted(item: Item, text: str, source: str | None = None) -> str:
-    """Return an item's text for a prompt, fenced if a source is untrusted."""
     return wrap_untrusted(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text

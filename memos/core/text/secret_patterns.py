@@ -48,15 +48,10 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
                 done = after.end()
                 yield mark.start(), done
             continue
-        end = _end(text, mark.end(), limit)
-        if _KEY_LINE.search(text, mark.end(), end):
-            done = end
+        found = _BODY_AFTER.match(text, mark.end(), limit)
+        if found is not None and _KEY_LINE.search(text, mark.end(), found.end()):
+            done = found.end()
             yield mark.start(), done
-
-
-def _end(text: str, start: int, limit: int) -> int:
-    found = _BODY_AFTER.match(text, start, limit)
-    return start if found is None else found.end()
 
 
 def _begin(text: str, floor: int, end: int) -> int:
@@ -79,10 +74,9 @@ def _always(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A secret format: its pattern is tried where one of the lower-case `needles` occurs.
+    """A secret format: its pattern is tried where one of the lower-case `needles` occurs."""
 
-    The group `secret`, or else the whole match, is masked if it is `real`.
-    """
+    # The group `secret`, or else the whole match, is masked if it is `real`.
 
     kind: str
     needles: tuple[str, ...]

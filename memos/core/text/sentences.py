@@ -7,9 +7,8 @@ import re
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _CODE_LINE = re.compile(
     r"^[ \t]*(?:#|//|/\*|--[ ]|\$ |>>> |def |class |import |from \S+ import |const |let |var |function |return\b|"
-    r"public |"
-    r"private |SELECT |INSERT |UPDATE |DELETE FROM |CREATE |ALTER |if \(|for \(|while \(|else\b|try:|except\b|@\w+|"
-    r"</?\w)[^\n]*"
+    r"public |private |SELECT |INSERT |UPDATE |DELETE FROM |CREATE |ALTER |if \(|for \(|while \(|else\b|try:|except\b|"
+    r"@\w+|</?\w)[^\n]*"
     r"|^[^\n]*(?:[;{}][ \t]*$|=>|\bconsole\.log\(|==|!=|\w\(['\"])[^\n]*",
     re.MULTILINE,
 )
@@ -17,29 +16,25 @@ _TASK = re.compile(
     r"\b(?:translate|proofread|rewrite|rephrase|paraphrase|summari[sz]e|edit|polish|correct|improve|review|shorten|"
     r"analy[sz]e|"
     r"explain|check|grade|format|classify)\b[^.!?\n]{0,20}?\b(?:this|these|the following|following|below|my|it|the "
-    r"(?:text|"
-    r"paragraph|email|essay|message|letter|sentence|passage))\b[^.!?\n]{0,60}[:\n]"
+    r"(?:text|paragraph|email|essay|message|letter|sentence|passage))\b[^.!?\n]{0,60}[:\n]"
     r"|(?:翻译|润色|改写|修改|总结|校对|概括|缩写|扩写|分析)[^。！？\n]{0,30}[：:]\s*|(?:翻译|润色|校对|改写)"
     r"一?下(?:面|这)[^。！？\n]{0,20}\n",
     re.IGNORECASE,
 )
 
 
+_SHOWN = re.compile(r"[^\n]")
+
+
 def without_pasted_text(text: str) -> str:
-    """Blank out code and pasted material in a text, keeping its length and lines."""
-    own = _FENCE.sub(_blank, text)
+    def blank(match: re.Match[str]) -> str:
+        return _SHOWN.sub(" ", match.group(0))
+
+    own = _FENCE.sub(blank, text)
     task = _TASK.search(own)
     if task is not None:
-        own = own[: task.end()] + _blanks(own[task.end() :])
-    return _CODE_LINE.sub(_blank, own)
-
-
-def _blank(match: re.Match[str]) -> str:
-    return _blanks(match.group(0))
-
-
-def _blanks(text: str) -> str:
-    return "".join("\n" if sign == "\n" else " " for sign in text)
+        own = own[: task.end()] + _SHOWN.sub(" ", own[task.end() :])
+    return _CODE_LINE.sub(blank, own)
 
 
 _END = re.compile(r"\n+|[。！？]+[」』”）]*|(?<![.!?…؟])[.!?…؟]+[\"'”’)\]]*(?=\s|$)")
@@ -56,8 +51,7 @@ _QUESTION = re.compile(
 # "I live in Paris, right?" asks; "I live in Paris, where can I swim?" also says.
 _ASKS_BACK = re.compile(
     r"^[^,，]*[,，]\s*(?:right|correct|yes|no|yeah|huh|ok(?:ay)?|did(?:n['’]t)? i|do(?:n['’]t)? i|am i|"
-    r"are(?:n['’]t)? we|"
-    r"isn['’]t (?:it|that so)|对吗|对吧|是吗|是吧)\s*[?？]",
+    r"are(?:n['’]t)? we|isn['’]t (?:it|that so)|对吗|对吧|是吗|是吧)\s*[?？]",
     re.IGNORECASE,
 )
 _OPENS = re.compile(
@@ -101,33 +95,26 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def is_question(sentence: str) -> bool:
-    """Return True for questions, with or without a question mark."""
     return _QUESTION.search(sentence.strip()) is not None
 
 
 def is_hypothetical(sentence: str) -> bool:
-    """Return True for conditional, played or pasted statements."""
     return _IF.search(sentence) is not None or is_role_play(sentence)
 
 
 def is_role_play(sentence: str) -> bool:
-    """Return True for role play, imagination and pasted material."""
     return _SUPPOSED.search(sentence) is not None
 
 
 def asserted(sentence: str, start: int, end: int) -> bool:
-    """Return True if a sentence asserts its characters `start` to `end` in its speaker's own words.
-
-    Not what is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated.
-    """
+    """Return True if a sentence asserts its characters `start` to `end` in its speaker's own words."""
+    # Not what is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated.
     before, after = sentence[:start], sentence[end:]
     if _IF.search(_CLAUSE.split(before)[-1]) or _SUPPOSED.search(before):
         return False
-    if _OTHERS.search(before) or before.lstrip().startswith(">"):
+    if _OTHERS.search(before) or before.lstrip().startswith(">") or _IN_SINGLE.search(before):
         return False
     if before.count('"') % 2 or any(before.count(opens) > before.count(closes) for opens, closes in _QUOTES):
-        return False
-    if _IN_SINGLE.search(before):
         return False
     if not is_question(sentence):
         return True
@@ -191,9 +178,8 @@ _WISH = re.compile(
 )
 _RECALL = re.compile(
     rf"{_AT_ONCE}(?:(?:did|does|was|were|has|had)\b|(?:have|do) you (?:know|remember|recall)\b|(?:please )?remind me\b|"
-    r"(?:can|could|would|will) you (?:please )?(?:remind|remember|recall)\b|"
-    r"(?:what|which|where|who|when|how|why)\b[^,;]{0,120}\b(?:did|was|were|has|had|have (?:I|we|you|they)|"
-    r"does)\b)",
+    r"(?:can|could|would|will) you (?:please )?(?:remind|remember|recall)\b|(?:what|which|where|who|when|how|"
+    r"why)\b[^,;]{0,120}\b(?:did|was|were|has|had|have (?:I|we|you|they)|does)\b)",
     re.IGNORECASE,
 )
 """What was, has been or is so of somebody was told; what would be, or is best, was not."""
@@ -223,15 +209,12 @@ def is_request(text: str) -> bool:
 
 
 def orders(sentence: str) -> bool:
-    """Return True if a sentence tells its reader to do something."""
     return _ORDER.search(sentence) is not None
 
 
 def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
-    """Return True if a sentence asks what is best, or would be for a speaker who tells of themselves.
-
-    "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
-    """
+    """Return True if a sentence asks what is best, or would be for a speaker who tells of themselves."""
+    # "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
     asks = _ASKS.search(sentence)
     if asks is None:
         return False
@@ -248,7 +231,7 @@ _LEAST_SHARE = 1 / 3
 _SPEAKER = re.compile(
     r"\bI(?![/.])\b|(?:^|[,;(] ?|\b(?:and|but|so|cause|because|since|when|if|that|then) )(?:i|im|ive)(?=['’ ])"
     r"|\b(?:[Mm]e|[Mm]y|[Mm]yself|[Ww]e|us|[Oo]urs?|[Oo]urselves)\b"
-    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺](?!国)",
+    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺](?!国)"
 )
 _PASSES = re.compile(
     r"\bI(?:['’]ll| will) (?:provide|give|send|ask|type|paste)\b|\bI(?:['’]d| would) like\b"

@@ -18,7 +18,8 @@ from memos.core.text import disclosures_chinese, disclosures_english
 # Well-known places and tools, to tell a home from an employer and from software: "I left Paris", "we moved to Kafka".
 
 _PLACES = frozenset(
-    """
+    word.replace("_", " ")
+    for word in """
     amsterdam athens auckland austin bangkok barcelona beijing belfast belgrade bengaluru berlin bern bogota boston
     bratislava brisbane brno brussels bucharest budapest cairo calgary cardiff chennai chicago cologne copenhagen
     dallas delhi denver detroit dubai dublin edinburgh florence frankfurt geneva glasgow gothenburg guangzhou
@@ -34,33 +35,16 @@ _PLACES = frozenset(
     mexico morocco nepal netherlands nigeria norway pakistan peru philippines poland portugal romania russia
     scotland serbia slovakia slovenia spain sweden switzerland taiwan thailand tunisia turkey uganda ukraine uruguay
     venezuela vietnam wales zambia europe
+    new_york los_angeles san_francisco san_diego hong_kong mexico_city buenos_aires rio_de_janeiro sao_paulo new_zealand
+    south_africa new_orleans las_vegas tel_aviv cape_town united_states
     """.split()  # noqa: SIM905 - quoting each word says less
-) | {
-    "new york",
-    "los angeles",
-    "san francisco",
-    "san diego",
-    "hong kong",
-    "mexico city",
-    "buenos aires",
-    "rio de janeiro",
-    "sao paulo",
-    "new zealand",
-    "south africa",
-    "new orleans",
-    "las vegas",
-    "tel aviv",
-    "cape town",
-    "united states",
-}
+)
 _HAN_PLACES = re.compile(
-    r"(?:北京|上海|广州|深圳|天津|重庆|成都|武汉|西安|南京|杭州|苏州|青岛|大连|厦门|长沙|郑州|济南|合肥|福州|昆明|"
-    r"贵阳|南宁|海口|三亚|沈阳|哈尔滨|"
-    r"长春|石家庄|太原|兰州|银川|西宁|拉萨|乌鲁木齐|呼和浩特|南昌|宁波|无锡|珠海|佛山|东莞|温州|香港|澳门|台北|"
-    r"高雄|东京|大阪|京都|首尔|"
-    r"新加坡|曼谷|伦敦|巴黎|柏林|纽约|洛杉矶|旧金山|多伦多|温哥华|悉尼|墨尔本|罗马|莫斯科|美国|英国|法国|德国|日本|"
-    r"韩国|加拿大|澳大利亚|"
-    r"新西兰|意大利|西班牙|荷兰|瑞士|瑞典|挪威|俄罗斯|泰国|越南|国内|老家|家乡)[市省]?"
+    r"(?:北京|上海|广州|深圳|天津|重庆|成都|武汉|西安|南京|杭州|苏州|青岛|大连|厦门|长沙|郑州|济南|合肥|福州|昆明|贵阳|"
+    r"南宁|海口|三亚|沈阳|哈尔滨|长春|石家庄|太原|兰州|银川|西宁|拉萨|乌鲁木齐|呼和浩特|南昌|宁波|无锡|珠海|佛山|东莞|"
+    r"温州|香港|澳门|台北|高雄|东京|大阪|京都|首尔|新加坡|曼谷|伦敦|巴黎|柏林|纽约|洛杉矶|旧金山|多伦多|温哥华|悉尼|"
+    r"墨尔本|罗马|莫斯科|美国|英国|法国|德国|日本|韩国|加拿大|澳大利亚|新西兰|意大利|西班牙|荷兰|瑞士|瑞典|挪威|俄罗斯|"
+    r"泰国|越南|国内|老家|家乡)[市省]?"
 )
 _TOOLS = frozenset(
     """
@@ -90,16 +74,6 @@ def is_place(name: str) -> bool:
     return plain in _PLACES or _HAN_PLACES.fullmatch(plain) is not None
 
 
-def is_home(name: str) -> bool:
-    """Return False for what cannot be a home: software, days, "Phase 2", code."""
-    return _plain(name) not in _TOOLS and _MARKED.search(name) is None and _NOT_THERE.match(name) is None
-
-
-def is_employer(name: str) -> bool:
-    """Return False for what cannot be an employer: "Free", "Fun", days and months."""
-    return _plain(name) not in _NOBODY and _NOT_THERE.match(name) is None
-
-
 def _plain(name: str) -> str:
     decomposed = unicodedata.normalize("NFKD", name.casefold())
     bare = "".join(sign for sign in decomposed if unicodedata.category(sign) != "Mn")
@@ -111,8 +85,6 @@ _DISCLOSURE_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 class Kind(StrEnum):
-    """The subject of a self-disclosure."""
-
     SELF = "self"
     RELATION = "relation"
     EVENT = "event"
@@ -121,24 +93,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SelfDisclosure:
-    """The kind of a lasting self-disclosure in characters `start` to `end` of a sentence."""
-
     kind: Kind
     start: int
     end: int
 
 
-def _joined(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
-
-
-_KINDS = (Kind.SELF, Kind.RELATION, Kind.EVENT, Kind.PLAN)
-
-
 @cache
 def _patterns(words: ModuleType) -> Mapping[Kind, re.Pattern[str]]:
     spoken = (words.SELF, words.RELATIONS, words.EVENTS, words.PLANS)
-    return {kind: _joined(patterns) for kind, patterns in zip(_KINDS, spoken, strict=True)}
+    joined = ("|".join(f"(?:{pattern})" for pattern in patterns) for patterns in spoken)
+    return {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in zip(Kind, joined, strict=True)}
 
 
 # Where a telling can begin; trying hundreds of alternatives at every letter takes eight times as long.
@@ -161,7 +125,12 @@ def self_disclosures(sentence: str) -> list[SelfDisclosure]:
     words = disclosures_chinese if han else disclosures_english
     if words.UNSETTLED.search(head) or (han and _HAN_ABOUT.search(head) is None):
         return []
-    found = sorted(_in_chinese(head) if han else _in_english(head), key=lambda each: (each.start, -each.end))
+    told = [
+        SelfDisclosure(kind, *match.span())
+        for kind, match in _matches(head, han=han)
+        if match.end() > match.start() and not _DISCLOSURE_DENIED.search(head[: match.start()])
+    ]
+    found = sorted(told, key=lambda each: (each.start, -each.end))
     near = words.NEAR.search(head) is not None
     kept: list[SelfDisclosure] = []
     for each in found:
@@ -170,23 +139,14 @@ def self_disclosures(sentence: str) -> list[SelfDisclosure]:
     return kept
 
 
-def _in_english(head: str) -> Iterator[SelfDisclosure]:
+def _matches(head: str, *, han: bool) -> Iterator[tuple[Kind, re.Match[str]]]:
+    if han:
+        for kind, pattern in _patterns(disclosures_chinese).items():
+            yield from ((kind, match) for match in pattern.finditer(head))
+        return
     places = {0, *(match.start() for match in _STARTS.finditer(head))}
     for kind, pattern in _patterns(disclosures_english).items():
-        for place in places:
-            if (match := pattern.match(head, place)) is not None:
-                yield from _told(kind, match)
-
-
-def _in_chinese(head: str) -> Iterator[SelfDisclosure]:
-    for kind, pattern in _patterns(disclosures_chinese).items():
-        for match in pattern.finditer(head):
-            yield from _told(kind, match)
-
-
-def _told(kind: Kind, match: re.Match[str]) -> Iterator[SelfDisclosure]:
-    if match.end() > match.start() and not _DISCLOSURE_DENIED.search(match.string[: match.start()]):
-        yield SelfDisclosure(kind, match.start(), match.end())
+        yield from ((kind, match) for place in places if (match := pattern.match(head, place)) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,15 +307,12 @@ def statements(text: str) -> list[Statement]:
 
 
 def past_statements(text: str) -> list[Statement]:
-    """Return statements about the speaker's past ("I used to live in Paris"), in order."""
     return _found(text, _compiled(_PAST), ended=True)
 
 
 def third_person_statements(text: str) -> list[ThirdPersonStatement]:
-    """Return statements about where others live or work, in order: "my sister Eva lives in Oslo".
-
-    The first 4,000 characters are checked.
-    """
+    """Return statements about where others live or work, in order: "my sister Eva lives in Oslo"."""
+    # The first 4,000 characters are checked.
     found = []
     for match in _OTHERS.finditer(text[:_SCAN_CHARS]):
         verb = match["verb"]
@@ -371,15 +328,16 @@ def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ende
     found: list[tuple[int, Statement]] = []
     for attribute, pattern in patterns:
         for match in pattern.finditer(text):
-            if not ended and _denied(text, match):
+            # "I used to ... I live", "不住在"
+            before = text[max(0, match.start() - 12) : match.start()]
+            if not ended and (_DENIED.search(before) or "used to" in match.group(0)):
                 continue
             groups = match.groupdict()
-            name = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
+            named = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
             value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
-            known = _known(name, value)
-            if known is None:
+            name = _known(named, value)
+            if name is None:
                 continue
-            name = known
             if name.startswith("my:"):
                 value = _SINCE_WHEN.sub("", value.removeprefix("on ") if name == "my:birthday" else value)
             how = name.startswith("my:") and not name.startswith(_SAYS_WHAT) and _HOW_IT_IS.fullmatch(value)
@@ -392,19 +350,14 @@ def _known(attribute: str, value: str) -> str | None:
     """Return the attribute a value fits: nobody lives in PostgreSQL, and leaving Paris ends no job."""
     if attribute == "left":
         return "residence" if is_place(value) else None
+    if attribute not in ("residence", "employer"):
+        return attribute
+    if _NOT_THERE.match(value):  # days, months, "Phase 2"
+        return None
     if attribute == "residence":
-        return attribute if is_home(value) else None
-    if attribute == "employer":
-        return attribute if is_employer(value) and not is_place(value) else None
-    return attribute
-
-
-def _denied(text: str, match: re.Match[str]) -> bool:
-    """Return True for denials around a match: "I used to ... I live" and "不住在"."""
-    before = text[max(0, match.start() - 12) : match.start()]
-    return bool(_DENIED.search(before)) or "used to" in match.group(0)
+        return attribute if _plain(value) not in _TOOLS and _MARKED.search(value) is None else None
+    return attribute if _plain(value) not in _NOBODY and not is_place(value) else None
 
 
 def key_of(subject: str, attribute: str) -> str:
-    """Return the key of a subject's attribute, under which statements replace each other."""
     return unicodedata.normalize("NFC", f"{' '.join(subject.casefold().split())}|{attribute}")

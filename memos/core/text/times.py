@@ -107,10 +107,8 @@ class TimeExpression:
 
 
 def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeExpression, ...]:
-    """Return the time expressions of a text relative to `anchor` (aware) in `zone`, in order, at most 16.
-
-    Days, weeks (from Monday), months and years are whole ones of that zone; `valid_from` and `valid_to` are UTC.
-    """
+    """Return the time expressions of a text relative to `anchor` (aware) in `zone`, in order, at most 16."""
+    # Days, weeks (from Monday), months and years are whole ones of that zone; `valid_from` and `valid_to` are UTC.
     try:
         today = anchor.astimezone(zone).date()
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them
@@ -128,19 +126,15 @@ def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeE
 
 def _days(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
     """Return the first day and the day after the last; None for invalid dates."""
-    kind = match.lastgroup
-    assert kind is not None
     try:
-        return _READERS[kind](match, text, today)
+        return _READERS[str(match.lastgroup)](match, text, today)
     except (OverflowError, ValueError):
         return None
 
 
 def _parsed(said: str, today: date, *, past: bool = True) -> tuple[date, date] | None:
     data = _parser(past, today).get_date_data(said)
-    if data.date_obj is None:
-        return None
-    return _period(data.period, data.date_obj.date())
+    return None if data.date_obj is None else _period(data.period, data.date_obj.date())
 
 
 @lru_cache(maxsize=64)
@@ -247,10 +241,6 @@ def _han_weekday(match: re.Match[str], _text: str, today: date) -> tuple[date, d
     return _period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
 
 
-def _iso(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
-    return _period("day", date(*map(int, re.split("[-/]", match.group(0)))))
-
-
 def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
     said = match.group(0).casefold()
     named, day, year = (re.search(pattern, said) for pattern in (r"\b[a-z]{3}", r"\b\d{1,2}(?!\d)", _YEAR))
@@ -295,13 +285,11 @@ def _han_written(match: re.Match[str], text: str, today: date) -> tuple[date, da
     return _period(unit, date(*[*numbers, 1, 1][:3]))
 
 
-def _year(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
-    return _period("year", date(int(match.group("number")), 1, 1))
-
-
 _READERS: dict[str, Callable[[re.Match[str], str, date], tuple[date, date] | None]] = {
     "around": _ago, "near": _near, "weekend": _weekend, "weekends_ago": _weekends_ago, "step": _step,
-    "ago": _ago, "within": _ago, "iso": _iso, "dmy": _written, "mdy": _written, "my": _written,
-    "month": _month, "year": _year, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
+    "ago": _ago, "within": _ago, "dmy": _written, "mdy": _written, "my": _written,
+    "iso": lambda match, _text, _today: _period("day", date(*map(int, re.split("[-/]", match[0])))),
+    "year": lambda match, _text, _today: _period("year", date(int(match["number"]), 1, 1)),
+    "month": _month, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
     "han_weekend": _weekend, "han_weekday": _han_weekday, "han_near": _near, "han_ago": _han_ago,
 }  # fmt: skip

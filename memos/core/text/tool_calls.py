@@ -36,7 +36,6 @@ _HTTP = re.compile(r"^\W*(?:error\W+)?(?:http )?([45]\d\d)\b", re.IGNORECASE)
 
 
 def call_succeeded(outcome: str) -> bool | None:
-    """Return True if a tool's answer reports success, None if unclear."""
     head = outcome[:LOOKED_CHARS].strip()
     if len(outcome) <= LOOKED_CHARS and head[:1] in "{[" and (told := _told(head)) is not None:
         return told
@@ -78,11 +77,10 @@ def _told(text: str) -> bool | None:
     status = str(answer.get("status", "")).casefold()
     if answer.get("error") or answer.get("errors") or answer.get("is_error") is True or status in ("error", "failed"):
         return False
-    if answer.get("ok") is False or answer.get("success") is False:
+    said = (answer.get("ok"), answer.get("success"))
+    if any(each is False for each in said):
         return False
-    if answer.get("ok") is True or answer.get("success") is True or status in ("ok", "success"):
-        return True
-    return None
+    return True if any(each is True for each in said) or status in ("ok", "success") else None
 
 
 def _object(text: str) -> dict[str, Json] | None:
@@ -109,8 +107,6 @@ INFO = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message with its position, the calls it makes, and the id of the call it answers."""
-
     item: str
     conversation: str
     position: int
@@ -122,8 +118,6 @@ class Turn:
 
 @dataclass(slots=True)
 class Pair:
-    """Call number `place` of a message and the messages that answer it, in order."""
-
     turn: Turn
     place: int
     answers: list[Turn] = field(default_factory=list)
@@ -135,8 +129,6 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An answered call with both messages; `outcome` is the last remaining answer."""
-
     pair: Pair
     call: Item
     outcome: Item
@@ -148,7 +140,6 @@ class Run:
 
     @property
     def ok(self) -> bool | None:
-        """Return whether it worked, None when that is not clear."""
         return call_succeeded(self.outcome.memory)
 
     @property
@@ -157,11 +148,9 @@ class Run:
 
 
 def pairs(turns: Iterable[Turn]) -> list[Pair]:
-    """Return assistants' calls with their answers, in order, answered or not.
-
-    An answer belongs to the nearest earlier call with its id, or else to the next one; a second answer counts only if
-    no other call is in between.
-    """
+    """Return assistants' calls with their answers, in order, answered or not."""
+    # An answer belongs to the nearest earlier call with its id, or else to the next one; a second answer counts only if
+    # no other call is in between.
     found: list[Pair] = []
     by_talk: dict[str, list[Turn]] = {}
     for turn in turns:
@@ -224,35 +213,28 @@ def lessons(done: Iterable[Run]) -> list[tuple[Run, Run]]:
         ok = run.ok
         if ok is False:
             failed[here] = run
-        elif ok and (before := failed.pop(here, None)) is not None and _differ(before, run):
-            found.append((before, run))
+        elif ok and here in failed:
+            before = failed.pop(here)
+            # Calls of one message know nothing of each other.
+            if before.call.id != run.call.id and canonical(before) != canonical(run):
+                found.append((before, run))
     return found
 
 
-def _differ(before: Run, run: Run) -> bool:
-    # Calls of one message know nothing of each other.
-    return before.call.id != run.call.id and canonical(before) != canonical(run)
-
-
 def canonical(run: Run) -> str:
-    """Return arguments as JSON with sorted keys; invalid JSON as written."""
     return normalised(run.pair.call.arguments)
 
 
 def normalised(arguments: str) -> str:
     value = decoded(arguments)
-    if value is None:
-        return arguments.strip()
-    return normalised_value(value)
+    return arguments.strip() if value is None else normalised_value(value)
 
 
 def normalised_value(value: Json) -> str:
-    """Return a value as JSON that is the same for equal values."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def decoded(arguments: str) -> Json:
-    """Return decoded arguments, None if invalid or not storable; no arguments are an empty object."""
     if not arguments.strip():
         return {}
     try:
@@ -279,7 +261,6 @@ def span_of(text: str, calls: Sequence[ToolCall], place: int) -> tuple[int, int]
 
 
 def shown_call(tool: str, arguments: str) -> str:
-    """Render a call for people: `search_flights(from=Paris, to=Osaka)`."""
     value = decoded(arguments)
     if isinstance(value, dict):
         told = ", ".join(f"{truncated(str(name), _VALUE_CHARS)}={_value(inner)}" for name, inner in value.items())
@@ -294,7 +275,6 @@ def _value(value: Json) -> str:
 
 
 def told(run: Run) -> str:
-    """Render a call and its result as one line."""
     call = shown_call(run.tool, run.pair.call.arguments)
     result = truncated(_line(run.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
     return f"{call} failed: {result}" if run.ok is False else f"{call} → {result}"
@@ -308,10 +288,7 @@ def lesson_of(failed: Run, right: Run) -> str:
 def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int]) -> dict[str, Json]:
     """Return the `info` of the runs of one call; `earlier` counts those before them."""
     last = own[-1]
-    calls, successes, failures = counted(own)
-    calls = calls + earlier[0]
-    successes = successes + earlier[1]
-    failures = failures + earlier[2]
+    calls, successes, failures = (mine + before for mine, before in zip(counted(own), earlier, strict=True))
     info: dict[str, Json] = {
         "tool": last.tool,
         "arguments": truncated(canonical(last), _KEPT_CHARS),
@@ -338,7 +315,6 @@ def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int
 
 
 def counted(own: Iterable[Run]) -> tuple[int, int, int]:
-    """Return the numbers of calls, successes and failures."""
     told = [run.ok for run in own]
     return len(told), told.count(True), told.count(False)
 
@@ -348,7 +324,6 @@ def at_of(run: Run) -> datetime:
 
 
 def duration_s(run: Run) -> float | None:
-    """Return a call's duration: as its answer says, or else from the messages' times if within an hour."""
     given = run.outcome.info.get("duration_s")
     if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
         return float(given)
@@ -363,5 +338,4 @@ def _line(text: str) -> str:
 
 
 def truncated(text: str, most: int) -> str:
-    """Truncate a text with a mark."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -11,21 +11,8 @@ from memos.errors import InvalidInput
 # Which characters show nothing and are read over, by people and by models alike: they may hide a word from a pattern.
 
 # Those that are no format characters: joiner, fillers, variation selectors, Braille's blank.
-_FILLERS = frozenset(
-    (
-        0x034F,
-        0x115F,
-        0x1160,
-        0x17B4,
-        0x17B5,
-        0x2065,
-        0x2800,
-        0x3164,
-        0xFFA0,
-        *range(0x180B, 0x1810),
-        *range(0xFE00, 0xFE10),
-    )
-)
+_FILLERS = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0}
+_FILLERS |= {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10)}
 
 
 def is_blank(text: str) -> bool:
@@ -33,7 +20,6 @@ def is_blank(text: str) -> bool:
 
 
 def is_invisible(sign: str) -> bool:
-    """Return True if a character shows nothing; white space does."""
     if sign.isascii():
         return False
     code = ord(sign)
@@ -49,7 +35,6 @@ MAX_MESSAGE_BYTES: Final = 1_048_576
 
 
 def check_text(where: str, value: Json, max_bytes: int) -> str:
-    """Return the text unchanged if every store can keep it."""
     if isinstance(value, bytes):
         raise InvalidInput(where, "is bytes; decode it to text first (UTF-8, errors='strict')")
     if not isinstance(value, str):
@@ -75,7 +60,6 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
 
 
 def check_new_id(where: str, value: Json) -> str:
-    """Return a new id if it is readable and writable for others."""
     text = check_name(where, value, 128)
     if text != text.strip():
         raise InvalidInput(where, "begins or ends with space; take it away")

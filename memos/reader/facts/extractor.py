@@ -11,7 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
@@ -75,15 +74,11 @@ KNOWN: tuple[tuple[str, bool], ...] = (
 
 
 class Chosen(NamedTuple):
-    """The categories a model gave to sentences, in order, and its answer as JSON."""
-
     kinds: tuple[str, ...]
     output: str
 
 
 class OpenSentence(NamedTuple):
-    """A user's sentence in which no pattern found anything."""
-
     item: Item
     start: int
     end: int
@@ -101,14 +96,13 @@ class ModelExamination:
         self._passed: dict[str, bool] = {}
 
     def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
-        """Return True if a model's choices are better than chance."""
         with self._lock:
             known = self._passed.get(asker.model)
         if known is not None:
             return known
-        taken = [kind != "nothing" for kind in choose(asker, [text for text, _ in KNOWN], meter).kinds]
-        right = sum(took for took, (_, lasts) in zip(taken, KNOWN, strict=True) if lasts)
-        wrong = sum(took for took, (_, lasts) in zip(taken, KNOWN, strict=True) if not lasts)
+        kinds = choose(asker, [text for text, _ in KNOWN], meter).kinds
+        taken = [lasts for kind, (_, lasts) in zip(kinds, KNOWN, strict=True) if kind != "nothing"]
+        right, wrong = taken.count(True), taken.count(False)
         passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
         if not passed:
             log.warning(
@@ -126,13 +120,11 @@ class ModelExamination:
 
 
 def choice_question(texts: Sequence[str]) -> list[ChatMessage]:
-    """Return the prompt with numbered sentences, each on one line and cut at 300 characters."""
     lines = [f"{number}. {' '.join(text.split())[:_SHOWN_CHARS]}" for number, text in enumerate(texts, 1)]
     return [ChatMessage("system", _prompt()), ChatMessage("user", "\n".join(lines))]
 
 
 def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
-    """Return the categories a model gives to sentences, about sixteen a call."""
     kinds: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         part = texts[first : first + _AT_ONCE]
@@ -142,7 +134,6 @@ def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
 
 
 def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list[OpenSentence]:
-    """Return users' sentences in which nothing was found yet."""
     taken = [span for fact in found for span in fact.spans]
     undecided = []
     for item in messages:
@@ -158,7 +149,6 @@ def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list
 def facts_by_choice(
     asker: LLMClient, messages: Sequence[Item], zone: ZoneInfo, meter: UsageMeter
 ) -> tuple[list[Fact], str | None]:
-    """Return facts found by patterns plus the sentences a model chose, with its answer as JSON."""
     found = facts_by_pattern(messages, zone)
     left = undecided_sentences(messages, found)
     if not left:
@@ -219,11 +209,11 @@ FEEDBACK = "feedback"
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The result of reading messages: facts by event time, and what a model added.
+    """The result of reading messages: facts by event time, and what a model added."""
 
-    `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote one;
-    `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not support.
-    """
+    # `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote
+    # one; `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not
+    # support.
 
     facts: tuple[Fact, ...]
     reader: str = patterns.READER
@@ -252,12 +242,10 @@ class FactReader:
         template: Template | None = None,
         context: Collection[str] = (),
     ) -> Extraction:
-        """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far.
-
-        With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
-        only tell a model what the others mean: nothing is read in them.
-        A model whose answers do not fit, twice in a row or about a single message, is asked about sentences instead.
-        """
+        """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far."""
+        # With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
+        # only tell a model what the others mean: nothing is read in them. A model whose answers do not fit, twice in a
+        # row or about a single message, is asked about sentences instead.
         shown = _Shown(messages, [message for message in messages if message.id not in context], zone, template)
         if not shown.messages:
             return Extraction(())
@@ -269,7 +257,9 @@ class FactReader:
                 found = _written(asker, shown, before, meter)
             except InvalidAnswer:
                 # Of a window with several messages the next attempt shows fewer; a good model answers then.
-                if self._told_unfit(asker.model) < _UNFIT and len(shown.messages) > 1:
+                with self._lock:
+                    self._unfit[asker.model] = times = self._unfit.get(asker.model, 0) + 1
+                if times < _UNFIT and len(shown.messages) > 1:
                     raise
             else:
                 self._told_fit(asker.model)
@@ -286,11 +276,6 @@ class FactReader:
         with self._lock:
             self._reads[model] += 1
             return self._unfit.get(model, 0) < _UNFIT or self._reads[model] % _AGAIN == 0
-
-    def _told_unfit(self, model: str) -> int:
-        with self._lock:
-            self._unfit[model] = self._unfit.get(model, 0) + 1
-            return self._unfit[model]
 
     def _told_fit(self, model: str) -> None:
         with self._lock:
@@ -327,9 +312,7 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
 
 
 def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
-    messages = shown.messages
-    context = shown.context
-    template = shown.template
+    messages, context, template = shown.messages, shown.context, shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))
     ids = {message.id for message in context}
     answer = asker.complete_json(question(shown.everything, shown.zone, before, template, ids), wanted, meter=meter)
@@ -353,8 +336,4 @@ def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
 
 
 def _ordered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    return tuple(sorted(facts, key=_event_time))
-
-
-def _event_time(fact: Fact) -> datetime:
-    return fact.valid_from or fact.valid_to or fact.said_at
+    return tuple(sorted(facts, key=lambda fact: fact.valid_from or fact.valid_to or fact.said_at))

@@ -18,12 +18,10 @@ from memos.core.types import Item, Role, Span, Trust
 
 
 def said_at(item: Item) -> datetime:
-    """Return when a message was said, or else stored."""
     return item.said_at or item.created_at
 
 
 def trust_of(items: Sequence[Item]) -> Trust:
-    """Return untrusted if any source of any item is."""
     doubtful = any(source.trust is Trust.UNTRUSTED for item in items for source in item.sources)
     return Trust.UNTRUSTED if doubtful else Trust.TRUSTED
 
@@ -55,12 +53,10 @@ class Shown:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Return True if a message is from an untrusted source, which may have instructed the model."""
         return trust_of(self.everything) is Trust.UNTRUSTED
 
     @cached_property
     def only_pages_say(self) -> set[str]:
-        """Return the word stems that only untrusted messages contain."""
         pages = [each for each in self.everything if trust_of([each]) is Trust.UNTRUSTED]
         others = [f"{each.speaker} {subject_head(each)}" for each in self.everything if each not in pages]
         return set[str]().union(*(stems(subject_head(each)) for each in pages)).difference(*map(stems, others))
@@ -79,14 +75,13 @@ class Shown:
 
     @cached_property
     def times(self) -> list[tuple[datetime, datetime]]:
-        """Return the intervals that the messages name."""
-        found = [
-            time for each in self.everything for time in time_expressions(subject_head(each), said_at(each), self.zone)
+        return [
+            (time.valid_from, time.valid_to)
+            for each in self.everything
+            for time in time_expressions(subject_head(each), said_at(each), self.zone)
         ]
-        return [(time.valid_from, time.valid_to) for time in found]
 
     def numbered(self, number: int) -> Item | None:
-        """Return the message with a number, or None."""
         return self.messages[number - 1] if 1 <= number <= len(self.messages) else None
 
 
@@ -122,7 +117,6 @@ def subject_of(name: str, item: Item, shown: Shown) -> str | None:
 
 
 def is_named(name: str, items: Sequence[Item]) -> bool:
-    """Return True if a name occurs in a message as a word, or is a speaker's."""
     named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)" if name[:1].isascii() else re.escape(name))
     return any(named.search(subject_head(each)) or each.speaker.casefold() == name.casefold() for each in items)
 
@@ -157,9 +151,7 @@ def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
     own = local(said_at(item), shown.zone)
     if day is None or (own is not None and own.date() == day.date()):
         return True
-    if str(day.day) in numbers(subject_head(item), words=True):
-        return True
-    if str(day.year) in shown.numbers:
+    if str(day.day) in numbers(subject_head(item), words=True) or str(day.year) in shown.numbers:
         return True
     return any(since - moment <= _DAY and moment - until <= _DAY for since, until in shown.times)
 
@@ -173,7 +165,6 @@ def _days(text: str, at: datetime, zone: ZoneInfo) -> set[str]:
 
 
 def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
-    """Return a moment in a time zone, None at the ends of the calendar."""
     try:
         return moment.astimezone(zone)
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them
@@ -181,10 +172,8 @@ def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
 
 
 def trust_in(text: str, span: Span, item: Item, shown: Shown, *, orders: bool = False) -> Trust:
-    """Return the trust of a fact: the message's or, if a page may have instructed the model, the quote's.
-
-    An instruction must not contain a word that only a page said.
-    """
+    """Return the trust of a fact: the message's or, if a page may have instructed the model, the quote's."""
+    # An instruction must not contain a word that only a page said.
     if orders and shown.only_pages_say & stems(text):
         return Trust.UNTRUSTED
     if shown.doubtful and shared_words(text, f"{item.memory[span.start : span.end]} {item.speaker}") < _SHARED:

@@ -127,10 +127,8 @@ class FactsAnswer(BaseModel):
 
 
 def answer_about(tokens: int) -> type[FactsAnswer]:
-    """Return the schema of an answer about messages of this size, with a limit of entries.
-
-    Without it a small model repeats itself until its answer is cut off.
-    """
+    """Return the schema of an answer about messages of this size, with a limit of entries."""
+    # Without it a small model repeats itself until its answer is cut off.
     room = _LEAST_ROOM
     while room * _TOKENS_A_FACT < tokens and room < _MOST:
         room *= 2
@@ -156,12 +154,6 @@ _LESSON_CHARS = 500
 _TOPIC = re.compile(r"[^\W_][\w '’.,&/\-]{0,59}")
 _SURE = {ItemType.LONG_TERM: 0.7, ItemType.SKILL: 0.6}
 _MOST_NAMES = 16
-
-
-def relations(found: Sequence[FoundRelation], shown: Shown, reader: str) -> Iterator[Fact | None]:
-    """Yield each relation as a fact without a key, None if the messages do not support it."""
-    for each in found:
-        yield _relation(each, shown, reader)
 
 
 def _relation(found: FoundRelation, shown: Shown, reader: str) -> Fact | None:
@@ -223,20 +215,16 @@ def _quoted_fact(type_: ItemType, text: str, quote: str, item: Item, shown: Show
 
 
 def with_names(facts: Sequence[Fact], found: Sequence[FoundEntity], shown: Shown) -> list[Fact]:
-    """Return the facts with the names they contain, if the messages have them too."""
     names = dict.fromkeys(" ".join(each.name.split()) for each in found)
     known = [name for name in names if 1 < len(name) <= _PART_CHARS and is_named(name, shown.everything)]
-    return [replace(fact, entities=_named_in(fact, known)) for fact in facts]
-
-
-def _named_in(fact: Fact, names: Sequence[str]) -> tuple[str, ...]:
-    said = fact.memory.casefold()
-    found = [name for name in names if name.casefold() in said]
-    return tuple(dict.fromkeys([*fact.entities, *found]))[:_MOST_NAMES]
+    added = []
+    for fact in facts:
+        its = [name for name in known if name.casefold() in fact.memory.casefold()]
+        added.append(replace(fact, entities=tuple(dict.fromkeys([*fact.entities, *its]))[:_MOST_NAMES]))
+    return added
 
 
 def topic_of(written: str, shown: Shown) -> str | None:
-    """Return a topic's key, None if it is not a short phrase, invents numbers, or gives orders."""
     topic = " ".join(written.casefold().split()).strip(" .")
     if not _TOPIC.fullmatch(topic) or reads_like_instruction(topic):
         return None
@@ -255,13 +243,7 @@ _VALUE_CHARS = 200
 _MOST_FACTS = 200
 _SHOWS = 0.6
 """Most confidence in what somebody only shows."""
-_TYPES = {
-    ItemType.USER,
-    ItemType.ASSISTANT,
-    ItemType.PREFERENCE,
-    ItemType.INSTRUCTION,
-    ItemType.SKILL,
-}
+_TYPES = {ItemType.USER, ItemType.ASSISTANT, ItemType.PREFERENCE, ItemType.INSTRUCTION, ItemType.SKILL}
 _ATTRIBUTE = re.compile(r"[^\W_][\w :'’.\-]{0,59}")
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _PARTIAL_DAY = re.compile(r"(\d{4})(?:-(\d{2}))?")
@@ -274,10 +256,8 @@ def question(
     template: Template | None = None,
     context: Collection[str] = (),
 ) -> list[ChatMessage]:
-    """Build the prompt with messages as data, each cut at 4,000 characters; a template also asks for traits.
-
-    Messages in `context` are marked and not numbered, so that no fact can cite them.
-    """
+    """Build the prompt with messages as data, each cut at 4,000 characters; a template also asks for traits."""
+    # Messages in `context` are marked and not numbered, so that no fact can cite them.
     lines, number = [], 0
     for item in messages:
         number += item.id not in context
@@ -289,13 +269,10 @@ def question(
 
 
 def shown_tokens(item: Item) -> int:
-    """Return the approximate tokens of a message in a question."""
     return estimate_tokens(_line(1, item, ZoneInfo("UTC")))
 
 
 class GroundedFacts(NamedTuple):
-    """The entries of an answer that the messages support, and the number rejected."""
-
     facts: list[Fact]
     summary: str | None
     rejected: int
@@ -304,10 +281,10 @@ class GroundedFacts(NamedTuple):
 def ground(
     answer: FactsAnswer, messages: Sequence[Item], zone: ZoneInfo, context: Sequence[Item] = ()
 ) -> GroundedFacts:
-    """Return the supported facts; context only tells whom and what the messages mean."""
     shown = Shown(messages, zone, context)
     read = [_fact(found, shown) for found in answer.facts[:_MOST_FACTS]]
-    read += [*relations(answer.relations, shown, READER), *lessons(answer.lessons, shown, READER)]
+    read += [_relation(each, shown, READER) for each in answer.relations]
+    read += lessons(answer.lessons, shown, READER)
     facts = with_names([fact for fact in read if fact is not None], answer.entities, shown)
     topic = topic_of(answer.topic, shown)
     if topic is not None:
@@ -339,7 +316,6 @@ def _escaped(value: str | dict[str, object]) -> str:
 
 
 def _fact(found: FoundFact, shown: Shown) -> Fact | None:
-    """Return the fact, None if the messages do not support it."""
     item = shown.numbered(found.message)
     if found.type not in _TYPES or item is None:
         return None
@@ -378,7 +354,6 @@ def _fact(found: FoundFact, shown: Shown) -> Fact | None:
 
 
 def _doubt(found: FoundFact, text: str, item: Item, shown: Shown) -> str | None:
-    """Return the part of a fact that no message has, or None."""
     if unknown_name(text, shown):
         return NO_SUCH_NAME
     days = [_day(written, said_at(item), shown.zone) for written in (found.when, found.until)]
@@ -388,7 +363,6 @@ def _doubt(found: FoundFact, text: str, item: Item, shown: Shown) -> str | None:
 
 
 def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str | None, str | None] | None:
-    """Return attribute and value, or neither; None if neither text nor message has the value."""
     attribute = " ".join((found.attribute or "").casefold().split())
     value = " ".join((found.value or "").split())
     if not attribute or not value or not _ATTRIBUTE.fullmatch(attribute) or attribute.startswith(TRAIT):
@@ -405,7 +379,6 @@ def _about(found: FoundFact, text: str, item: Item, shown: Shown) -> tuple[str |
 
 
 def _validity(found: FoundFact, item: Item, zone: ZoneInfo) -> tuple[datetime | None, datetime | None] | None:
-    """Return the validity interval; None if it would end before it begins."""
     at = said_at(item)
     since, until = _day(found.when, at, zone), _day(found.until, at, zone)
     if until is not None and until <= (since or at):
@@ -450,7 +423,6 @@ class ReadingBudget:
     context: int = CONTEXT_TOKENS
 
     def shrunk(self, times: int) -> ReadingBudget:
-        """Return the budget halved `times` times: a failed window may have been too large."""
         return ReadingBudget(max(1, self.window >> times), max(1, self.context >> times))
 
 
@@ -463,10 +435,8 @@ class Window(NamedTuple):
 
 
 def window(messages: tuple[Item, ...], wanted: Set[str], room: ReadingBudget) -> Window:
-    """Return the first window of messages: at least one wanted message, if any has text.
-
-    Messages between wanted ones become context; if they exceed the budget, the window ends.
-    """
+    """Return the first window of messages: at least one wanted message, if any has text."""
+    # Messages between wanted ones become context; if they exceed the budget, the window ends.
     live = [message for message in messages if message.status not in UNUSED]
     passed = frozenset(wanted - {message.id for message in live})
     first = next((place for place, message in enumerate(live) if message.id in wanted), None)

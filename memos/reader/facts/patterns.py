@@ -27,12 +27,7 @@ _MOST_CHARS = 500
 _MOST_STATED = 8
 # A page full of orders is one thing to look at, not a hundred.
 _MOST_DOUBTFUL = 3
-_CONFIDENCE = {
-    ItemType.USER: 0.9,
-    ItemType.PREFERENCE: 0.8,
-    ItemType.INSTRUCTION: 0.8,
-    ItemType.ASSISTANT: 0.6,
-}
+_CONFIDENCE = {ItemType.USER: 0.9, ItemType.PREFERENCE: 0.8, ItemType.INSTRUCTION: 0.8, ItemType.ASSISTANT: 0.6}
 _UNTIL = re.compile(r"\b(?:until|till|til|through|up to)\s*$|(?:直到|到)$", re.IGNORECASE)
 # "I used to live there in 2015" says when it was so, "I left in 2015" when it ended.
 _WAS_SO = re.compile(r"used to|\blived\b|以前|之前|曾|过去|原来|从前")
@@ -76,7 +71,6 @@ class _Sentence:
 
 
 def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
-    """Return the facts in messages, in order; only the first 4,000 characters of each are read."""
     found = [fact for item in messages for fact in _of_message(item, zone)]
     return found + skills(messages, READER)
 
@@ -114,10 +108,8 @@ def _orders(item: Item, head: str, said: Sequence[_Sentence]) -> list[_Sentence]
 
 
 def _divided(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> Iterator[Fact]:
-    """Split the facts of a sentence into parts, so that changing one leaves no other behind.
-
-    "I live in Paris, and I like tea" is split before "I like"; text without a separator stays together.
-    """
+    """Split the facts of a sentence into parts, so that changing one leaves no other behind."""
+    # "I live in Paris, and I like tea" is split before "I like"; text without a separator stays together.
     text = sentence.text
     starts = sorted({start for start, fact in found if fact.type is not ItemType.INSTRUCTION})
     parts: dict[int, tuple[int, int]] = {}
@@ -153,8 +145,7 @@ def _stated(sentence: _Sentence) -> list[tuple[int, Fact]]:
         if asserted(text, stated.start, stated.end) and not _in_passing(text, stated):
             # A favourite colour is a preference that has a key of its own.
             liked = stated.attribute.startswith("my:favorite")
-            kind = ItemType.PREFERENCE if liked else ItemType.USER
-            tags = ("explicit",) if liked else ()
+            kind, tags = (ItemType.PREFERENCE, ("explicit",)) if liked else (ItemType.USER, ())
             about = stated.attribute, stated.value
             told.append((stated.start, _fact(sentence, kind, about, _validity(sentence, stated), tags)))
     return told
@@ -170,7 +161,6 @@ def _in_passing(text: str, stated: Statement) -> bool:
 
 
 def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
-    """Return what the speaker likes, avoids or cannot have, with positions."""
     text = sentence.text
     if is_question(text):
         return []
@@ -182,7 +172,9 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
             found = _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",))
             told.append((liked.start, found))
     firm = firm_preference(text)
-    if firm is None or not asserted(text, *firm) or _WISH.search(text) or _favourite(text):
+    if firm is None or not asserted(text, *firm) or _WISH.search(text):
+        return told
+    if any(each.attribute.startswith("my:favorite") for each in statements(text)):
         return told
     # "I'm allergic to nuts and I love tea" says two things; "I hate it that I can't eat nuts" says one.
     if any(liked.start < firm[1] and firm[0] < liked.end for liked in likings(text)):
@@ -203,10 +195,6 @@ def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[
     return told
 
 
-def _favourite(text: str) -> bool:
-    return any(each.attribute.startswith("my:favorite") for each in statements(text))
-
-
 def _instruction(sentence: _Sentence) -> Fact:
     about = _ordered(sentence.text) if sentence.item.role is Role.USER else None
     # A time in an order is part of what is ordered; the order holds since it was given.
@@ -214,7 +202,6 @@ def _instruction(sentence: _Sentence) -> Fact:
 
 
 def _ordered(text: str) -> tuple[str, str] | None:
-    """Return how to address somebody or in which language to answer, without prohibitions and temporary wishes."""
     for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
         for match in pattern.finditer(text):
             value = _ENOUGH.sub("", match.group("v") or match.group("h"))
@@ -233,7 +220,6 @@ def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
 
 
 def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[datetime | None, datetime | None]:
-    """Return the validity of a statement by the times in its sentence, outside the value itself."""
     since, until = _times(sentence, said)
     now = sentence.said_at
     if isinstance(said, Statement) and said.attribute in _TIMELESS and not said.ended:
@@ -254,7 +240,6 @@ def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[dat
 
 
 def _times(sentence: _Sentence, said: Statement | Liking | None) -> tuple[TimeExpression | None, TimeExpression | None]:
-    """Return the first time in a sentence that is not an "until", and the first that is."""
     value = said.value if isinstance(said, Statement) else ""
     at = sentence.text.find(value, said.start) if said is not None and value else 0
     since, until = None, None

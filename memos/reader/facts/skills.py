@@ -46,7 +46,6 @@ def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
 
 
 def tools_called(messages: Sequence[Item]) -> dict[str, str]:
-    """Return who called which tool, by tool name, from written calls and tool answers."""
     callers: dict[str, str] = {}
     for item in messages:
         if item.role is Role.ASSISTANT:
@@ -82,7 +81,6 @@ def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
 
 
 def _written(text: str) -> list[tuple[str, str, int, int]]:
-    """Return the calls at the end of a message: name, arguments as written, position."""
     found = []
     decoder = json.JSONDecoder()
     for match in _CALL.finditer(text):
@@ -136,8 +134,6 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A page: the user's goal, and the answered calls in order."""
-
     goal: Item
     runs: tuple[Run, ...]
 
@@ -147,7 +143,6 @@ class Attempt:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Return the tools of the calls that worked, in order."""
         return tuple(run.tool for run in self.steps)
 
     @property
@@ -161,7 +156,6 @@ class Attempt:
 
 
 def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
-    """Return True if two attempts have the same goal; `cosine` compares their goals."""
     mine, its = _wanted(one), _wanted(other)
     if not (mine or its):  # nothing but values, as in "Paris": then these have to be the same
         mine, its = _said(one), _said(other)
@@ -184,19 +178,17 @@ def skill_of(shown: Sequence[Attempt], failures: int, key: str) -> Fact:
     steps, holes = _steps(shown)
     newest = shown[-1]
     description = _described(newest, holes)
-    names = list(dict.fromkeys(newest.tools))
     needed = sorted({name for step in holes for name, always in step.items() if always})
-    conditions = [f"{name} is known" for name in needed]
     told = "; ".join(f"{number}. {_step(step)}" for number, step in enumerate(steps, start=1))
     examples: list[Json] = [
         {"goal": truncated(_line(attempt.goal.memory), _GOAL_CHARS), "item": attempt.goal.id}
         for attempt in shown[-_EXAMPLES:]
     ]
     skill: dict[str, Json] = {
-        "name": " then ".join(names),
+        "name": " then ".join(dict.fromkeys(newest.tools)),
         "description": description,
         "steps": steps,
-        "preconditions": conditions,
+        "preconditions": [f"{name} is known" for name in needed],
         "examples": examples,
         "tools": list(newest.tools),
         "runs": len(shown),
@@ -229,7 +221,6 @@ def _passages(attempt: Attempt) -> list[Span]:
 
 
 def _steps(shown: Sequence[Attempt]) -> tuple[list[Json], list[dict[str, bool]]]:
-    """Return the steps: constant arguments as they are, and whether each variable one was always given."""
     steps: list[Json] = []
     holes: list[dict[str, bool]] = []
     for place, tool in enumerate(shown[-1].tools):

@@ -36,7 +36,6 @@ _NUMERIC = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})\b")
 
 
 def read_date(value: Json) -> datetime:
-    """Parse a date of an export; without an offset it is naive."""
     if isinstance(value, str) and _NUMERIC.match(value.strip()):
         raise InvalidInput(
             "chat_time", f"{shown(value)} may have the day or the month first; write it as ISO 8601, such as 2023-04-03"
@@ -44,10 +43,8 @@ def read_date(value: Json) -> datetime:
     try:
         return _of_text(value.strip()) if isinstance(value, str) else _of_number(value)
     except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(
-            "chat_time",
-            f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds",
-        ) from error
+        told = f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
+        raise InvalidInput("chat_time", told) from error
 
 
 def _of_number(value: Json) -> datetime:
@@ -106,24 +103,20 @@ def _at(day: datetime, clock: re.Match[str]) -> datetime:
 
 
 _ROLES = {
+    **{str(role): role for role in Role},
+    **dict.fromkeys(("ai", "bot", "chatbot", "model"), Role.ASSISTANT),
     "human": Role.USER,
-    "ai": Role.ASSISTANT,
-    "bot": Role.ASSISTANT,
-    "chatbot": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
     "developer": Role.SYSTEM,
     "function": Role.TOOL,
-    **{str(role): role for role in Role},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """A message of an export and its place; `problem` says why it cannot be read.
+    """A message of an export and its place; `problem` says why it cannot be read."""
 
-    `left_out` counts entries nobody said: hidden or empty turns, other branches, reasoning. A record with nothing else
-    has an empty message. `tags` are those of the stored item.
-    """
+    # `left_out` counts entries nobody said: hidden or empty turns, other branches, reasoning. A record with nothing
+    # else has an empty message. `tags` are those of the stored item.
 
     place: str
     conversation: str
@@ -135,17 +128,14 @@ class ExportRecord:
 
 
 def role_of(given: Json) -> Json:
-    """Map another program's role to ours; an unknown one is returned unchanged, to be refused later."""
     return str(_ROLES.get(given.casefold(), given)) if isinstance(given, str) else given
 
 
 def message_of(role: Json, **fields: Json) -> dict[str, Json]:
-    """Build a message from the present fields; a missing role stays missing, to be refused later."""
     return {"role": role_of(role), **{name: value for name, value in fields.items() if value is not None}}
 
 
 def name_of(candidates: Sequence[Json], fallback: str) -> str:
-    """Return the first candidate usable as a conversation name: a text or a number."""
     for candidate in candidates:
         if candidate and isinstance(candidate, str | int | float) and not isinstance(candidate, bool):
             return str(candidate)
@@ -153,7 +143,6 @@ def name_of(candidates: Sequence[Json], fallback: str) -> str:
 
 
 def numbered(fallback: str, place: str) -> str:
-    """Return a name for an unnamed conversation: the file's, with the number of the entry."""
     return f"{fallback}-{place.rsplit(maxsplit=1)[-1]}"
 
 
@@ -162,7 +151,6 @@ def text_part(text: str) -> Json:
 
 
 def image_part(url: Any = None) -> Json:
-    """Return the mark of an image; pixels written into the export itself are not kept."""
     was = url if isinstance(url, str) and url and not url.startswith("data:") else None
     # Where an image once was is nothing to fetch now: an import asks no server.
     return {"type": "image_url", "image_url": {}, **({} if was is None else {"was": was})}
@@ -173,7 +161,6 @@ def file_part(name: Any = None) -> Json:
 
 
 def content_of(parts: Sequence[Json]) -> Json:
-    """Return parts as content: plain text if possible, without blank pieces."""
     parts = [part for part in parts if part["type"] != "text" or part["text"].strip()]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
@@ -181,5 +168,4 @@ def content_of(parts: Sequence[Json]) -> Json:
 
 
 def tool_call(name: Json, arguments: Json, call_id: Json) -> Json:
-    """Return a call of a tool in the shape `add` takes."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -65,8 +65,7 @@ def chatgpt_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRe
             record = _chatgpt_record(message, node, name, f"{place}, message {number}", time)
             time = record.message.get("chat_time", time)
             yield record
-    shown_last = set(branch)
-    others = sum(_is_said(node) for key, node in mapping.items() if key not in shown_last)
+    others = sum(_is_said(mapping[key]) for key in mapping.keys() - set(branch))
     if branch and others:
         yield ExportRecord(place, name, {}, left_out=others)
 
@@ -155,7 +154,6 @@ def is_claude(value: Json) -> bool:
 
 
 def claude_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of one conversation, without empty ones."""
     if not is_claude(entry):
         yield ExportRecord(place, fallback, {}, "is not a Claude conversation: it has no chat_messages")
         return
@@ -213,21 +211,10 @@ def _list(raw: Mapping[str, Any], field: str) -> list[Json]:
 
 
 _KEPT = ("role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust")
-_RENAMED = {
-    "speaker": "name",
-    "text": "content",
-    "timestamp": "chat_time",
-    "time": "chat_time",
-    "create_time": "chat_time",
-}
-
-
-def is_generic(value: Json) -> bool:
-    return True
+_RENAMED = {"speaker": "name", "text": "content", **dict.fromkeys(("timestamp", "time", "create_time"), "chat_time")}
 
 
 def generic_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of a conversation, or the one message."""
     if not isinstance(entry, Mapping):
         yield ExportRecord(place, fallback, {}, f"is {type(entry).__name__}, not an object")
         return
@@ -255,20 +242,13 @@ def _message(raw: Json, conversation: str, place: str) -> ExportRecord:
     return ExportRecord(place, conversation, message)
 
 
-_ROLES = {
-    "human": Role.USER,
-    "ai": Role.ASSISTANT,
-    "system": Role.SYSTEM,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
+_ROLES = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL, "function": Role.TOOL}
 _TEXTS = ("text", "input_text", "output_text")
 _IMAGES = ("image_url", "image", "input_image")
 _FILES = ("file", "input_file", "document")
 
 
 def is_langchain(value: Json) -> bool:
-    """Return True if an entry is a LangChain message, or a conversation of them."""
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
         value = value["messages"]
     first = value[0] if isinstance(value, list) and value else value
@@ -276,7 +256,6 @@ def is_langchain(value: Json) -> bool:
 
 
 def langchain_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of a list, or the single message."""
     name, messages = numbered(fallback, place), entry
     if isinstance(entry, Mapping) and isinstance(entry.get("messages"), list):
         own = (entry.get("conversation"), entry.get("conversation_id"), entry.get("id"), entry.get("title"))
@@ -310,20 +289,18 @@ def _langchain_record(raw: Json, conversation: str, place: str) -> ExportRecord:
         known = ", ".join((*_ROLES, "chat"))
         return ExportRecord(place, conversation, {}, f"is of the type {shown(kind)}, which is unknown; use {known}")
     content, left_out = _content(fields.get("content"))
-    calls = _calls(fields)
     message = message_of(
         role,
         content=content,
         name=fields.get("name") or None,
         message_id=fields.get("id") or None,
-        tool_calls=calls or None,
+        tool_calls=_calls(fields) or None,
         tool_call_id=fields.get("tool_call_id") or None,
     )
     return ExportRecord(place, conversation, message, left_out=left_out)
 
 
 def _content(raw: Json) -> tuple[Json, int]:
-    """Return a message's content, and the number of blocks left out (such as reasoning)."""
     if not isinstance(raw, list):
         return raw, 0
     parts: list[Json] = []
@@ -371,7 +348,6 @@ def is_locomo(value: Json) -> bool:
 
 
 def locomo_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the turns of every session of a sample, in the order of the sessions' numbers."""
     if not is_locomo(entry):
         yield ExportRecord(place, fallback, {}, "is not a LoCoMo sample: its conversation has no session_1")
         return
@@ -405,10 +381,8 @@ def is_longmemeval(value: Json) -> bool:
 
 
 def longmemeval_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the turns of every session.
-
-    A turn's id is its number in the session, so a session shared by several questions is stored once.
-    """
+    """Yield the turns of every session."""
+    # A turn's id is its number in the session, so a session shared by several questions is stored once.
     if not is_longmemeval(entry):
         yield ExportRecord(place, fallback, {}, "is not a LongMemEval question: it has no haystack_sessions")
         return
@@ -442,10 +416,9 @@ def _longmemeval_turn(raw: Json, conversation: str, place: str, number: int, dat
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecord:
-    """A record ready to be stored, with its id and time, or with its problem.
+    """A record ready to be stored, with its id and time, or with its problem."""
 
-    `late` says that its time is earlier than that of the message before it in its conversation.
-    """
+    # `late` says that its time is earlier than that of the message before it in its conversation.
 
     record: ExportRecord
     late: bool = False
@@ -459,10 +432,8 @@ class _Seen:
 
 
 def checked(records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime) -> Iterator[CheckedRecord]:
-    """Yield records with an id, or with the problem for which `add` would refuse them.
-
-    An id is derived from the content where missing, so repeated imports agree.
-    """
+    """Yield records with an id, or with the problem for which `add` would refuse them."""
+    # An id is derived from the content where missing, so repeated imports agree.
     seen = _Seen()
     for record in records:
         if record.problem is not None or not record.message:
@@ -478,13 +449,14 @@ def checked(records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime) -> I
             named = replace(dated, message={**dated.message, "message_id": _made_id(record, seen)})
             yield CheckedRecord(named, _late(record, message, seen))
             continue
-        first, same = _first_place(record, message, seen)
-        if first is None:
+        key, text = _digest(f"{record.conversation}\0{message.message_id}"), _digest(message.text)
+        if key not in seen.ids:
+            seen.ids[key] = text, record.place
             yield CheckedRecord(dated, _late(record, message, seen))
-        elif same:
+        elif seen.ids[key][0] == text:
             yield CheckedRecord(dated)
         else:
-            told = f"has the message id {message.message_id!r} of {first} and other text"
+            told = f"has the message id {message.message_id!r} of {seen.ids[key][1]} and other text"
             yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
 
 
@@ -504,16 +476,6 @@ def _made_id(record: ExportRecord, seen: _Seen) -> str:
     return f"import:{hashlib.sha256(f'{seen.said[key]} {told}'.encode()).hexdigest()[:32]}"
 
 
-def _first_place(record: ExportRecord, message: Message, seen: _Seen) -> tuple[str | None, bool]:
-    key = _digest(f"{record.conversation}\0{message.message_id}")
-    text = _digest(message.text)
-    if key not in seen.ids:
-        seen.ids[key] = (text, record.place)
-        return None, False
-    before, place = seen.ids[key]
-    return place, before == text
-
-
 def _late(record: ExportRecord, message: Message, seen: _Seen) -> bool:
     if "chat_time" not in record.message:
         return False
@@ -530,8 +492,6 @@ _LOOKED_AT = 20
 
 
 class Format(StrEnum):
-    """The layout of an export."""
-
     CHATGPT = "chatgpt"
     CLAUDE = "claude"
     LOCOMO = "locomo"
@@ -540,34 +500,27 @@ class Format(StrEnum):
     GENERIC = "generic"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    matches: Callable[[Json], bool]
-    records: Callable[[Json, str, str], Iterator[ExportRecord]]
-
-
-_READERS = {
-    Format.CHATGPT: _Reader(is_chatgpt, chatgpt_records),
-    Format.CLAUDE: _Reader(is_claude, claude_records),
-    Format.LOCOMO: _Reader(is_locomo, locomo_records),
-    Format.LONGMEMEVAL: _Reader(is_longmemeval, longmemeval_records),
-    Format.LANGCHAIN: _Reader(is_langchain, langchain_records),
-    Format.GENERIC: _Reader(is_generic, generic_records),
+_READERS: dict[Format, tuple[Callable[[Json], bool], Callable[[Json, str, str], Iterator[ExportRecord]]]] = {
+    Format.CHATGPT: (is_chatgpt, chatgpt_records),
+    Format.CLAUDE: (is_claude, claude_records),
+    Format.LOCOMO: (is_locomo, locomo_records),
+    Format.LONGMEMEVAL: (is_longmemeval, longmemeval_records),
+    Format.LANGCHAIN: (is_langchain, langchain_records),
+    Format.GENERIC: (lambda _: True, generic_records),
 }
 
 
 def detect(path: Path) -> Format:
-    """Return the format of a file's first entry that is an object or a list."""
     for entry in islice(read_entries(path), _LOOKED_AT):
         if isinstance(entry.value, dict | list):
-            return next(format for format, reader in _READERS.items() if reader.matches(entry.value))
+            return next(format for format, (matches, _) in _READERS.items() if matches(entry.value))
     return Format.GENERIC
 
 
 def read_export(path: Path, format: Format, conversation: str | None = None) -> Iterator[ExportRecord]:
     """Yield every message of an export in order, bad ones marked; `conversation` names unnamed ones."""
     fallback = conversation or path.stem
-    records = _READERS[format].records
+    _, records = _READERS[format]
     for entry in read_entries(path):
         if entry.problem is not None:
             yield ExportRecord(entry.place, fallback, {}, entry.problem)

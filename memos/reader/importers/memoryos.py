@@ -42,8 +42,6 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A user or an assistant of a MemoryOS folder."""
-
     kind: Literal["user", "assistant"]
     id: str
     folder: Path
@@ -57,15 +55,13 @@ class _Page:
 
 
 def owners(root: Path) -> list[Owner]:
-    """Return users and assistants with files in a folder, by kind and id.
-
-    An id with slashes is a nested folder.
-    """
+    """Return users and assistants with files in a folder, by kind and id."""
+    # An id with slashes is a nested folder.
     found = [
         Owner(kind, folder.relative_to(root / name).as_posix(), folder)
         for kind, name, files in _LAYOUT
-        for folder in _folders(root / name)
-        if any((folder / file).is_file() for file in files)
+        for folder in (Path(walked) for walked, *_ in os.walk(root / name))  # follows no links
+        if folder != root / name and any((folder / file).is_file() for file in files)
     ]
     if not found:
         raise InvalidInput(
@@ -81,26 +77,15 @@ _LAYOUT: tuple[tuple[Literal["user", "assistant"], str, tuple[str, ...]], ...] =
 
 
 def records(owner: Owner, root: Path, conversation: str, knowledge: str) -> Iterator[ExportRecord]:
-    """Yield the memories of an owner; pages go to `conversation`, the rest to `knowledge`."""
     prefix = f"{_printable(owner.folder.relative_to(root).as_posix())}/"
     if owner.kind == "user":
         yield from _pages(owner.folder, prefix, conversation)
-        yield from _long_term(owner, prefix, LONG, knowledge)
-    else:
-        yield from _long_term(owner, prefix, OF_ASSISTANT, knowledge)
-
-
-def _folders(parent: Path) -> Iterator[Path]:
-    for folder, _, _ in os.walk(parent):  # follows no links
-        if Path(folder) != parent:
-            yield Path(folder)
+    yield from _long_term(owner, prefix, LONG if owner.kind == "user" else OF_ASSISTANT, knowledge)
 
 
 def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecord]:
-    """Yield problems first, then the messages of all pages, oldest first.
-
-    MemoryOS keeps a page in every session whose topic it touches; it is stored once.
-    """
+    """Yield problems first, then the messages of all pages, oldest first."""
+    # MemoryOS keeps a page in every session whose topic it touches; it is stored once.
     pages: dict[str, _Page] = {}
     copies = 0
     for entry in (*_entries(folder / MID, prefix), *_entries(folder / SHORT, prefix)):
@@ -147,7 +132,6 @@ def _entries(path: Path, prefix: str) -> Iterator[Entry]:
 
 
 def _of_session(entry: Entry, where: str) -> Iterator[Entry]:
-    """Yield the pages of one `{session id: session}`, or of a whole file's sessions."""
     value = entry.value
     held = value.get("sessions") if isinstance(value, Mapping) and "sessions" in value else value
     if not isinstance(held, Mapping):

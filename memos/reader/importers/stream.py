@@ -29,10 +29,9 @@ _TO_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class Window:
-    """The part of a file being scanned: the current entry and the block after it.
+    """The part of a file being scanned: the current entry and the block after it."""
 
-    Of an oversized entry only the newest block is held.
-    """
+    # Of an oversized entry only the newest block is held.
 
     def __init__(self, file: BinaryIO, line: int, max_bytes: int) -> None:
         self.line = line
@@ -49,7 +48,6 @@ class Window:
         self._at = found.end() if found else self._at
 
     def take(self) -> bytes:
-        """Consume and return the next byte; empty at the end of the file."""
         if self._at == len(self._held):
             self._fill()
         self.last = bytes(self._held[self._at : self._at + 1])
@@ -84,10 +82,8 @@ class Window:
 
 
 def pieces(window: Window) -> Iterator[tuple[bytearray | None, int]]:
-    """Yield the text between the commas of the current list, with line numbers.
-
-    None is an oversized piece. Brackets are only counted; the decoder checks that they match.
-    """
+    """Yield the text between the commas of the current list, with line numbers."""
+    # None is an oversized piece. Brackets are only counted; the decoder checks that they match.
     depth, quoted = 1, False
     while True:
         if quoted:
@@ -126,8 +122,6 @@ _CUT = "a cut-off download perhaps"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value of a file and its place (`entry 3`, `line 3`); `problem` says why it could not be read."""
-
     place: str
     value: Json = None
     problem: str | None = None
@@ -160,10 +154,8 @@ def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
 
 
 def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
-    """Yield the members of the object after `opening`, each as an object of one member.
-
-    Other files are read as by `read_entries`.
-    """
+    """Yield the members of the object after `opening`, each as an object of one member."""
+    # Other files are read as by `read_entries`.
     try:
         with path.open("rb") as file:
             begin = opening.match(file.read(BLOCK))
@@ -231,14 +223,9 @@ def _of_document(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[Entry]:
     file.seek(0)
     raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        begin = raw.lstrip()[:1]
-        reason = (
-            f"is not JSON: it begins with {begin!r}"
-            if begin != b"{"
-            else (
-                f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read piece by piece"
-            )
-        )
+        reason = f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read piece by piece"
+        if (begin := raw.lstrip()[:1]) != b"{":
+            reason = f"is not JSON: it begins with {begin!r}"
         raise InvalidInput(str(path), reason)
     text = decode(str(path), raw)
     try:
@@ -272,9 +259,8 @@ def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[
         blank = raw is not None and not raw.strip()
         if blank and (not window.last or (window.last == b"]" and number == 0)):
             continue  # the file ends behind a comma; or `[]`
-        entry = (
-            _too_large(f"entry {number + 1}", max_bytes) if raw is None else _parsed(f"entry {number + 1}", raw, begin)
-        )
+        place = f"entry {number + 1}"
+        entry = _too_large(place, max_bytes) if raw is None else _parsed(place, raw, begin)
         if not window.last and entry.problem is not None:
             continue  # the cut is told below
         number += 1
