@@ -2,6 +2,7 @@
 
 __all__ = [
     "clock",
+    "closing",
     "filters",
     "identities",
     "kv_cache",

@@ -1,3 +1,3 @@
 """Chat models of transformers in this process."""
 
-__all__ = ["models"]
+__all__ = ["loading", "models"]
