@@ -77,8 +77,8 @@ def _height(module: str) -> int:
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        (lambda memos: memos.add("I work at Bosch.", conversation="work"), 37),
-        (lambda memos: memos.search("Where do I work?"), 27),
+        (lambda memos: memos.add("I work at Bosch.", conversation="work"), 35),
+        (lambda memos: memos.search("Where do I work?"), 22),
     ],
     ids=["add", "search"],
 )
