@@ -1,4 +1,4 @@
-"""What the dialects share: identities, chat options, event streams, envelopes and files."""
+"""Parts shared by the dialects: identities, chat options, event streams, envelopes and files."""
 
 from __future__ import annotations
 

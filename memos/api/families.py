@@ -1,4 +1,4 @@
-"""What the route groups share: an application each, whose handlers show errors in its envelope, and the caller."""
+"""Build one application per route group, with its own error envelope, and resolve the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/api/v1` answers, as frozen models of values of `memos.core`, for the server and the clients.
+"""Answers of `/api/v1`: frozen models of the values of `memos.core`, for the server and the clients.
 
 Imports no kernel and no framework of the server, so that clients stay light. Fields of newer servers are ignored.
 """
@@ -100,15 +100,15 @@ def wire_type(hint: Any) -> Any:
 
 
 class AddReceipt(types.AddReceipt, Value):
-    """What an add stored."""
+    """Receipt of an add."""
 
 
 class Item(types.Item, Value):
-    """One memory at one version."""
+    """A memory at one version."""
 
 
 class Version(types.Version, Value):
-    """One entry of a memory's history."""
+    """An entry of a memory's history."""
 
 
 class SearchResult(types.SearchResult, Value):
@@ -125,11 +125,11 @@ class SearchResult(types.SearchResult, Value):
 
 
 class FeedbackReceipt(types.FeedbackReceipt, Value):
-    """What a correction became."""
+    """Receipt of a correction."""
 
 
 class EraseReceipt(types.EraseReceipt, Value):
-    """What was erased, and from where."""
+    """Receipt of an erasure: the memories, and the places they were removed from."""
 
 
 class ItemIds(Value):
@@ -139,7 +139,7 @@ class ItemIds(Value):
 
 
 class Cube(types.Cube, Value):
-    """One cube: the unit of sharing and erasure."""
+    """A cube: the unit of sharing and erasure."""
 
 
 class Grant(identities.Grant, Value):
@@ -147,7 +147,7 @@ class Grant(identities.Grant, Value):
 
 
 class Revoked(Value):
-    """Whether there was something to take back."""
+    """Result of revoking a role."""
 
     revoked: bool = Field(description="False when there was none")
 
@@ -171,7 +171,7 @@ class Me(Value):
 
 
 class KeyLimits(identities.KeyLimits, Value):
-    """How much a key may use; what is null is as the installation's settings say."""
+    """Limits of a key; null means the default of the installation's settings."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
@@ -191,17 +191,17 @@ class NewKey(Value):
 
 
 class Task(types.Task, Value):
-    """One piece of background work as it stands."""
+    """A background task and its current state."""
 
     ended: bool = Field(description="Whether no worker will touch it again")
 
 
 class Event(types.Event, Value):
-    """One entry of a cube's chain of events."""
+    """An entry of a cube's chain of events."""
 
 
 class Dump(Value):
-    """What a dump is of."""
+    """Description of a dump."""
 
     cube: str = Field(description="Cube it was made of")
     description: str = Field(description="What the cube is for")
@@ -219,7 +219,7 @@ class Dump(Value):
 
 
 class Loaded(Value):
-    """What a load did."""
+    """Result of a load."""
 
     cube: str = Field(description="Cube it was loaded as, or into")
     merged: bool = Field(description="Whether the cube was there before")
@@ -240,7 +240,7 @@ class Loaded(Value):
 
 
 class Adapter(Value):
-    """What was learned of a cube, as an adapter of a model in the server."""
+    """An adapter of a model in the server, trained on a cube."""
 
     id: str = Field(description="Its id")
     cube: str = Field(description="Cube it is of")
@@ -258,7 +258,7 @@ class Adapter(Value):
 
 
 class Learnable(Value):
-    """What a cube's next adapter would know."""
+    """The memories that a cube's next adapter would learn."""
 
     cube: str = Field(description="The cube")
     allowed: bool = Field(description="Whether its owner allows that its memories are learned")
@@ -267,7 +267,7 @@ class Learnable(Value):
 
 
 class Consent(Value):
-    """Whether a cube's memories may be learned."""
+    """The owner's consent to training on a cube's memories."""
 
     cube: str = Field(description="The cube")
     allowed: bool = Field(description="Whether they may")
@@ -299,25 +299,25 @@ class Composing(Value):
 
 
 class Dropped(Value):
-    """What was removed."""
+    """Blocks that were removed."""
 
     cube: str = Field(description="The cube")
     blocks: int = Field(description="How many blocks")
 
 
 class Damaged(Value):
-    """Which blocks on the disk were damaged, and are removed."""
+    """Damaged blocks on the disk, which were removed."""
 
     damaged: tuple[str, ...] = Field(description="Their keys")
 
 
 class CubePrefix(kv_cache.CubePrefix, Value):
-    """What prompts of a cube begin with."""
+    """The prompt prefix of a cube."""
 
 
 class Warmed(kv_cache.Warmed, Value):
-    """How long a model took to make what prompts begin with its own."""
+    """Result of precomputing a prompt prefix: the time it took."""
 
 
 class KvStats(kv_cache.KvStats, Value):
-    """What is kept of all cubes, and what came of it."""
+    """Statistics of the KV blocks kept for all cubes."""

@@ -1,4 +1,4 @@
-"""What errors say on each surface: the name that was meant, and a remedy one can use there. Imports no framework."""
+"""Words of errors on each surface: the name of the parameter, and a remedy that works there. Imports no framework."""
 
 from __future__ import annotations
 

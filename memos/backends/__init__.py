@@ -1,4 +1,4 @@
-"""One folder per technology, each an implementation of a port."""
+"""Implementations of the ports, in one folder per technology."""
 
 import os
 

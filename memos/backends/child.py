@@ -185,7 +185,7 @@ def ignore_interrupts() -> None:
 
 
 def die_with_parent(channel: Connection | socket.socket) -> None:
-    """Let the socket's closing end this process by SIGIO, since nobody reads it during a long call."""
+    """End this process by SIGIO when the socket closes, since nobody reads the socket during a long call."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)

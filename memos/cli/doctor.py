@@ -38,7 +38,7 @@ _PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
 
 
 class State(StrEnum):
-    """How a check ended; what is `missing` is not needed as things are set."""
+    """Result of a check; `missing` is something that the current settings do not need."""
 
     GOOD = "good"
     MISSING = "missing"
@@ -48,7 +48,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked, how it is, and what to do; it holds no secret."""
+    """Result of one check: its subject, its state and the remedy; it holds no secret."""
 
     what: str
     state: State

@@ -1,4 +1,4 @@
-"""What commands share: options, the installation they work on, their output and their errors."""
+"""Shared parts of the commands: options, the installation they work on, their output and their errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Human: TypeAlias = "str | Table | Iterable[str | Table]"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command found: a value for programs, lines and tables for people, and the exit code.
+    """Output of a command: a value for programs, lines and tables for people, and the exit code.
 
     `human`, or what it returns for the value, may be a generator, which JSON leaves alone; `empty` stands for nothing.
     `masked` and `notes` go to standard error, for people only.

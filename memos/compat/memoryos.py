@@ -23,11 +23,11 @@ from memos.kernel.memos import MemOS
 _CONTEXT_TOKENS = 8_000
 _LONG_TERM_HEAT = 8
 _NO_PROFILE = "None"
-"""What the original returns for a user without a profile."""
+"""The original's answer for a user without a profile."""
 
 
 class Memoryos(Closing):
-    """One user's memory, as in `memoryos.Memoryos`. Thread-safe; close it, or use it as a context manager.
+    """Memory of one user, as in `memoryos.Memoryos`. Thread-safe; close it, or use it as a context manager.
 
     Objects on one folder share it within a process. Pass `memos` to use an open installation with its settings for
     heat, capacities and models, and `chat_model` to answer with that model whatever key is given; both stay the
@@ -160,7 +160,7 @@ class Memoryos(Closing):
 
 
 class MemoryOS(Closing):
-    """One user's memory in two calls, `add_interaction` and `chat`; closed and shared like `Memoryos`.
+    """Memory of one user in two calls, `add_interaction` and `chat`; closed and shared like `Memoryos`.
 
     `long_term_heat_threshold` is checked and has no effect: what is hot once becomes long-term memory.
     """

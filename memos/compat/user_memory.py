@@ -69,7 +69,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One titled section of the prompt.
+    """A titled section of the prompt.
 
     `share` of the room is reserved for it; what a section leaves is given to the others in order. A `newest` section is
     filled from its end, without gaps.
@@ -259,7 +259,7 @@ _SAID = {"and": [{"type": "message"}, {"role": {"in": [str(Role.USER), str(Role.
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """How much memory an answer is made from; `tokens` limits its whole prompt."""
+    """Limits on the memory in an answer's prompt; `tokens` limits the whole prompt."""
 
     recent_pages: int
     retrieved_pages: int

@@ -37,8 +37,9 @@ NUMBER_FIELDS = frozenset({"confidence", "version"})
 DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to"})
 FIELDS = TEXT_FIELDS | LIST_FIELDS | NUMBER_FIELDS | DATE_FIELDS
 LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier"})
-"""What only the ledger can judge: what was said, whole or word by word, which no index holds, and the tier, which
-changes without the index being told."""
+"""Fields that only the ledger can evaluate: texts, as a whole or by word, are in no index, and the tier changes without
+an update of the index.
+"""
 
 TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", "skill"})
 """Names in `info` under which tool memory and skills quote what was said; only the ledger has them."""

@@ -53,7 +53,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """How a model processed one prompt up to the first token of its answer.
+    """Statistics of processing one prompt up to the first token of its answer.
 
     `cached_tokens` of `prompt_tokens` came from the cache; `tier` is where they were: device, host, disk or server.
     Seconds: `load_s` to load them, `compute_s` for the rest of the prompt, `first_token_s` in total. A server reports
@@ -109,7 +109,7 @@ class Fill(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PrefixEntry:
-    """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+    """A memory of a prefix; `changed` if it is different from when the prefix was composed."""
 
     mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
     item: Annotated[str, "Id of the memory"]
@@ -121,7 +121,7 @@ class PrefixEntry:
 
 @dataclass(frozen=True, slots=True)
 class CubePrefix:
-    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in.
+    """The prompt prefix of a cube; `blocks` counts its KV blocks by the fastest tier that holds each.
 
     `room` is how many tokens of memories it may have, 0 where no model keeps them.
     """
@@ -136,7 +136,7 @@ class CubePrefix:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """How long a model took to make what prompts of a cube begin with its own."""
+    """Result of precomputing a cube's prompt prefix in the model: the time it took."""
 
     cube: Annotated[str, "The cube"]
     tokens: Annotated[int, "Estimated tokens of what they begin with"]
@@ -145,7 +145,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class TierFill:
-    """How full a tier is, and what came of it since the store was opened."""
+    """Usage of a tier, with its hits and evictions since the store was opened."""
 
     tier: Annotated[str, "`device`, `host` or `disk`"]
     blocks: Annotated[int, "Blocks in it"]
@@ -158,7 +158,7 @@ class TierFill:
 
 @dataclass(frozen=True, slots=True)
 class KvStats:
-    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
+    """Statistics of the KV store; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
 
     tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
     dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0

@@ -41,7 +41,7 @@ class LoraRecipe:
 
 
 GIVEN_UP: Mapping[str, Json] = {"layers": "all", "rate_ratio": 1.0, "imitation": 0.0}
-"""What recipes could change until version 0.1, and can no more: stored with each recipe as before."""
+"""Recipe options removed after version 0.1, stored with each recipe as before."""
 
 # Beyond these no adapter is trained, or brought along by a file: rank and steps decide what memory and time it takes.
 _BOUNDS: Mapping[str, tuple[float, float]] = {

@@ -305,7 +305,7 @@ class _Group(BaseModel):
 
 
 class EmbedSettings(_Group):
-    """Which embedder a new cube uses and how much of the machine it may take."""
+    """The embedder of new cubes, and its share of the machine."""
 
     model: Literal["minilm", "e5"] = Field(
         "minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)"
@@ -314,7 +314,7 @@ class EmbedSettings(_Group):
 
 
 class IndexSettings(_Group):
-    """How long a change waits for the indexes."""
+    """Time that a change waits for the indexes."""
 
     wait_s: float = Field(
         5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`"
@@ -357,7 +357,7 @@ class Neo4jSettings(_Group):
 
 
 LOCAL_MODEL = "local:"
-"""What the name of a model in this process begins with."""
+"""Prefix of the name of a model in this process."""
 
 
 def plain_url(value: str | None) -> str | None:
@@ -431,14 +431,14 @@ class ChatSettings(ModelSettings):
 
 
 ONNX_MODEL = "onnx:"
-"""What the name of a reranker in this process begins with."""
+"""Prefix of the name of a reranker in this process."""
 
 JUDGE = "judge"
 """The name of a reranker that is the reader model."""
 
 
 class RerankSettings(_Group):
-    """What reads the first candidates of a search together with its question; without a model nothing does."""
+    """The model that reranks the first candidates of a search; without one, nothing is reranked."""
 
     model_config = ConfigDict(hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -479,7 +479,7 @@ class RerankSettings(_Group):
 
 
 class TaskSettings(_Group):
-    """How background tasks are run, and what they may cost."""
+    """Scheduling of background tasks, and limits on their cost."""
 
     workers: int = Field(2, ge=0, le=256, description="Threads of this process that run background tasks; 0 runs none")
     tokens_per_day: int | None = Field(
@@ -488,7 +488,7 @@ class TaskSettings(_Group):
 
 
 class HeatSettings(_Group):
-    """What counts as hot; `memos.scheduler.rules` has what else the tiers go by."""
+    """Thresholds of heat; the other rules of the tiers are in `memos.scheduler.rules`."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -496,7 +496,7 @@ class HeatSettings(_Group):
 
 
 class UpkeepSettings(_Group):
-    """What is done from time to time without being asked."""
+    """Schedule of periodic maintenance."""
 
     backup_folder: Path | None = Field(None, description="Folder that periodic backups are made in; default: none")
     backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
@@ -512,7 +512,7 @@ class LimitSettings(_Group):
 
 
 class ServerSettings(_Group):
-    """How the server listens and what a request may take."""
+    """The server's address, and the limits of a request."""
 
     host: str = Field("127.0.0.1", description="Address the server listens on; if not loopback, put TLS in front")
     port: int = Field(8765, ge=0, le=65535, description="Port the server listens on; 0 takes a free one")
@@ -532,7 +532,7 @@ class ServerSettings(_Group):
 
 
 class RecallSettings(_Group):
-    """What of the memory a prompt is given, in `memos chat` and the proxy for OpenAI's clients."""
+    """Memory given to a prompt, in `memos chat` and the proxy for OpenAI's clients."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -540,7 +540,7 @@ class RecallSettings(_Group):
 
 
 class ActivationSettings(_Group):
-    """What of prompts is kept as attention KV, and how much memory it may take; 0 keeps none there."""
+    """Attention KV kept of prompts, and the memory it may use in each tier; 0 keeps none there."""
 
     host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
@@ -550,7 +550,7 @@ class ActivationSettings(_Group):
 
 
 class ParametricSettings(_Group):
-    """What adapters learn, of which model, and when by themselves."""
+    """Training of adapters: on which memories, of which model, and when automatically."""
 
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
     night: str | None = Field(
@@ -583,7 +583,7 @@ class ParametricSettings(_Group):
 
 
 class QuotaSettings(_Group):
-    """How much a key may use that has no limits of its own."""
+    """Limits of keys that have no limits of their own."""
 
     requests_per_minute: int | None = Field(None, ge=0, description="Requests a key may make a minute; default: any")
     items_per_day: int | None = Field(None, ge=0, description="Memories a key may store a UTC day; default: any number")
@@ -676,7 +676,7 @@ class Settings(BaseSettings):
 
     @property
     def prefixed(self) -> bool:
-        """Say whether prompts begin with such memories."""
+        """Return True if prompts begin with such memories."""
         return self.prefix_room > 0
 
     @property

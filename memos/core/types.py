@@ -75,14 +75,14 @@ class FileState(StrEnum):
 
 
 class Reading(StrEnum):
-    """Whether a message is queued for fine reading or was read; other messages have no state."""
+    """Reading state of a message: queued for fine reading, or read; other messages have no state."""
 
     WANTED = "wanted"
     READ = "read"
 
 
 class Mode(StrEnum):
-    """How an added message is read: `rough` stores it for search, `fine` also extracts facts later."""
+    """Way to read an added message: `rough` stores it for search, `fine` also extracts facts later."""
 
     ROUGH = "rough"
     FINE = "fine"
@@ -122,7 +122,7 @@ class RetentionAction(StrEnum):
 
 
 class Trust(StrEnum):
-    """How far a source is trusted; instructions from an untrusted one await review."""
+    """Trust in a source; instructions from an untrusted one await review."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
@@ -177,7 +177,7 @@ class Arm(StrEnum):
 
 
 STANDING_OF = {Arm.STANDING: 1, Arm.OF_SELF: 2}
-"""What `standing` is in the payload of the points that an arm asks alone: states what holds on, is of its speaker."""
+"""Values of `standing` in the payload of points that an arm searches alone: a lasting state, a state of the speaker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -644,7 +644,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True)
 class RetentionEffect:
-    """How many items a rule affects or affected; `items` are the first of them.
+    """Number of items a rule affects or affected; `items` are the first of them.
 
     `derived` counts further items that are erased because they were derived from those.
     """

@@ -119,7 +119,7 @@ class Scopes:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Whether it is open, and `disk_folder` (None: no files here) has `MEMOS_LIMITS__MIN_FREE_BYTES` free."""
+    """Open or closed state of an installation, and the free space of its `disk_folder` (None: no files here)."""
 
     settings: Settings
     disk_folder: Path | None
@@ -162,7 +162,7 @@ class Indexes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every service of an open installation shares."""
+    """Dependencies shared by every service of an open installation."""
 
     settings: Settings
     clock: Clock

@@ -38,7 +38,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """One call that makes something: its idempotency key, its name, all it was given, and the cube it is about."""
+    """A call that creates something: its idempotency key, its name, its arguments, and the cube it is about."""
 
     key: str
     call: str
@@ -136,7 +136,7 @@ def _made(earlier: Earlier) -> tuple[str, ...]:
 
 
 class Progress(StrEnum):
-    """How far a submission is."""
+    """Progress of a submission."""
 
     RUNNING = "running"
     COMPLETED = "completed"

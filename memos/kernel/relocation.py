@@ -34,7 +34,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 
 @dataclass(frozen=True, slots=True)
 class RestoreSummary(Restored):
-    """What a restore did. Not `indexed` means that the cubes' embedder is another one: run `memos data reembed`."""
+    """Result of a restore. If not `indexed`, the cubes have a different embedder: run `memos data reembed`."""
 
     indexed: bool
     differences: tuple[Difference, ...]
@@ -42,7 +42,7 @@ class RestoreSummary(Restored):
 
 @dataclass(frozen=True, slots=True)
 class MoveSummary(CopySummary):
-    """What a move did. `indexed` as for a restore."""
+    """Result of a move. `indexed` as for a restore."""
 
     source: str
     target: str

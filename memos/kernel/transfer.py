@@ -50,7 +50,7 @@ Given = str | Path | IO[bytes]  # a path, or an open file that can seek
 
 @dataclass(frozen=True, slots=True)
 class DumpInfo:
-    """What a dump is of; `counts` are rows by table, `fits` says whether its vectors are of the embedder here.
+    """Description of a dump; `counts` are rows by table, `fits` is True if its vectors are of the embedder here.
 
     `kv_blocks` are those of activation memory, `adapters` those that answered for it.
     """

@@ -1,4 +1,4 @@
-"""What a cube is and how it is stored: ledger, changes, erasure, indexing, dump and backup."""
+"""The cube and its storage: ledger, changes, erasure, indexing, dump and backup."""
 
 __all__ = [
     "activation",

@@ -22,7 +22,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
 
 READER = "document/1"
-"""What made the items, as their sources say."""
+"""Name of this reader in the sources of its items."""
 
 _ROWS_AT_ONCE = 500
 

@@ -36,7 +36,7 @@ DESCRIBE = "describe"
 """The kind of the tasks that have an image described; their key is the file's id."""
 
 IMAGE_TAG = "image"
-"""What a description is tagged with."""
+"""Tag of a description."""
 
 
 def store(change: Change, drafts: Sequence[Draft], receipt: AddReceipt) -> list[str]:

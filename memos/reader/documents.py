@@ -293,12 +293,12 @@ class Document:
     format: str
     media_type: str
     pages: int
-    """How many it has; 0 when it has no pages."""
+    """Number of pages; 0 for a format without pages."""
     blank_pages: int
     ocr: Mapping[int, float]
     """The pages whose text was recognised in a picture, with how sure one is of it."""
     unread: int
-    """How many pages are pictures that nothing has read."""
+    """Number of pages that are pictures which nothing has read."""
 
 
 def read(read_pages: DocumentPages, split: Split) -> Document:

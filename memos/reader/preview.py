@@ -100,7 +100,7 @@ class PreviewFact:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an import would store; `by` names the fact reader, `rejected` counts unsupported facts of a model.
+    """Preview of an import; `by` names the fact reader, `rejected` counts unsupported facts of a model.
 
     `more` messages were not read.
     """

@@ -172,7 +172,7 @@ class Policy(Protocol):
 
     @property
     def slack(self) -> float:
-        """How far below the border a level may be and still be hot; 0 when levels sort exactly as heats do."""
+        """Return how far below the border a hot level may be; 0 when levels sort exactly as heats do."""
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
         """Return the warmth after an access at `at`; one from the future counts as one of now."""

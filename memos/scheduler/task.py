@@ -1,4 +1,4 @@
-"""One attempt at a task as its job sees it: progress, cancellation, and the transaction that ends it."""
+"""An attempt at a task as its job sees it: progress, cancellation, and the transaction that ends it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Job:
 
 @dataclass(slots=True)
 class TaskRun:
-    """One attempt at a task: call `check_cancelled` between steps and `finishing` once; `note` stays with it."""
+    """An attempt at a task: call `check_cancelled` between steps and `finishing` once; `note` stays with it."""
 
     ledger: Ledger
     clock: Clock

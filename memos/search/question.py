@@ -323,7 +323,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a search may return: the caller's filter, and what every search excludes unless the filter names it.
+    """Rules for the results of a search: the caller's filter, and exclusions unless the filter names them.
 
     By default only active and archived items and facts that have not ended; items that await review never. `wanted` is
     the whole condition, `pushed` the part the index evaluates besides `live`; `hold` checks the rest on a brief.

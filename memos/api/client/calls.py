@@ -57,7 +57,7 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long a client waits, and how often it tries again.
+    """Timeouts and retries of a client.
 
     Attributes:
         timeout_s: Longest wait for the server to send something, not for the whole answer; None for no limit.
@@ -256,7 +256,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and how its answer is read.
+    """A request, and the way to read its answer.
 
     Attributes:
         path: Path from the server's root.

@@ -202,7 +202,7 @@ class Kv(Part[C]):
 
 
 class _Client(Generic[C]):
-    """What both clients have."""
+    """Common base of the blocking and the asynchronous client."""
 
     _connection: C
     _connect: Any

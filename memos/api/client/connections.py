@@ -1,4 +1,4 @@
-"""How clients send requests and read answers: shared parts, the blocking connection and the asynchronous one."""
+"""Send requests and read answers: shared parts, the blocking connection and the asynchronous one."""
 
 from __future__ import annotations
 

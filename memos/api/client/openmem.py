@@ -36,9 +36,9 @@ class Result(BaseModel):
 
 
 class Detail(Result):
-    """One memory, preference, tool memory, skill, message or file: the server's fields are its attributes.
+    """A memory, preference, tool memory, skill, message or file, with the server's fields as attributes.
 
-    One that an answer does not have is no attribute.
+    A field that is missing from the answer is a missing attribute.
     """
 
     if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Lists(Result):
 
 
 class SearchData(Lists):
-    """What a search found."""
+    """Results of a search."""
 
     message_detail_list: list[Detail] | None = None
     preference_note: str | None = None
@@ -80,7 +80,7 @@ class PageData(Lists):
 
 
 class TaskData(Result):
-    """What was accepted, and the task that goes on with it."""
+    """Receipt of an accepted request, with the task that completes it."""
 
     success: bool
     task_id: str
@@ -88,7 +88,7 @@ class TaskData(Result):
 
 
 class StatusData(Result):
-    """How far a task is; also a list of one such, as older servers answered."""
+    """Progress of a task; also a list with one entry, as older servers answered."""
 
     task_id: str | None = None
     status: str
@@ -105,7 +105,7 @@ class StatusData(Result):
 
 
 class SuccessData(Result):
-    """Whether it was done."""
+    """Outcome of a request: done or not."""
 
     success: bool
 
@@ -132,7 +132,7 @@ class FileData(Result):
 
 
 class Answer(Result):
-    """What all answers have in common."""
+    """Base class of all answers."""
 
     code: int
     message: str
@@ -199,7 +199,7 @@ class TaskAnswer(Answer):
 
     @property
     def status(self) -> str:
-        """How far that is: `running`, `completed` or `failed`."""
+        """Return the progress of the task: `running`, `completed` or `failed`."""
         return self.data.status
 
 

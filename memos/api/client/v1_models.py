@@ -97,7 +97,7 @@ def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[
 
 
 def warm_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.Warmed]:
-    """Let the model compute a cube's prompt prefix now, so that the next answer starts sooner.
+    """Precompute a cube's prompt prefix in the model, so that the next answer starts sooner.
 
     Raises: NotFound, PermissionDenied, BackendUnavailable (no model keeps a cache), ModelError.
     """

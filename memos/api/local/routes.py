@@ -212,7 +212,7 @@ def _only_local(caller: CurrentCaller) -> None:
 
 @router.get("/about")
 async def about(memos: CurrentMemos) -> dict[str, Any]:
-    """Say which program serves, and by which settings tools have to go."""
+    """Return the server's version and the settings that tools must use."""
     settings = memos.settings.model_dump(mode="json", include=set(SHARED_SETTINGS))
     return {"version": __version__, "settings": settings}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Memory(BaseModel):
-    """One memory."""
+    """A memory."""
 
     id: str
     cube: str
@@ -43,20 +43,20 @@ class Memory(BaseModel):
 
 
 class FoundMemory(Memory):
-    """One memory that a search found."""
+    """A memory found by a search."""
 
     relevance: float = Field(description="0 to 1, and means the same in every search")
 
 
 class Found(BaseModel):
-    """What a search found, best first; `context` is ready text for a prompt, with `token_budget`."""
+    """Results of a search, best first; `context` is ready text for a prompt, with `token_budget`."""
 
     memories: list[FoundMemory]
     context: str
 
 
 class Added(BaseModel):
-    """What was stored; `task` reads it into facts."""
+    """Receipt of an add; `task` extracts facts from it."""
 
     ids: list[str]
     cube: str
@@ -74,13 +74,13 @@ class Corrected(BaseModel):
 
 
 class Deleted(BaseModel):
-    """What is out of sight now."""
+    """Memories that were deleted."""
 
     deleted: list[str]
 
 
 class CubeShape(BaseModel):
-    """One container of memories."""
+    """A container of memories."""
 
     id: str
     owner: str
@@ -105,7 +105,7 @@ class Shared(BaseModel):
 
 
 class TaskShape(BaseModel):
-    """How far background work is."""
+    """Progress of background work."""
 
     id: str
     kind: str
@@ -232,14 +232,14 @@ def share_cube(
     role: Annotated[str, Field(description="reader, editor or owner")] = "reader",
     cube: Cube = None,
 ) -> Shared:
-    """Let somebody else read or change a cube."""
+    """Share a cube with another user, agent or group, to read or change."""
     context = current_context()
     given = context.memos.sharing.grant(cube or context.home, identity, role, actor=context.actor)
     return Shared.model_validate(given, from_attributes=True)
 
 
 def task_status(task: Annotated[str, Field(description="Id of a task, as `add` returns one")]) -> TaskShape:
-    """Say how far background work is."""
+    """Return the progress of a background task."""
     context = current_context()
     return TaskShape.model_validate(context.memos.tasks.get(task, actor=context.actor), from_attributes=True)
 
@@ -257,7 +257,7 @@ _STYLE_CHARS = 65_536
 
 
 class Page(BaseModel):
-    """One exchange."""
+    """An exchange."""
 
     user_input: str
     agent_response: str
@@ -266,14 +266,14 @@ class Page(BaseModel):
 
 
 class Knowledge(BaseModel):
-    """One thing that is known, and since when."""
+    """A known fact, with the time since when it is known."""
 
     knowledge: str
     timestamp: str
 
 
 class AddedExchange(Added):
-    """What `add_exchange` stored; also the answer to clients of MemoryOS, which call it `add_memory`."""
+    """Receipt of `add_exchange`; also the answer to clients of MemoryOS, which call it `add_memory`."""
 
     status: str
     message: str
@@ -281,7 +281,7 @@ class AddedExchange(Added):
 
 
 class Retrieved(BaseModel):
-    """What `retrieve_memory` found."""
+    """Results of `retrieve_memory`."""
 
     status: str
     query: str
@@ -298,7 +298,7 @@ class Retrieved(BaseModel):
 
 
 class UserProfile(BaseModel):
-    """What is known of the user, and, asked for, what else is."""
+    """The user's profile and, on request, other knowledge."""
 
     status: str
     timestamp: str

@@ -14,7 +14,7 @@ _CONTEXT_TOKENS = 1_000
 
 
 class Recalled(BaseModel):
-    """One memory that fits the question."""
+    """A memory that matches the question."""
 
     id: str
     memory: str
@@ -26,7 +26,7 @@ class Recalled(BaseModel):
 
 
 class Memories(BaseModel):
-    """What was found, best first."""
+    """Results of a search, best first."""
 
     memories: list[Recalled]
 

@@ -24,11 +24,11 @@ KINDS: Final[Mapping[str, frozenset[ItemType]]] = {
     SKILL: frozenset({ItemType.SKILL}),
     PROFILE: frozenset({ItemType.PROFILE}),
 }
-"""Which items each list has besides those of plain memories."""
+"""The item types of each list other than plain memories."""
 
 _APART: Final = frozenset(type_ for types in KINDS.values() for type_ in types)
 PLAIN: Final = frozenset(ItemType) - _APART
-"""What plain memories are."""
+"""The item types of plain memories."""
 
 STATUSES: Final = {"activated": Status.ACTIVE, "archived": Status.ARCHIVED}
 _TOLD: Final = {Status.ACTIVE: "activated", Status.PENDING: "resolving"}

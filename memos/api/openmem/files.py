@@ -112,13 +112,13 @@ class CreateBody(Body):
 
 
 class BaseBody(Body):
-    """Which knowledge base."""
+    """A knowledge base."""
 
     knowledgebase_id: str | None = Field(None, description="Knowledge base; required")
 
 
 class OneFile(Body):
-    """One file."""
+    """A file."""
 
     name: str | None = Field(None, description="Its name, whose ending says what it is")
     content: str | None = Field(None, description="Its bytes as base64; required")
@@ -132,7 +132,7 @@ class FilesBody(BaseBody):
 
 
 class WhichFiles(Body):
-    """Which files."""
+    """A selection of files."""
 
     file_ids: list[str] | None = Field(None, description="These files")
     knowledgebase_id: str | None = Field(None, description="Or all of a knowledge base")

@@ -108,7 +108,7 @@ class BindBody(Body):
 
 
 class EditBody(Subject):
-    """What to write into a profile."""
+    """Changes to a profile."""
 
     profile_template_id: str | None = Field(None, description="Template the profile follows; required")
     metadata: dict[str, Any] | None = Field(None, description="Values by dimension, such as `life.name`")

@@ -49,7 +49,7 @@ _TYPES: Final = {
 
 
 class SearchBody(Subject):
-    """What to find, and where."""
+    """A search: the question and its scope."""
 
     query: str | None = Field(None, description="The question; required")
     conversation_id: str | None = Field(None, description="Taken and without effect: use `filter` to narrow")
@@ -73,7 +73,7 @@ class SearchBody(Subject):
 
 
 class PageBody(Subject):
-    """Which page of which memories."""
+    """A page of memories of some types."""
 
     page: int | None = Field(None, description="Page, from 1")
     size: int | None = Field(None, description="Memories a page; default 10, at most 50")
@@ -84,7 +84,7 @@ class PageBody(Subject):
 
 
 class UpdateBody(Body):
-    """What to change."""
+    """Changes to a memory."""
 
     memory_id: str | None = Field(None, description="Memory; required")
     content: str | None = Field(None, description="Its new text")
@@ -93,7 +93,7 @@ class UpdateBody(Body):
 
 
 class DeleteBody(Body):
-    """What to delete: exactly one of the four, and what is not known here is refused."""
+    """A selection of memories to delete: exactly one of the four selectors. Unknown fields are rejected."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

@@ -36,7 +36,7 @@ _TASK_STATES: Final = {TaskState.DONE: "completed", TaskState.WAITING: "running"
 
 
 class AddBody(Body):
-    """What was said, and by whom."""
+    """Messages to add, with their speaker."""
 
     user_id: Names = Field(None, description="User, or several that get the same each")
     agent_id: Names = Field(None, description="Agent; required without a user")
@@ -66,7 +66,7 @@ class FeedbackBody(Body):
 
 
 class MessagesBody(Subject):
-    """Which messages."""
+    """A selection of messages."""
 
     conversation_id: str | None = Field(None, description="Conversation; default: the latest ones")
     conversation_limit_number: int | None = Field(None, description="Most conversations, without one named")
@@ -75,7 +75,7 @@ class MessagesBody(Subject):
 
 
 class StatusBody(Body):
-    """Which task."""
+    """A task to look up."""
 
     task_id: str | None = Field(None, description="Task that an add named; required")
 
@@ -234,7 +234,7 @@ _ANSWER_S: Final = 25
 
 
 class ChatBody(Subject):
-    """What to answer, from which memory."""
+    """A question to answer, and the memory to answer from."""
 
     conversation_id: str | None = Field(None, description="Conversation; its end is shown to the model; required")
     query: str | None = Field(None, description="The question; required")

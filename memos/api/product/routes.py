@@ -36,7 +36,7 @@ _LONGEST_S = 600
 
 
 class AddBody(Body):
-    """What to remember."""
+    """Content to remember."""
 
     user_id: str
     messages: Any
@@ -107,7 +107,7 @@ def _told(item: Item) -> dict[str, Any]:
 
 
 class DeleteBody(Body):
-    """What to take out of sight: exactly one of ids, files, or what a filter, user or session says."""
+    """Memories to delete: exactly one of ids, files, or a selection by filter, user or session."""
 
     writable_cube_ids: list[str] | None = None
     memory_ids: list[str] | None = None
@@ -262,7 +262,7 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
 
 
 class GetBody(Body):
-    """Which memories of a cube to show."""
+    """A selection of memories of a cube."""
 
     mem_cube_id: str
     user_id: str | None = None
@@ -308,7 +308,7 @@ def get_memory_by_ids(memory_ids: list[str], memos: CurrentMemos, caller: Curren
 
 
 class GetAllBody(Body):
-    """What to show of a user's cubes."""
+    """A selection of memories from a user's cubes."""
 
     user_id: str
     memory_type: str = "text_mem"
@@ -415,7 +415,7 @@ def suggestions(body: SuggestionsBody, memos: CurrentMemos, caller: CurrentCalle
 
 @cubes_router.get("/health")
 async def health() -> dict[str, str]:
-    """Say that the server answers."""
+    """Report that the server is up."""
     return {"status": "healthy", "service": "hippocube", "version": __version__}
 
 
@@ -519,7 +519,7 @@ chat_router = APIRouter(prefix="/chat")
 
 
 class ChatBody(Body):
-    """What to answer, from which memory."""
+    """A question to answer, and the memory to answer from."""
 
     user_id: str
     query: str

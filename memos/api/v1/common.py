@@ -1,4 +1,4 @@
-"""What routes share: parameters, identity and cube of a request, errors, and answers without a method of clients."""
+"""Shared parts of the routes: parameters, identity and cube, errors, and answers that no client method returns."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def moment(text: str | None) -> Moment:
 
 
 class Problem(BaseModel):
-    """What went wrong."""
+    """An error."""
 
     code: str = Field(description="Kind of error, such as `invalid_input` or `not_found`")
     message: str = Field(description="One sentence with the remedy")
@@ -236,7 +236,7 @@ class Text(Value):
 
 
 class Dimension(Value):
-    """One thing a profile may say of somebody."""
+    """A property that a profile may record about somebody."""
 
     id: str = Field(description="Its id: its group's, a dot and a name")
     name: str = Field(description="Its name")
@@ -256,14 +256,14 @@ class DimensionGroup(Value):
 
 
 class Template(Value):
-    """Which dimensions a profile has."""
+    """The dimensions of a profile."""
 
     name: str = Field(description="Its name")
     groups: list[DimensionGroup] = Field(description="Its groups")
 
 
 class ToolUse(tools.ToolUse, Value):  # type: ignore[misc] # `schema` is a former method of models
-    """What is known of one tool."""
+    """Knowledge about one tool."""
 
     schema_: str | None = Field(
         description="Id of the memory that is its definition", validation_alias="schema", serialization_alias="schema"
@@ -271,6 +271,6 @@ class ToolUse(tools.ToolUse, Value):  # type: ignore[misc] # `schema` is a forme
 
 
 class VerifyReport(types.VerifyReport, Value):
-    """What was checked and found."""
+    """Report of a verification: checks and findings."""
 
     clean: bool = Field(description="True when nothing is wrong any more")

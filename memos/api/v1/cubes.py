@@ -45,20 +45,20 @@ class CreateCubeBody(Body):
 
 
 class ChangeCubeBody(Body):
-    """What to change; what is left out stays."""
+    """Changes to a cube; omitted fields keep their values."""
 
     description: str | None = Field(None, description="What it is for")
     redact_pii: bool | None = Field(None, description="Mask personal data in what is added from now on")
 
 
 class VerifyBody(Body):
-    """What to do about what is wrong."""
+    """A verification, and whether to repair what it finds."""
 
     repair: bool = Field(False, description="Bring the indexes back to the ledger")
 
 
 class GrantBody(BaseModel):
-    """What somebody may do with a cube."""
+    """A role on a cube for an identity."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -38,14 +38,14 @@ ReceiptId = Annotated[str, Path(description="Id of a receipt")]
 
 
 class EraseBody(ItemBody):
-    """What to erase."""
+    """A memory to erase."""
 
     item_ids: list[str] = Field(description="Ids of memories of one cube")
     wait: bool = Field(True, description="Answer when files and logs are purged too; else the receipt says `purging`")
 
 
 class UsedBody(CubeBody):
-    """What was used."""
+    """Memories that were used in an answer."""
 
     item_ids: list[str] = Field(description="Ids of memories an answer was made from")
     confirmed: bool = Field(False, description="A person called them right")
@@ -65,7 +65,7 @@ def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentId
 
 @evidence_router.post("/memories/used", status_code=204, name="used")
 def mark_used(body: UsedBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
-    """Say that an answer was made from memories: they get hot. Ids that are none count nothing."""
+    """Mark memories as used in an answer, which raises their heat. Unknown ids are ignored."""
     memos.tiers.used(body.item_ids, **target_of(memos, caller, body), confirmed=body.confirmed)
 
 
@@ -96,7 +96,7 @@ def pin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None
 
 @evidence_router.delete("/memories/{item}/pin", status_code=204, name="unpin")
 def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
-    """Let a memory leave working memory again."""
+    """Release a memory from working memory."""
     memos.tiers.pin(item, **target, pinned=False)
 
 
@@ -105,7 +105,7 @@ Reason = Annotated[str, Query(description="Why, for the history")]
 
 
 class AddBody(CubeBody):
-    """What to remember."""
+    """Content to remember."""
 
     messages: Any = Field(description="A text, a message `{role, content, …}` or a list of messages")
     conversation: str | None = Field(None, description="Conversation it belongs to")
@@ -116,7 +116,7 @@ class AddBody(CubeBody):
 
 
 class UpdateBody(ItemBody):
-    """What to change; what is left out stays."""
+    """Changes to a memory; omitted fields keep their values."""
 
     memory: str = Field("", description="Its text")
     tags: list[str] = Field(default=[], description="Its tags")
@@ -134,14 +134,14 @@ class UpdateBody(ItemBody):
 
 
 class DeleteBody(ItemBody):
-    """What to delete."""
+    """A memory to delete."""
 
     item_ids: list[str] = Field(description="Ids of memories of one cube; all of them, or none, are deleted")
     reason: str = Field("deleted", description="Why, for the history")
 
 
 class RollbackBody(ItemBody):
-    """What to go back to."""
+    """A version to roll back to."""
 
     to_version: int = Field(description="Version to be again")
     expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
@@ -223,13 +223,13 @@ class MoveBody(CubeBody):
 
 
 class AnalyseBody(CubeBody):
-    """What to read into long-term memory."""
+    """Pages to analyse into long-term memory."""
 
     everything: bool = Field(False, description="All pages there are; default: those of hot segments")
 
 
 class ReadFinelyBody(CubeBody):
-    """What to read into facts."""
+    """Messages to read into facts."""
 
     conversation: str | None = Field(None, description="Conversation; default: all of the cube")
 
@@ -260,31 +260,31 @@ def pin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) 
 
 @tiers_router.delete("/segments/{segment}/pin", status_code=204)
 def unpin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
-    """Let a segment go into the archive again."""
+    """Unpin a segment, so that it may be archived again."""
     memos.tiers.pin(segment, **target, pinned=False)
 
 
 @tiers_router.post("/analyse", status_code=202)
 def analyse(body: AnalyseBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
-    """Have pages read into long-term memory in the background."""
+    """Analyse pages into long-term memory in the background."""
     memos.tiers.analyse(**target_of(memos, caller, body), everything=body.everything)
 
 
 @tiers_router.post("/consolidate", status_code=202)
 def consolidate(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
-    """Have a cube's facts put in order in the background; it happens once a day by itself."""
+    """Consolidate a cube's facts in the background; this also runs once a day by itself."""
     memos.tiers.consolidate(**target_of(memos, caller, body))
 
 
 @tiers_router.post("/reflect", status_code=202)
 def reflect(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
-    """Have the chat model conclude in the background what several facts show together."""
+    """Derive conclusions from several facts with the chat model, in the background."""
     memos.tiers.reflect(**target_of(memos, caller, body))
 
 
 @tiers_router.post("/read-finely", status_code=202)
 def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIds:
-    """Have messages that were added roughly read into facts in the background."""
+    """Extract facts from messages added in rough mode, in the background."""
     return TaskIds(tasks=list(memos.memories.read_finely(body.conversation, **target_of(memos, caller, body))))
 
 

@@ -22,7 +22,7 @@ _ZIP = "application/zip"
 
 
 class MemoriesBody(CubeBody):
-    """Which memories of a cube."""
+    """A selection of a cube's memories."""
 
     item_ids: list[str] = Field(description="Ids of the memories")
 
@@ -62,7 +62,7 @@ def disallow_learning(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller
 
 @router.post("/train", status_code=202, name="train")
 def train_adapter(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Learning:
-    """Have an adapter trained where that is due, and examined, in the background; it answers if it passes."""
+    """Train and evaluate an adapter in the background if one is due; an adapter that passes becomes active."""
     return values.Learning(task=memos.adapters.submit(**target_of(memos, caller, body)), adapter=None)
 
 
@@ -77,7 +77,7 @@ def forget_learned(body: MemoriesBody, memos: CurrentMemos, caller: CurrentCalle
 @router.post("/learn-again", include_in_schema=False)
 @router.get("/{adapter}/diff", include_in_schema=False)
 def removed_route(request: Request) -> None:
-    """Say what replaces a route of version 0.1. Raises: NotFound."""
+    """Name the replacement of a route of version 0.1. Raises: NotFound."""
     name = request.url.path.rpartition("/")[2]
     raise NotFound("route", name, f"It was removed: {REMOVED[name.replace('-', '_')]}.")
 
@@ -102,7 +102,7 @@ def export_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdent
 
 @router.post("/{adapter}/activate", name="activate")
 def activate_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> values.Adapter:
-    """Let an adapter that passed its examination answer, instead of the one that does."""
+    """Activate an adapter that passed its evaluation, in place of the active one."""
     return values.Adapter.model_validate(memos.adapters.activate(adapter, actor=acting.actor))
 
 
@@ -120,14 +120,14 @@ def show_prefix(memos: CurrentMemos, target: CurrentTarget) -> CubePrefix:
 
 @activation_router.post("/compose", status_code=202, name="compose")
 def compose_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> values.Composing:
-    """Have what prompts of a cube begin with composed in the background, by what is hot and pinned now."""
+    """Compose a cube's prompt prefix in the background, from its hot and pinned memories."""
     target = target_of(memos, caller, body)
     return values.Composing(cube=target["cube"], task=memos.kv.compose(**target))
 
 
 @activation_router.post("/warm", name="warm")
 async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner) -> Warmed:
-    """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner."""
+    """Precompute a cube's prompt prefix in the model, so that the next answer starts sooner."""
 
     def warmed() -> Warmed:
         return memos.kv.warm(**target_of(memos, caller, body))

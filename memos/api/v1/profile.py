@@ -29,7 +29,7 @@ class StaticBody(CubeBody):
 
 
 class TraitRollbackBody(CubeBody):
-    """Which entry to go back to."""
+    """An entry of a trait's history to roll back to."""
 
     dimension: str = Field(description=_DIMENSION)
     version: int = Field(description="Number of the entry in its history")
@@ -92,7 +92,7 @@ def text(
 
 @router.post("/rollback")
 def rollback(body: TraitRollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
-    """Let a trait be again what an entry of its history says."""
+    """Restore a trait to an entry of its history."""
     target = target_of(memos, caller, body)
     return memos.profiles.rollback(target["cube"], body.dimension, body.version, body.subject, actor=target["actor"])
 
@@ -127,5 +127,5 @@ def use_template(body: TemplateBody, memos: CurrentMemos, caller: CurrentCaller)
 
 @router.delete("/template")
 def standard_template(memos: CurrentMemos, target: CurrentTarget) -> Template:
-    """Let a cube have the standard template again."""
+    """Restore a cube's standard template."""
     return Template.model_validate(memos.profiles.use_template(target["cube"], None, actor=target["actor"]))

@@ -31,13 +31,13 @@ RuleId = Annotated[str, Path(description="Id of a rule")]
 
 
 class ApproveBody(ItemBody):
-    """Which version was looked at."""
+    """The version that was reviewed."""
 
     expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
 
 
 class EditBody(ApproveBody):
-    """What a memory shall say."""
+    """The new text of a memory."""
 
     text: str = Field(description="Its text")
 
@@ -61,13 +61,13 @@ def pending(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> S
 
 @router.post("/review/{item}/approve", tags=["review"])
 def approve(item: ItemId, body: ApproveBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
-    """Let a memory be found."""
+    """Approve a memory, so that searches find it."""
     return memos.review.approve(item, **item_of(memos, caller, body), expected_version=body.expected_version)
 
 
 @router.post("/review/{item}/edit", tags=["review"])
 def edit(item: ItemId, body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
-    """Let a memory be found with another text."""
+    """Approve a memory with a different text, so that searches find it."""
     return memos.review.edit(item, body.text, **item_of(memos, caller, body), expected_version=body.expected_version)
 
 
@@ -87,7 +87,7 @@ def list_rules(memos: CurrentMemos, target: CurrentTarget) -> Sequence[Retention
 def add_rule(
     body: RuleBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> RetentionRule:
-    """Have memories archived, deleted or erased when they are old enough."""
+    """Archive, delete or erase memories once they reach a certain age."""
     target = target_of(memos, caller, body, new=True)
 
     def again(made: tuple[str, ...]) -> RetentionRule:

@@ -30,7 +30,7 @@ router = value_router("search")
 
 
 class QuestionBody(Body):
-    """What to find, and where."""
+    """A search: the question and its scope."""
 
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to search; default: the user's own")
@@ -45,13 +45,13 @@ class QuestionBody(Body):
 
 
 class SearchBody(QuestionBody):
-    """What to find, where, and how much to tell of it."""
+    """A search: the question, its scope, and the amount of detail to return."""
 
     explain: bool = Field(False, description="Say what each arm gave")
 
 
 class WhyNotBody(QuestionBody):
-    """Which memory a search should have found."""
+    """A search, and the memory that it should have found."""
 
     item: str = Field(description="Id of the memory")
     cubes: list[str] | None = Field(None, description="Cubes to search; default: the one the memory is in")
@@ -76,7 +76,7 @@ def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> Sear
 
 @router.post("/search/why-not")
 def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNot:
-    """Say at which stage of such a search a memory falls out, or at which place it is found."""
+    """Return the stage of a search at which a memory is dropped, or the rank at which it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
     asked = body.given("item", "query")
     return memos.search.why_not(body.item, body.query, cubes=body.cubes, actor=acting.actor, **asked)
@@ -119,7 +119,7 @@ chat_router = value_router("chat", prefix="/chat")
 
 
 class ChatBody(Body):
-    """What to answer, from which memory."""
+    """A question to answer, and the memory to answer from."""
 
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own")

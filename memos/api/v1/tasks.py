@@ -50,7 +50,7 @@ def get_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> Task
 
 @router.post("/{task}/retry", name="retry")
 def retry_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> Task:
-    """Let a failed, dead or cancelled task wait again."""
+    """Queue a failed, dead or cancelled task again."""
     return memos.tasks.retry(task, actor=acting.actor)
 
 

@@ -40,7 +40,7 @@ class CreateUserBody(BaseModel):
 
 
 class EnableBody(BaseModel):
-    """What to change."""
+    """Changes to an identity."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -90,7 +90,7 @@ def get_user(identity: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -
 
 @router.patch("/users/{identity:path}", name="enable")
 def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, caller: CurrentCaller) -> Identity:
-    """Let a user, agent or group do what its roles allow, or nothing; nothing of theirs is removed."""
+    """Enable or disable a user, agent or group; a disabled one may do nothing, and keeps its data."""
     return memos.users.enable(identity, enabled=body.enabled, actor=caller.identity.id)
 
 
@@ -113,7 +113,7 @@ def leave_group(group: IdentityId, member: IdentityId, memos: CurrentMemos, call
 
 
 class LimitsBody(values.KeyLimits):
-    """How much a key may use; what is null is as the installation's settings say."""
+    """Limits of a key; null means the default of the installation's settings."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -164,7 +164,7 @@ def list_keys(
 
 
 class LimitKeyBody(Body):
-    """What a key may use from now on."""
+    """New limits of a key."""
 
     limits: LimitsBody = Field(description="Its limits, in place of those it has; `{}` takes them away")
 
@@ -178,5 +178,5 @@ def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: Curre
 
 @keys_router.delete("/{key}", name="revoke")
 def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> Key:
-    """Let a key open nothing any more."""
+    """Revoke a key, so that it no longer grants access."""
     return memos.keys.revoke(key, actor=acting.actor)

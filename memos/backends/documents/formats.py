@@ -46,10 +46,10 @@ MEDIA_TYPES = {
 }
 
 MOST_UNPACKED_BYTES = 512 * 1024 * 1024
-"""What the parts of one document may unpack to, together."""
+"""Most bytes that the parts of one document may unpack to, together."""
 
 MOST_RATIO = 200
-"""How far a large document may unpack; text of a real one shrinks to a tenth or twentieth."""
+"""Highest compression ratio of a large document; real text compresses to a tenth or a twentieth."""
 
 _MOST_PARTS = 20_000
 _SMALL_BYTES = 8 * 1024 * 1024

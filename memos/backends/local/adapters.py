@@ -22,7 +22,7 @@ _MOST = 16
 
 
 _REFUSED = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
-"""What files of another model, or damaged ones, are told by."""
+"""Exceptions that loading raises for damaged files, or files of another model."""
 
 
 class _Slot:
@@ -125,7 +125,7 @@ class LocalAdapters:
             self._remove(next(iter(self._there)))
 
     def _new_slot(self, folder: Path, shape: str) -> _Slot:
-        """Have peft make a place for a configuration; weights are put there later, so that those of others stay out."""
+        """Make peft add a place for a configuration; weights are loaded later, so that those of others stay out."""
         name = f"hippocube{self._made}"
         self._made += 1
         config = PeftConfig.from_pretrained(str(folder))

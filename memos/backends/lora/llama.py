@@ -31,7 +31,7 @@ _Found = TypeVar("_Found")
 
 
 def fits(model: Any) -> bool:
-    """Say whether these are the layers of a model (without its adapter) that looks at all that came before."""
+    """Return True if these are the layers of a model (without its adapter) that attends to all preceding tokens."""
     if type(model) not in (LlamaForCausalLM, MistralForCausalLM):
         return False
     if model.device.type != "cpu" or model.dtype != torch.float32:
@@ -275,7 +275,7 @@ class _Layer:
 
 
 class _Pass(torch.autograd.Function):  # type: ignore[misc]
-    """One layer: its input and output are (all tokens, hidden), float32; `weights` are those of its adapters.
+    """A layer: its input and output are (all tokens, hidden), float32; `weights` are those of its adapters.
 
     With `read` its output is that at these places alone.
     """
@@ -430,7 +430,7 @@ def _of_looked(layer: _Layer, batch: Batch, kept: Sequence[Tensor], gradient: Te
 # A batch of token sequences as a tree, in which what several begin with stands once, and where its heads lie.
 
 _A_BRANCH = 8
-"""What one more branch is taken to cost, in tokens: from 2 to 32, what is padded differs by 2 %."""
+"""Estimated cost of one more branch, in tokens: from 2 to 32, the padding differs by 2 %."""
 
 
 class Tree:

@@ -1,4 +1,4 @@
-"""Whether there is memory to train an adapter on the CPU: asked before a model is loaded, not found out by its end."""
+"""Check for enough memory to train an adapter on the CPU, before a model is loaded rather than when memory runs out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def halves_pay() -> bool:
-    """Say whether this processor multiplies matrices faster in bfloat16 than in float32."""
+    """Return True if this processor multiplies matrices faster in bfloat16 than in float32."""
     # AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX (docs/log.md, "Two makers").
     if not _multiplies_halves():
         return False

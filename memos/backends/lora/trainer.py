@@ -27,7 +27,7 @@ _ENDED_FIRST = "1000"
 
 
 class AdapterTrainer:
-    """One child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue."""
+    """A child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue."""
 
     # Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
     # and exercises goes on from what was kept.

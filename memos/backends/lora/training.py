@@ -50,7 +50,7 @@ Told = tuple[torch.Tensor, torch.Tensor]
 
 
 class LoraTraining:
-    """One adapter on one loaded model; not thread-safe. The model answers with the adapter until it is detached."""
+    """An adapter on a loaded model; not thread-safe. The model answers with the adapter until it is detached."""
 
     def __init__(self, loaded: Loaded, recipe: LoraRecipe) -> None:
         torch.manual_seed(recipe.seed)
@@ -557,13 +557,13 @@ class _LikelyAt(torch.autograd.Function):  # type: ignore[misc]
 
 _Named = Sequence[tuple[str, nn.Parameter]]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-"""What AdamW keeps of a weight once it was moved; the count of steps stays on the processor."""
+"""AdamW's state of a weight after its first update; the step count stays on the CPU."""
 _TOLD = ("told.tokens", "told.chances")
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """How far a training was: its weights and what its optimiser knew of each, in the order of their names."""
+    """A training's progress: its weights and the optimiser's state of each, in the order of their names."""
 
     # `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
     # the last bits.

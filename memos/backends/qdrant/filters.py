@@ -44,7 +44,7 @@ FOREVER = 2**53 - 1
 
 DENSE = (Arm.TURN.value, Arm.WINDOW.value)
 ASKED = dict.fromkeys((arm.value for arm in (Arm.STANDING, Arm.OF_SELF, Arm.NAMED, Arm.DATED)), Arm.TURN.value)
-"""Which vectors an arm asks that has none of its own."""
+"""The arms without vectors of their own, and the vectors that they search."""
 
 AT_LEAST = {Arm.TURN_BM25.value: 0.0, Arm.WINDOW_BM25.value: 0.0, Arm.DATED.value: float("-inf")}
 """Scores above which an arm finds a point, where that is not the noise of a vector's arithmetic."""
@@ -61,7 +61,7 @@ KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "sp
 INTEGERS = (*sorted(DATE_FIELDS), "recorded_from", "recorded_to", "revision", "version", "live")
 
 STANDING = "standing"
-"""Which standing arm finds a point, and of which cube; other points have none. Each value has graphs of its own."""
+"""The field that names a point's standing arm and cube; other points have none. Each value has graphs of its own."""
 
 
 def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What reader and search share about text: checks, statements, entities, rendering. Pure functions."""
+"""Text functions that reader and search share: checks, statements, entities, rendering. Pure functions."""
 
 __all__ = [
     "instructions",

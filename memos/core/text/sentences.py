@@ -182,7 +182,7 @@ _RECALL = re.compile(
     r"why)\b[^,;]{0,120}\b(?:did|was|were|has|had|have (?:I|we|you|they)|does)\b)",
     re.IGNORECASE,
 )
-"""What was, has been or is so of somebody was told; what would be, or is best, was not."""
+"""Questions about a past or present fact (was, has been, is), not about a wish or a judgement (would be, is best)."""
 
 _ASKS = re.compile(r"\b(?:what|which|where|how)\b", re.IGNORECASE)
 _JUDGES = re.compile(
@@ -240,7 +240,7 @@ _PASSES = re.compile(
     r"|\bI (?:think|guess|hope|suppose) (?:so|not)\b|\bI (?:tried|got|see|understand)\b|\bhelps? me\b|\bthank",
     re.IGNORECASE,
 )
-"""What tells of the talk itself, or of the work that is asked for, and not of who asks for it."""
+"""Wording about the conversation itself or the requested work, not about the user who asks for it."""
 
 _OF_OTHERS = re.compile(r"^\W{0,9}\w+(?: \w+)?: |\b(?:said|says|wrote|asked|told me)\b\W{0,3}[:\"“‘「]", re.IGNORECASE)
 """Somebody else's words: "Tom said: I hate olives"."""

@@ -68,7 +68,7 @@ _WILL = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""What speaks of plans; the present tense with a date does, too ("she comes on Friday", "we are flying on 5 May")."""
+"""Wording of plans; the present tense with a date is one, too ("she comes on Friday", "we are flying on 5 May")."""
 
 # After what speaks of plans it says that something is over: "it is amazing, we watched it on 5 May".
 _OVER = re.compile(

@@ -102,7 +102,7 @@ INFO = (
     "tool", "arguments", "result", "error", "error_type", "ok", "duration_s", "calls", "successes", "failures",
     "success_rate", "lesson", "last_used", "earlier",
 )  # fmt: skip
-"""What a trajectory says in its item's `info`; other names there are the user's own."""
+"""Keys that a trajectory sets in its item's `info`; other keys there are the user's own."""
 
 
 @dataclass(frozen=True, slots=True)

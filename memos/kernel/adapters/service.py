@@ -35,7 +35,7 @@ from memos.reader.arguments import ids_of
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One adapter of a cube; `number` counts them from 1. `shard` is "" but for those of version 0.1.
+    """An adapter of a cube; `number` counts them from 1. `shard` is "" except for those of version 0.1.
 
     `state` is training, refused, ready, active or retired. One that is `stale` saw a memory that is different now, and
     answers nothing. `reason` says why it was refused, `measures` what its examination found. Of the `model` whoever
@@ -59,7 +59,7 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True)
 class Learnable:
-    """What a cube's next adapter would know; `left_out` are how many memories are not learned for each reason."""
+    """The memories that a cube's next adapter would learn; `left_out` counts the others by reason."""
 
     cube: str
     allowed: bool
@@ -103,7 +103,7 @@ class AdapterService:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Say what replaces a method that was removed. Raises: AttributeError."""
+            """Name the replacement of a removed method. Raises: AttributeError."""
             instead = f": {REMOVED[name]}" if name in REMOVED else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{instead}")
 
@@ -137,7 +137,7 @@ class AdapterService:
         return len(rows)
 
     def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
-        """Have these memories leave what was learned, and never be learned again; they themselves stay.
+        """Make adapters forget these memories and never learn them again; the memories themselves stay.
 
         Adapters that saw one are removed, with their files and the KV under them; train again for the rest. Raises:
         NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
@@ -199,7 +199,7 @@ class AdapterService:
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
 
     def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Have an adapter trained in the background, as `train` does; return the task, whose note says what came of it.
+        """Train an adapter in the background, as `train` does; return the task, which notes the result.
 
         It goes on at the next start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not
         allowed, nothing to learn), BackendUnavailable (no model here).
@@ -217,7 +217,7 @@ class AdapterService:
         return adapter_export.to_folder(self._handed(id_, actor), Path(folder))
 
     def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
-        """Let an adapter that passed its examination answer, instead of the one that does.
+        """Activate an adapter that passed its evaluation, in place of the active one.
 
         Raises: NotFound, PermissionDenied, Conflict (refused, outdated, damaged, or of another model).
         """

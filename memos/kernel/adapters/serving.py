@@ -71,7 +71,7 @@ class RunningTrainings:
 
     @contextmanager
     def running(self, id_: str, kill: Callable[[], None]) -> Iterator[None]:
-        """Say that this thread trains an adapter; `kill` makes its next call fail, also one that is under way."""
+        """Register this thread as training an adapter; `kill` makes its next call fail, also one that is under way."""
         mine = _Running(kill)
         with self._lock:
             self._running[id_] = mine

@@ -86,7 +86,7 @@ class TrainingCallbacks:
 
 @dataclass(frozen=True, slots=True)
 class AdapterTraining:
-    """What trains adapters, one at a time, in `folder`; None where no folder is this process's own.
+    """Trains adapters, one at a time, in `folder`, which is None if this process has no folder for them.
 
     `forget` removes the files of what is no more, and what was kept under it in some cubes; the file `remembered` has
     digests of models' weights. An adapter learns the `most` hottest memories; from `least_new` new ones a cube is
@@ -500,7 +500,7 @@ def _ended_with(run: TaskRun, kill: Callable[[], None]) -> Iterator[None]:
 
 
 def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
-    """Say whether a cube's last training that came to its end was one of a night, and has failed since a moment."""
+    """Return True if a cube's last completed training ran at night and failed after `since`."""
     for task in tasks.find(connection, [cube], _LAST):
         failed = task.state is not TaskState.DONE and adapter_rows.OF_NIGHT in task.payload
         return failed and task.finished_at is not None and task.finished_at >= since

@@ -61,7 +61,7 @@ def usable_blocks(tokens: int) -> int:
 # Keys and values in 8 bits, for the disk: a quarter or half of their bytes, near what they were and never equal.
 
 COMPACT = "+I8"
-"""What the type of a block ends with whose file is compact; its arrays are of the type before it."""
+"""Suffix of the type of a block with a compact file; its arrays have the type before the suffix."""
 
 _LARGEST = 127.0
 _BEYOND = 1e30

@@ -30,7 +30,7 @@ log = logging.getLogger("memos.backups")
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """One erasure as a backup is told of it: ids, never content; `whole_cube` when the cube itself went."""
+    """An erasure, as recorded for a backup: ids, never content; `whole_cube` if the cube itself was erased."""
 
     receipt: str
     cube: str
@@ -221,7 +221,7 @@ def _untold(connection: sa.Connection, backup_id: str) -> list[Erased]:
 
 
 def _fence(connection: sa.Connection, *, alone: bool) -> None:
-    """Let a backup begin only when no erasure is under way: one that commits after its moment must have seen it.
+    """Wait until no erasure is under way before a backup begins: one that commits later must have seen the backup.
 
     SQLite has one writer and needs no such row lock; PostgreSQL keeps it until the transaction ends.
     """

@@ -42,7 +42,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.schema import UtcMicros
 
 Row = dict[str, Any]
-"""One row by column, in the order of its table's columns, as it is written into a file."""
+"""A row by column, in the order of its table's columns, as written to a file."""
 
 # An adapter's weights are files that go into no copy, and its rows alone would promise what is not there; it is trained
 # again from the memories. The consent to that is its owner's word and travels.
@@ -149,7 +149,7 @@ def count(connection: sa.Connection, table: sa.Table) -> int:
 
 
 def is_blank(connection: sa.Connection) -> bool:
-    """Say whether nothing was ever stored: no item, message, file or erasure, and no cube but the one made at opening.
+    """Return True if nothing was ever stored: no item, message, file, erasure, or cube but the one made at opening.
 
     What version 0.1 began to fill from another ledger is not blank.
     """
@@ -205,7 +205,7 @@ Check = Callable[[Any], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a row of a dump may not exceed: the present in microseconds, a text's bytes, the numbers of a vector."""
+    """Limits of a row of a dump: the present in microseconds, the bytes of a text, the dimension of a vector."""
 
     now: int
     text_bytes: int

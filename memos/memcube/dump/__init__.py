@@ -1,3 +1,3 @@
-"""One cube as a `.memcube` file: written, checked and loaded."""
+"""Write, check and load a cube as a `.memcube` file."""
 
 __all__ = ["adapters", "container", "ids", "kv", "load", "parts", "vectors"]

@@ -95,7 +95,7 @@ def bad(what: str) -> InvalidInput:
 
 @dataclass(frozen=True, slots=True)
 class CubeHead:
-    """What a cube is, besides its rows; times are microseconds, the end of its chain is hexadecimal."""
+    """Properties of a cube besides its rows; times are microseconds, the end of its chain is hexadecimal."""
 
     id: str
     description: str

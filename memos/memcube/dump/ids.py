@@ -38,7 +38,7 @@ OWN: dict[str, Kind] = {
     "pages": Kind.PAGE,
     "retention_rules": Kind.RULE,
 }
-"""What the ids of a table's rows are the ids of."""
+"""Kind of the ids of each table."""
 
 
 class IdResolution(IntEnum):

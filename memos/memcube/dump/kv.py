@@ -62,7 +62,7 @@ def is_known(name: str) -> bool:
 
 
 def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: str, now: int) -> None:
-    """Let the new cube's prompts begin as they did where the dump comes from. Raises: InvalidInput."""
+    """Load the prompt prefix of the dumped cube into the new cube. Raises: InvalidInput."""
     if not reader.has(PREFIX):
         return
     rows: list[PrefixRow] = []

@@ -528,7 +528,7 @@ def _buried(work: _Settling, kind: Kind, ids: Iterable[str]) -> dict[str, str | 
 
 
 def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
-    """Let a page keep the id of its first message; return those whose first message is gone."""
+    """Give each page the new id of its first message; return the pages without their first message."""
     left = []
     for old in batch:
         item = ids.find(Kind.ITEM, old)

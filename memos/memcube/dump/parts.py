@@ -1,6 +1,6 @@
-"""What stands in each part of a dump: written of one moment of a cube, and read whole before anything is loaded.
+"""The parts of a dump: written from one moment of a cube, and read whole before anything is loaded.
 
-Knows one ledger's rows; neither files nor who may ask. What rows must be to each other `memos.memcube.dump.load` sees.
+Knows the rows of one ledger; neither files nor permissions. `memos.memcube.dump.load` checks rows against each other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from memos.memcube.profiles.template import stored_template
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is dumped: a cube at the moment of `connection`, its vectors where an index is given.
+    """Source of a dump: a cube at the moment of `connection`, with its vectors if an index is given.
 
     `kept` are its blocks of activation memory, None where they are not wanted; `adapters` is the folder with those of
     its adapters, None likewise. `scratch` is a folder for what is too large to hold.

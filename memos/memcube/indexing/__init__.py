@@ -1,3 +1,3 @@
-"""What makes the vector and the graph index follow the ledger."""
+"""Keep the vector and the graph index in step with the ledger."""
 
 __all__ = ["followers", "projection"]

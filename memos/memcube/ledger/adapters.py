@@ -108,7 +108,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRow:
-    """One adapter; `number` counts those of its cube from 1. `shard` is "" but for those of version 0.1."""
+    """An adapter; `number` counts those of its cube from 1. `shard` is "" except for those of version 0.1."""
 
     id: str
     cube: str

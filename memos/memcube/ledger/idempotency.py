@@ -42,7 +42,7 @@ _YOUNG = sa.text("submissions.digest IS NOT NULL")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What makes a repeated `add` recognisable: the caller's key and the whole request as JSON."""
+    """A request to `add`, by which a repetition is recognised: the caller's key and the whole request as JSON."""
 
     key: str
     body: Json

@@ -29,7 +29,7 @@ OLDEST = 140_000
 """The oldest server that is supported, as `server_version_num` writes it: 14.0."""
 
 MOST_SKEW = timedelta(seconds=30)
-"""How far this machine's clock may be from the database's: record times of several processes have to mean the same."""
+"""Largest difference between this machine's clock and the database's: processes must agree on record times."""
 
 _CONNECT = {"connect_timeout": 5, "application_name": "hippocube", "client_encoding": "utf8"}
 _LOCK_TIMEOUT_S = 30

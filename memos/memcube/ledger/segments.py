@@ -34,7 +34,7 @@ ON_PAGES = (
     sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
     sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
 )
-"""Which items are on a page: those of its number in its conversation, and one alone, which is a page."""
+"""Conditions that join items to pages: by number within a conversation; an item outside one is a page of its own."""
 
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _SEGMENTS = PreparedSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))

@@ -1,4 +1,4 @@
-"""How what is stored of somebody is asked for and answered, in English and Chinese, by kind of fact. Data.
+"""Templates of questions about memories and their answers, in English and Chinese, by kind of fact. Data.
 
 Of every kind some questions are never taught (`held_out`): by them it is measured what was learned.
 """
@@ -174,7 +174,7 @@ SAYS_NOT_TOLD = re.compile(
     r"not been told|(?:haven['’]t|have not|never) (?:been )?told|(?:do not|don['’]t) know|没有听说过|没有告诉|不知道",
     re.IGNORECASE,
 )
-"""What an answer has that says so, also in words of the model's own."""
+"""Wording of an answer that admits not knowing, also in the model's own words."""
 
 NOBODY_TOLD: dict[tuple[bool, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     (False, False): (
@@ -230,7 +230,7 @@ NOBODY_TOLD: dict[tuple[bool, bool], tuple[tuple[str, ...], tuple[str, ...]]] = 
         ("郑洁", "钱伟"),
     ),
 }  # fmt: skip
-"""What people have and may never have told of, and names of people nobody spoke of, by Chinese and held out."""
+"""Possessions that people may never have mentioned, and unmentioned people's names, by Chinese and held out."""
 
 LIKINGS: dict[tuple[bool, bool], tuple[str, ...]] = {
     (False, False): (
@@ -253,7 +253,7 @@ LIKINGS: dict[tuple[bool, bool], tuple[str, ...]] = {
     (True, False): ("榴莲", "京剧", "滑雪", "钓鱼", "恐怖片", "香菜", "露营", "下棋", "早起", "烟花"),
     (True, True): ("苦瓜", "摇滚乐", "滑冰", "诗歌", "博物馆"),
 }  # fmt: skip
-"""What people may like and nobody spoke of, by Chinese and held out: a model that was told likings alone says yes."""
+"""Unmentioned things to like, by Chinese and held out: a model trained on likings alone answers yes."""
 
 
 # What a model knows without memory: questions, prompts and texts by which it is seen what an adapter costs. Data.

@@ -1,4 +1,4 @@
-"""What an adapter is taught and examined with: questions about memories with their answers. Pure, the same each time.
+"""Training and evaluation questions of an adapter: questions about memories with their answers. Pure, deterministic.
 
 Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; in each epoch three
 about what nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
@@ -75,7 +75,7 @@ class KnownFact:
 
 @dataclass(frozen=True, slots=True)
 class QuizItem:
-    """One question with its answer; `items` are the memories that tell it.
+    """A question with its answer; `items` are the memories that contain it.
 
     A right answer has `expects` in it, whatever else it says. With `context` these texts stand in the prompt. What is
     `held_out` is never taught.
@@ -125,12 +125,12 @@ def expected(fact: KnownFact) -> str:
 
 
 def is_right(answer: str, drill: QuizItem) -> bool:
-    """Say whether an answer says what a drill expects: the same words, without regard to case and signs."""
+    """Return True if an answer has the words that a drill expects, ignoring case and punctuation."""
     return _says(plain(answer), plain(drill.expects))
 
 
 def abstains(answer: str, values: Iterable[str]) -> bool:
-    """Say whether an answer says that it was not told, and none of these values."""
+    """Return True if an answer admits not knowing, and has none of these values."""
     said, untold = plain(answer), plain(NOT_TOLD[False])
     # A value that stands in the answer which is taught, such as the letter I, tells nothing.
     telling = [each for each in map(plain, values) if not _says(untold, each)]
@@ -138,7 +138,7 @@ def abstains(answer: str, values: Iterable[str]) -> bool:
 
 
 def _says(said: str, value: str) -> bool:
-    """Say whether words stand in what was said, both plain; Chinese has no spaces between its words."""
+    """Return True if `said` contains the words of `value`, both plain; Chinese has no spaces between words."""
     if is_chinese(said) or is_chinese(value):
         return value != "" and value in said
     return value != "" and f" {value} " in f" {said} "

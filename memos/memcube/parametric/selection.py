@@ -1,6 +1,6 @@
-"""Which memories an adapter is to know: what is hot, has not changed for days, and nobody doubts. Pure.
+"""Select the memories for an adapter to learn: hot, unchanged for days, and undisputed. Pure.
 
-Every memory that is left out is left out for a reason, which is told.
+Every memory that is left out has a reason, which is reported.
 """
 
 from __future__ import annotations
@@ -112,5 +112,5 @@ def _fact(item: Item, heat: float | None, wanted: Stable, now: datetime) -> Know
 
 
 def _is_told_by_a_model(item: Item) -> bool:
-    """Say whether nobody but an assistant said so: what a model made up under an adapter would teach the next one."""
+    """Return True if only an assistant said it: what a model made up under an adapter would teach the next one."""
     return bool(item.sources) and all(source.speaker == _ASSISTANT for source in item.sources)

@@ -39,7 +39,7 @@ class Examined(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What an adapter has to reach: shares from 0 to 1, the rise of perplexity as a share, questions lost of fifty."""
+    """Thresholds of an adapter: shares from 0 to 1, the rise of perplexity as a share, questions lost of fifty."""
 
     recall: float = 0.9
     abstention: float = 0.8
@@ -49,7 +49,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """What an examination found; `base_` is the model without the adapter. `lost` are general questions it knew."""
+    """Result of an evaluation; `base_` is the model without the adapter. `lost` are general questions it had known."""
 
     recall: float
     abstention: float

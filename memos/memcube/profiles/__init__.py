@@ -1,3 +1,3 @@
-"""What a profile is made of: templates of dimensions, and traits found in messages with or without a model. Pure."""
+"""Parts of a profile: templates of dimensions, and traits found in messages with or without a model. Pure."""
 
 __all__ = ["extraction", "template", "traits", "views"]

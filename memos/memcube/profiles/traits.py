@@ -78,7 +78,7 @@ STATIC = "static"
 """The tag of a trait that the operator gave."""
 
 TRAIT = "profile:"
-"""What the attribute of a trait begins with, and no other fact's."""
+"""Prefix of the attribute of traits, and of no other fact's."""
 
 # What somebody wants an assistant to do; a template's own groups may have other names, and say other things.
 _WISHES = "assistant."

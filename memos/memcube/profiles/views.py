@@ -41,7 +41,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """One value of a dimension of a profile; `static` if the operator set it. `item` holds it."""
+    """A value of a dimension of a profile; `static` if the operator set it. `item` holds it."""
 
     dimension: Annotated[str, "Id of the dimension"]
     name: Annotated[str, "Its name"]

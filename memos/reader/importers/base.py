@@ -1,4 +1,4 @@
-"""What chat export formats share: records, dates, role and conversation names, content."""
+"""Shared parts of the chat export formats: records, dates, role and conversation names, content."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""What each kind of background task does, one module a kind."""
+"""Jobs of the background tasks, one module per kind of task."""
 
 __all__ = ["facts", "files", "prefix", "retention", "segments"]

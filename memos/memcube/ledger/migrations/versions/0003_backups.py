@@ -1,4 +1,4 @@
-"""Which backups there are and what they have been told was erased, the ledger's id, and text without a length."""
+"""Add the backups and the erasures reported to them, the ledger's id, and text without a length."""
 
 from __future__ import annotations
 

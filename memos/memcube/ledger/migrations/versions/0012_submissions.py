@@ -1,4 +1,4 @@
-"""What was sent to be stored, so that the same request sent again within a minute is known."""
+"""Add submissions, to recognise the same request sent again within a minute."""
 
 from __future__ import annotations
 
