@@ -101,7 +101,7 @@ class ConnectionLost(BackendUnavailable):
 
 
 class LimitReached(MemosError):
-    """A key has used up what it may use of something, for now; after `retry_after_s` it may go on."""
+    """A key has reached one of its limits; it may continue after `retry_after_s`."""
 
     code = "limit_reached"
     exit_code = 9

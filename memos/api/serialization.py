@@ -1,4 +1,4 @@
-"""Values and errors as JSON and back; what JSON has no type for is an object whose key `$` says what it is."""
+"""Convert values and errors to JSON and back; types that JSON lacks become objects with a type name under `$`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the HTTP application, or only background tasks, until it is told to stop (`memos serve`, `memos task work`)."""
+"""Run the HTTP application, or only background tasks, until a signal to stop (`memos serve`, `memos task work`)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def first_key(memos: MemOS) -> str | None:
         return None
     try:
         memos.users.create(ADMIN, admin=True)
-    except Conflict:  # another process made it at this moment, and told its key
+    except Conflict:  # another process just created it, and printed its key
         return None
     return memos.keys.create(ADMIN, _FIRST_KEY).secret
 
@@ -133,6 +133,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _url(listening: socket.socket, *, local: bool = False) -> str:
     host, port = listening.getsockname()[:2]
-    if local and host in ("0.0.0.0", "::"):  # noqa: S104 - asked whether, not told to
+    if local and host in ("0.0.0.0", "::"):  # noqa: S104 - compares, does not bind
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -184,7 +184,7 @@ CurrentRunner = Annotated[ChatRunner, Depends(_chat_runner)]
 
 
 async def cancel_on_disconnect(request: Request, work: Callable[[], Awaitable[_T]]) -> _T:
-    """Return what `work` returns; cancel it if the client disconnects. Only for requests whose body was read."""
+    """Return what `work` returns; cancel it if the client disconnects. Read the request's body first."""
     outcome: list[_T | Exception] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_cancel_at_disconnect, request.receive, group.cancel_scope)
@@ -254,7 +254,7 @@ class NdjsonResponse(Response):
         self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send lines until the call ends or the client disconnects; the call is then told to stop."""
+        """Send lines until the call ends; if the client disconnects, ask the call to stop."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         stop = threading.Event()
         sender, receiver = anyio.create_memory_object_stream[bytes](_LINES_AHEAD)

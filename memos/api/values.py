@@ -61,7 +61,7 @@ def model_of(source: type) -> type[Value]:
 
 
 def _model(source: type, own: type[Value]) -> type[Value]:
-    """Return a model with the described fields of a dataclass beside those it declares itself."""
+    """Return a model with the described fields of a dataclass in addition to its own."""
     hints = get_type_hints(source, include_extras=True)
     described: dict[str, Any] = {}
     for field in dataclasses.fields(source):

@@ -176,7 +176,7 @@ def serve(channel: Connection, handle: Handler) -> None:
 
 def _hang_up(channel: Connection) -> select.poll:
     poll = select.poll()
-    poll.register(channel.fileno(), 0)  # no events: what is told then is that the other end closed
+    poll.register(channel.fileno(), 0)  # no events: poll then reports only that the other end closed
     return poll
 
 

@@ -1,4 +1,4 @@
-"""Programs that run until they are told to stop: the server, a worker of background tasks, an MCP server."""
+"""Commands that run until a signal to stop: the server, a worker of background tasks, an MCP server."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _open_here(data_dir: Path | None, settings: Settings) -> MemOS:
 
     from memos.kernel.memos import MemOS  # noqa: PLC0415
 
-    logging.getLogger("stamina").setLevel(logging.ERROR)  # that something is tried again is told if it fails at last
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # retries are not logged: the final failure is reported
     return MemOS.open(data_dir, settings=settings)
 
 

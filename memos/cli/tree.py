@@ -401,7 +401,7 @@ class Commands(TyperGroup):
         return None if entry is None else _command(cmd_name, entry)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that arguments begin with; a former word is told, and runs what it is now."""
+        """Find the command that arguments begin with; a former name prints a notice and runs the present command."""
         words = [*self.path, *args]
         if args[0] not in _entries(self.panels):
             for count in (2, 1):

@@ -190,7 +190,7 @@ def _watch_reader(unread: threading.Event) -> None:
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return
     pipe = select.poll()
-    pipe.register(descriptor, 0)  # errors are told whatever was asked for
+    pipe.register(descriptor, 0)  # poll reports errors regardless of the requested events
 
     def watch() -> None:
         pipe.poll()

@@ -170,7 +170,7 @@ def _shown(section: _Section, taken: set[int]) -> str:
 
 
 def _cost(text: str) -> int:
-    # With what stands between two parts; estimates of parts add up to no less than that of the whole.
+    # Includes the separator between two parts; the parts' estimates add up to at least that of the whole.
     return estimate_tokens(text + "\n\n")
 
 

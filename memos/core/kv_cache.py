@@ -20,7 +20,7 @@ BLOCK_TOKENS = 64
 class Prefix:
     """The part of a request's first message that other requests begin with, too: its first `chars` characters.
 
-    `cube` is whose it is: no other cube's requests meet what is kept of it. `items` are (first character, id) of the
+    `cube` owns it: requests of other cubes never reuse its KV. `items` are (first character, id) of the
     memories that stand in it, in order.
     """
 

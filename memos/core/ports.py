@@ -215,7 +215,7 @@ class Rewritable(Protocol):
     def rewrite(self) -> None:
         """Rebuild the files from live content, so that no byte of what was deleted is left in them.
 
-        Searches and writes go on meanwhile; returns when the new files are in use and the old ones gone.
+        Searches and writes continue meanwhile; returns when the new files are in use and the old ones gone.
         """
 
 
@@ -223,7 +223,7 @@ class Optimisable(Protocol):
     """An index that can build faster structures in the background."""
 
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
-        """Build what makes search faster; True when something changed. Searches and writes go on."""
+        """Build what makes search faster; return True if something changed. Searches and writes continue."""
 
     def unoptimised(self) -> int:
         """Return how many points were written since the last `optimise`."""
@@ -236,7 +236,7 @@ class Optimisable(Protocol):
 
 
 class Generations(Protocol):
-    """An index that builds another embedder's vectors beside the ones in use."""
+    """An index that builds another embedder's vectors while the present ones stay in use."""
 
     def use(self) -> None:
         """Make this generation the one in use."""
@@ -435,8 +435,8 @@ class ChatModel(Protocol):
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
         """Yield the answer's text piece by piece, and last of all the finished answer.
 
-        A piece may be empty: the model reads still, and may be told to stop. Nothing is asked before the first piece
-        is wanted; a stream that is closed asks for no more. Raises: as `complete`, also after some pieces: what came
+        A piece may be empty while the model reads the prompt; the caller may stop it then. The request is sent when the
+        first piece is wanted; closing the stream ends it. Raises: as `complete`, also after some pieces: what came
         until then is no answer.
         """
 

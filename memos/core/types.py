@@ -110,7 +110,7 @@ FOUND = frozenset({Status.ACTIVE, Status.ARCHIVED})
 """Statuses a search finds when its filter names none."""
 
 UNUSED = frozenset({Status.PENDING, Status.DELETED})
-"""Statuses whose text goes into nothing that is made of several items: no window, no summary, no keywords."""
+"""Statuses excluded from anything derived from several items: windows, summaries, keywords."""
 
 
 class RetentionAction(StrEnum):
@@ -146,7 +146,7 @@ ENDED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.C
 
 
 MODEL_INFO = RELATION, TOOL, TOPIC = "relation", "tool", "topic"
-"""Names in `info` whose values a model wrote: who is what to whom, a lesson's tool, what the messages are about."""
+"""Keys of `info` with values that a model wrote: a relation, a lesson's tool, the topic of the messages."""
 
 
 DERIVED = frozenset(
@@ -489,7 +489,7 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True)
 class Boost:
-    """A named addition to a hit's score beside the arms: session, neighbours, name, date."""
+    """A named addition to a hit's score besides the arms': session, neighbours, name, date."""
 
     name: Annotated[str, "Name of the boost, such as `session`"]
     gave: Annotated[float, "What it added"]

@@ -126,7 +126,7 @@ class Cubes:
             theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
             if adopt and theirs and cube != DEFAULT_CUBE:
                 cube_rows.set_owner(connection, cube, owner)
-                adapters.disallow(connection, cube)  # whose memories they are now has consented to nothing
+                adapters.disallow(connection, cube)  # the new owner has not consented to training
                 cube_rows.record_event(connection, cube, now, owner, "create", None, {})
                 return cube
             cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"

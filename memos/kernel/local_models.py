@@ -189,7 +189,7 @@ class LocalModels:
             except NotFound:
                 return False
             found = items.current(connection, [cube], list(ids))
-        # What was superseded may still be told, with that behind it.
+        # A superseded memory may still be shown, followed by its replacement.
         return all(id_ in found and found[id_].status is not Status.DELETED for id_ in ids)
 
     def _forget_adapters(self) -> None:

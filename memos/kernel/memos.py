@@ -193,7 +193,7 @@ class MemOS(FormerNames):
         if self._lifecycle.closed:
             return
         try:
-            self._scheduler.ask_to_stop()  # first: a task whose training ends now is given back, and not failed
+            self._scheduler.ask_to_stop()  # first: a task interrupted in training is then released, not failed
             self._installation.trainings.end(lambda _: False)
             self._scheduler.stop()
             self._worker.ask_to_stop()
@@ -271,7 +271,7 @@ class MemOS(FormerNames):
         """Remove adapter files without rows, left by a restore or a kill: they contain training text."""
         if (folder := self._installation.adapters) is not None:
             remove_ended(self.ledger, folder)
-        with suppress(BackendUnavailable):  # the next purge is told again
+        with suppress(BackendUnavailable):  # the next purge reports it again
             self._removal.forget(())
 
     def _start_background(self) -> None:

@@ -323,7 +323,7 @@ def _installation(ledger: Ledger) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SpaceFolders:
-    """The folders of the embedded vector index: another embedder builds beside the old one, which stays until then."""
+    """The folders of the embedded vector index: a new embedder builds its own folder while the old one stays in use."""
 
     folder: Path
     space: str

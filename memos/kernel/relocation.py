@@ -187,7 +187,7 @@ def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Le
 
 
 def _drop_leftovers(ledger: Ledger, settings: Settings) -> None:
-    """Remove embedded indexes beside a ledger that never had an item: they are of one that was lost."""
+    """Remove embedded indexes of a ledger that never had an item: they belong to a lost ledger."""
     with ledger.read() as connection:
         if not rows.is_blank(connection):
             return

@@ -23,7 +23,7 @@ from memos.memcube.ledger.queries import CubeSummary, InstallationCounts, Stored
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
-BUSIEST = 20  # cubes told when none is named
+BUSIEST = 20  # cubes reported when none is named
 _MOST_NAMED = 100
 _HOTTEST = 10
 _LONGEST_RUNNING = 20

@@ -88,7 +88,7 @@ def _last_said(connection: sa.Connection, cube: str, conversation: str) -> list[
 
 
 def _topic(connection: sa.Connection, conversation: str, first_short: int) -> tuple[str, bool]:
-    """Return what a conversation's newest segment is about, and whether others than its speakers told of it."""
+    """Return the topic of a conversation's newest segment, and whether part of it is not from the speakers."""
     segment = segment_rows.segment_of(connection, conversation, first_short - 1)
     found = segment_rows.get_segments(connection, [segment]) if segment is not None else {}
     if segment is None or segment not in found:

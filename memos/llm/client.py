@@ -23,7 +23,7 @@ from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidAnswer, MemosError, ModelError
 from memos.llm.usage import UsageMeter
 
-_ENTRY_BYTES = 400  # a key, a reply and their places in the dictionary, beside the text
+_ENTRY_BYTES = 400  # a key, a reply and their entry in the dictionary, in addition to the text
 
 
 class ResponseCache:
@@ -147,7 +147,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 Spending = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
-"""Sets tokens aside for a call of a model with a purpose, and is told how many it took. Raises: LimitReached."""
+"""Reserves tokens for a model call with a purpose, and yields a callback for the tokens used. Raises: LimitReached."""
 
 
 @contextmanager
@@ -221,7 +221,7 @@ class LLMClient:
                 tokens = error.tokens or Tokens()
                 raise
             finally:
-                # Who hangs up before the end is not told what it took, and pays for what was asked and shown.
+                # A stream closed early reports no usage, so charge for the prompt and the text shown.
                 took(tokens.prompt + tokens.completion or (asked + shown if begun else 0))
                 meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 

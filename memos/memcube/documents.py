@@ -78,7 +78,7 @@ def store_passages(
 
 
 def check_rollback(change: Change, item_id: str) -> None:
-    """Refuse to restore a passage whose document is not current."""
+    """Refuse to restore a passage of a document that is not current."""
     file_id = files.of_items(change.connection, [item_id]).get(item_id)
     if file_id is None:
         return

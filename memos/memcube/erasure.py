@@ -123,7 +123,7 @@ def _remove(
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)
-    # An error may quote a value; ids alone cannot tell whose.
+    # An error may quote a value; ids alone do not show which item it is from.
     connection.execute(sa.update(t.tasks).where(t.tasks.c.cube_id == change.cube).values(error=None))
     _remove_empty_conversations(connection, change.cube)
     items.raise_revisions(connection, covered)

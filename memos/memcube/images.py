@@ -33,7 +33,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
 
 DESCRIBE = "describe"
-"""The kind of the tasks that have an image described; their key is the file's id."""
+"""Kind of the tasks that describe an image; their key is the file's id."""
 
 IMAGE_TAG = "image"
 """Tag of a description."""

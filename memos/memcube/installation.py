@@ -102,7 +102,7 @@ PATHS: tuple[DataLocation, ...] = (
     DataLocation("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )
 
-# A backup keeps what was erased after it was made; it is told so, and a restore leaves it out.
+# A backup still holds items erased later; its list of erasures is extended, and a restore leaves them out.
 BACKUP_PATHS: tuple[DataLocation, ...] = (
     *(DataLocation(f"{table.name}.jsonl.gz", table.holds, "" if table.holds is DataKind.IDS else _TOLD, _ARCHIVE, "")
       for table in TABLES if table.name not in ("alembic_version", "outbox", "adapters", "adapter_items")),

@@ -128,7 +128,7 @@ def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, mark
 def lines_of(
     connection: sa.Connection, rows: Sequence[PrefixRow], states: Mapping[str, Item], now: datetime
 ) -> list[Line]:
-    """Return the lines of entries in order; those whose item is gone, or may not be trusted, have none."""
+    """Return the lines of entries in order, without those of missing or untrusted items."""
     shown = [row for row in rows if row.item in states and may_include(states[row.item])]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}
@@ -141,7 +141,7 @@ def lines_of(
 
 
 def may_include(state: Item) -> bool:
-    """Return True if a memory may be told in a prefix: it is there, and nobody but its speakers told of it."""
+    """Return True if a memory may be part of a prefix: it exists, and only its speakers are its source."""
     return state.status in _SHOWN and not is_untrusted(state.sources)
 
 
@@ -178,7 +178,7 @@ def _lines(row: PrefixRow, versions: Sequence[Item], now: datetime) -> list[Line
         elif after.status is Status.SUPERSEDED and before.status is not Status.SUPERSEDED:
             found.append(_correction(row, after, after.updated_at, f"no longer so: {_told(before)}"))
         before = after
-    # What was over when it got here ("in May I ran a marathon") was told as that.
+    # A fact that was already over when added ("in May I ran a marathon") was stated as such.
     over = first.valid_to is not None and first.valid_to <= row.added_at
     if before.status is Status.ACTIVE and before.valid_to is not None and before.valid_to <= now and not over:
         ended = max(before.valid_to, before.updated_at, row.added_at)

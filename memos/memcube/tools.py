@@ -261,7 +261,7 @@ def _read(
 ) -> tuple[list[Run], tuple[Run, Run] | None, dict[str, Span]]:
     turns = tools.turns(change.connection, change.cube, link.messages | link.beside)
     odd = [turn for turn in turns if len({call.id for call in turn.calls}) < len(turn.calls)]
-    # Whose an answer is that has the id of several calls of a message, only all such answers tell.
+    # If several calls of a message share an id, only all answers with that id together show which belongs to which.
     known = {turn.item: turn for turn in (*turns, *tools.around(change.connection, odd))}
     held = {turn.item for turn in turns}
     found = [pair for pair in tool_calls.pairs(known.values()) if pair.turn.item in held]

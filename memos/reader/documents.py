@@ -296,7 +296,7 @@ class Document:
     """Number of pages; 0 for a format without pages."""
     blank_pages: int
     ocr: Mapping[int, float]
-    """The pages whose text was recognised in a picture, with how sure one is of it."""
+    """Confidence of the text recognition, by page; only pages recognised in a picture."""
     unread: int
     """Number of pages that are pictures which nothing has read."""
 

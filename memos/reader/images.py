@@ -1,6 +1,6 @@
 """Read the image parts of messages: data URLs, bytes and, where allowed, web addresses; pixels are not decoded.
 
-An image becomes a mark in the text, the part without its bytes, and a `Picture` stored beside the message.
+An image becomes a mark in the text, the part without its bytes, and a `Picture` stored with the message.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from memos.scheduler.rules import CubeRules, HeatRules
 
 _MOST_WAITING = 10_000
 _FLUSH_EVERY_S = 5.0
-# So long one commit may take beside others, in seconds; a cube of some hundred accesses takes that by itself.
+# Longest time of one commit with several cubes, in seconds; a cube with some hundred accesses takes it by itself.
 _HOLD_S = 0.02
 
 _STANDING = PreparedSelect(
@@ -40,7 +40,7 @@ _STANDING = PreparedSelect(
     )
 )
 
-# Hears of a cube's segments whose heat was just written, in the transaction that wrote it.
+# Called with a cube's segments after their heat was written, in the same transaction.
 Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
 
 

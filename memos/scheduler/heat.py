@@ -20,7 +20,7 @@ SHORTEST_TAU = timedelta(minutes=1)
 LONGEST_TAU = timedelta(days=366)
 
 _MICROSECOND = timedelta(microseconds=1)
-# The logarithm of the largest heat that is told, a bit below the largest float's. Only a clock that was set back by
+# The logarithm of the largest heat that is reported, a bit below the largest float's. Only a clock that was set back by
 # hundreds of tau gets there.
 _MOST = 700.0
 
@@ -209,7 +209,7 @@ class DecayPolicy:
         return _summed(one, other, log_add_exp(one.level, other.level))
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
-        """Return the same warmth: what was analysed is told by the pages, not by the heat."""
+        """Return the same warmth: the pages record what was analysed, not the heat."""
         del now
         return warmth
 

@@ -33,7 +33,7 @@ class Repair:
 
         `strangers` also looks for points of cubes the ledger does not know. A damaged ledger is never repaired.
         """
-        # An index that is down is a finding like any other; what waits for it is told by the outbox.
+        # An index that is down is a finding like any other; the outbox shows the changes that wait for it.
         with suppress(BackendUnavailable):
             self.catch_up(retry_parked=repair)
         before = self._differences(cube_ids, strangers=strangers)

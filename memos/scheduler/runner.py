@@ -193,7 +193,7 @@ class Runner:
 
     def _leased(self, now: datetime, *, apart: bool) -> TaskRun | None:
         costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.exclusive_thread}
-        # One owner for each attempt: a task may be cancelled, retried and taken again beside its earlier attempt.
+        # One owner for each attempt: a task may be cancelled, retried and taken again while an earlier attempt runs.
         lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
             while (task := tasks.take(connection, lease, now, costs)) is not None:

@@ -25,7 +25,7 @@ _LEAST = 0.05  # what the last of a vector arm's list still counts, so that a sm
 _FULL_TERM_SCORE = 2.0
 _LEAST_TERM_WEIGHT = 0.3
 
-# Arms whose scores start at zero for what shares no word with the question.
+# Arms with a score of zero for items that share no word with the question.
 TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
 
 # What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score.
@@ -108,7 +108,7 @@ def _distinct(candidates: Sequence[ScoredPoint]) -> Sequence[ScoredPoint]:
     return list(best.values())
 
 
-SESSION = 0.25  # weight of the session's standing among the arms: a fifth voter beside four
+SESSION = 0.25  # weight of the session's score among the arms: a fifth voter in addition to four
 _SESSION_TOP = 5
 GRAPH = 0.02
 NEXT = 0.15
@@ -160,7 +160,7 @@ class Recalled(NamedTuple):
 
 
 class PreferenceCandidates(NamedTuple):
-    """Candidates for promotion, nearest first: lasting statements, and what users told about themselves."""
+    """Candidates for promotion, nearest first: lasting statements, and users' statements about themselves."""
 
     stated: tuple[ScoredPoint, ...]
     of_self: tuple[ScoredPoint, ...]

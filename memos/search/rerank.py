@@ -175,7 +175,7 @@ class TimedReranker:
         return None
 
     def close(self) -> None:
-        """Start no further calls; waiting searches go on without, and running calls end by themselves."""
+        """Start no further calls; waiting searches continue without reranking, and running calls end by themselves."""
         with self._changed:
             self._closed = True
             for asked in self._under_way:
@@ -193,7 +193,7 @@ class TimedReranker:
                 log.warning("A search went without its reranker, which %d others wait for.", len(self._under_way))
                 return None
             self._under_way.add(asked)
-        around = contextvars.copy_context()  # whose key the call came with, which pays for a model's tokens
+        around = contextvars.copy_context()  # carries the API key of the call, which is charged for a model's tokens
         thread = threading.Thread(target=self._run, args=(asked, around, call), name="memos-rerank", daemon=True)
         try:
             thread.start()
@@ -207,7 +207,7 @@ class TimedReranker:
     def _run(self, asked: Future[list[float]], around: contextvars.Context, call: Callable[[], list[float]]) -> None:
         try:
             answer, failure = around.run(call), None
-        except Exception as error:  # noqa: BLE001 - told by whoever waits
+        except Exception as error:  # noqa: BLE001 - reported by the waiting search
             answer, failure = [], error
         with self._changed:
             self._under_way.discard(asked)

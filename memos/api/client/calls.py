@@ -33,7 +33,7 @@ from memos.errors import (
 )
 
 LOCAL = "http://127.0.0.1:8765"
-"""Where `memos serve` listens unless it is told otherwise."""
+"""Default address of `memos serve`."""
 
 _FAMILIES = ("/api/openmem/v1", "/api/v1")
 _YES = {"true", "1", "yes"}

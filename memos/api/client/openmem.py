@@ -194,7 +194,7 @@ class TaskAnswer(Answer):
 
     @property
     def task_id(self) -> str:
-        """The task that goes on with it."""
+        """Return the id of the task that completes the request."""
         return self.data.task_id
 
     @property

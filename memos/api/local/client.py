@@ -69,7 +69,7 @@ def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | N
     challenge = secrets.token_hex(16)
     with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
         answer = client.get(PROOF_PATH, headers={"Challenge": challenge}, timeout=_ASK_S)
-        # Before it has proved that it knows the token it is told nothing: the address may be another program's by now.
+        # Send nothing to the server before it proves that it knows the token: another program may have the address now.
         if answer.status_code != 200 or not secrets.compare_digest(answer.json(), proof(endpoint.token, challenge)):
             return None
         client.headers["Authorization"] = f"Bearer {endpoint.token}"

@@ -104,7 +104,7 @@ class Completion:
         body = {**self.body, "model": model, "messages": messages}
         if settings.prefix_cache == "salt":
             body["cache_salt"] = salt_of(cube, settings.api_key)
-        # ASCII escapes keep lone surrogates as they came.
+        # ASCII escapes preserve lone surrogates.
         return json.dumps(body, allow_nan=False).encode(), prefix
 
 
@@ -281,7 +281,7 @@ def exchange(
 ) -> list[dict[str, Json]]:
     """Return the messages to store of a question and its answer; images and calls too large are replaced by marks."""
     said = [_storable(message, images=images) for message in new]
-    # What others than users told may stand in the answer: it must not come back as something trusted.
+    # The answer may repeat untrusted text, so it must not be stored as trusted.
     said.append({**_storable(answer, images=False), "trust": "untrusted" if untrusted else "trusted"})
     return [message for message in said if message["content"] or message.get("tool_calls") or message["role"] == "tool"]
 

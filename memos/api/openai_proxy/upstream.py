@@ -140,7 +140,7 @@ class _Reading:
         except InvalidAnswer as error:
             if error.permanent:  # the prompt is too long
                 raise
-            # An answer that was cut off, or that is empty, is one for these clients: they are told so.
+            # Report a truncated or empty answer as a normal one: these clients expect its finish reason.
             tokens = error.tokens or Tokens()
             self.finish = "length" if tokens.completion else "stop"
             self.usage = _usage(tokens)
@@ -222,7 +222,7 @@ def _failed(error: MemosError) -> httpx2.Response:
 
 
 def _json(status: int, body: dict[str, Json]) -> httpx2.Response:
-    """Return a JSON response whose body is still to be read, as over a wire."""
+    """Return a JSON response with an unread body, as from a network connection."""
     raw = httpx2.ByteStream(json.dumps(body).encode())
     return httpx2.Response(status, headers={"content-type": "application/json"}, stream=raw)
 
@@ -291,7 +291,7 @@ class Upstream:
         headers = {"Content-Type": "application/json", "User-Agent": f"hippocube/{__version__}"}
         if settings.api_key is not None:
             headers["Authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        # Bytes are passed on as they are, and read beside: not every client could undo what this one asked for.
+        # Bytes are passed on unchanged and also parsed here, and not every client decompresses: ask for no compression.
         headers["Accept-Encoding"] = "identity"
         return httpx2.AsyncClient(
             headers=headers,

@@ -95,7 +95,7 @@ STANDARD: Final = "standard"
 
 
 class Binding(Subject):
-    """Whose profile follows which template."""
+    """The template of a user's profile."""
 
     profile_template_id: str | None = Field(None, description="Template's name; `standard` is the one everybody has")
     template: dict[str, Any] | None = Field(None, description="The template itself, when no cube has it yet")
@@ -116,7 +116,7 @@ class EditBody(Subject):
 
 
 class DeleteProfileBody(Subject):
-    """Whose profile to delete."""
+    """The user with the profile to delete."""
 
     profile_template_id: str | None = Field(None, description="Template the profile follows; required")
 

@@ -300,7 +300,7 @@ async def chat(
 
 
 def _take(memos: MemOS, caller: Caller, body: ChatBody) -> Submission | None:
-    """Register a request whose exchange will be stored; one that stores nothing may be sent twice."""
+    """Register a request if its exchange will be stored; one that stores nothing may be sent twice."""
     if body.add_message_on_answer is False:
         return None
     acting = shapes.subject(memos, caller, _user(body), new=True)

@@ -169,7 +169,7 @@ def known(memos: MemOS, caller: Caller, body: Subject) -> RequestIdentity | None
 def everybody(
     memos: MemOS, caller: Caller, users: Names, agents: Names
 ) -> list[tuple[dict[str, str], RequestIdentity]]:
-    """Return whom to store something for, and under which names; an agent stores for users named beside it."""
+    """Return the identities to store for, with their names; an agent also stores for the users in the request."""
     named = {"user_id": _names("user_id", users), "agent_id": _names("agent_id", agents)}
     if not named["user_id"]:
         required("user_id or agent_id", named["agent_id"])

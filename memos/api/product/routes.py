@@ -31,7 +31,7 @@ router = APIRouter()
 
 _AT_ONCE = 1_000
 _ADDED = "Memory added"
-# A slower model goes on in the background; its facts become searchable later.
+# A slower model continues in the background; its facts become searchable later.
 _LONGEST_S = 600
 
 
@@ -438,7 +438,7 @@ Seconds = Annotated[float, Query(gt=0, le=3600, alias="timeout_seconds")]
 def task_status(
     memos: CurrentMemos, caller: CurrentCaller, user_id: User, task_id: str | None = None
 ) -> dict[str, Any]:
-    """Return a user's tasks, or the one that a client named itself or was told of."""
+    """Return a user's tasks, or the one with an id that the client chose or received."""
     acting = resolve_identity(memos, caller, user_id, new=False)
     if task_id is None:
         tasks = memos.tasks.list(cubes=[acting.home], actor=acting.actor, limit=_MOST_TASKS)

@@ -108,7 +108,7 @@ async def wait_for_document(
 
 @router.get("/documents/{file}/content", responses=BYTES, response_class=Response, name="content")
 def document_content(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Response:
-    """Return a file's bytes as they came; where something was masked, what was read of them."""
+    """Return a file's original bytes, or its extracted text if something was masked."""
     data = memos.documents.content(file, **where)
     return attachment(data, memos.documents.get(file, **where).name)
 
@@ -189,7 +189,7 @@ def get_image(file: FileId, memos: CurrentMemos, where: CurrentItem) -> StoredFi
 
 @images_router.get("/{file}/content", responses=BYTES, response_class=Response, name="content")
 def image_content(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Response:
-    """Return an image's bytes as they came; its media type is in what is known of it."""
+    """Return an image's original bytes; its media type is in its metadata."""
     data = memos.images.content(file, **where)
     return attachment(data, memos.images.get(file, **where).name)
 

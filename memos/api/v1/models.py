@@ -28,7 +28,7 @@ class MemoriesBody(CubeBody):
 
 
 class AllowBody(CubeBody):
-    """A cube whose memories may be learned."""
+    """A cube to allow training on."""
 
     item_ids: list[str] = Field([], description="Ids of memories that were forgotten so, and may be learned again")
 

@@ -172,7 +172,7 @@ def _of_pdf(raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
 
 def frames(format_: Format, raw: bytes) -> int:
     with _opened(format_, raw) as image:
-        # Other kinds hold films, whose first picture stands for all.
+        # Other formats may hold animations; the first frame is enough.
         return int(getattr(image, "n_frames", 1)) if format_ is Format.TIFF else 1
 
 
@@ -213,7 +213,7 @@ MEMORY_BYTES = 1536 * 1024 * 1024
 """Address space of the child; onnxruntime, which one of the parsers loads, takes 300 MiB of it."""
 
 OCR_MEMORY_BYTES = 2048 * 1024 * 1024
-"""While text is recognised: the models and what they work on, beside a large image."""
+"""Memory limit during OCR: the models and their working memory, in addition to a large image."""
 
 CPU_S = 300
 MOST_CHARS = 8_000_000

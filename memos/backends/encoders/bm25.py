@@ -16,7 +16,7 @@ AVERAGE_TOKENS = 48.0
 _NUMBER = re.compile(r"\d+")
 # Kana, Chinese characters and Hangul: no spaces tell their words apart.
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af々]+")
-# Signs that the tokenizer takes for letters of the words beside them: module=ledger, Paris→Osaka.
+# Signs that the tokenizer takes for letters of the adjacent words: module=ledger, Paris→Osaka.
 _JOINING = re.compile(r"[$<=>|~^`¬°\u2190-\u22ff\u25a0-\u2bff\U0001f000-\U0001faff]")
 # The stemmer takes quadratic time for one word of letters such as y: a megabyte of them, half a minute.
 _ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")

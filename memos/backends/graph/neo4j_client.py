@@ -61,7 +61,7 @@ _COLLISION_PAUSE_S = 0.05
 _RANDOM = SystemRandom()
 _Result = TypeVar("_Result")
 
-# The driver logs each retry; what comes of it is told by our errors. Whoever sets up logging still sees it.
+# The driver logs each retry; our errors report the outcome. An application that configures logging still sees both.
 logging.getLogger("neo4j").addHandler(logging.NullHandler())
 
 

@@ -18,7 +18,7 @@ from memos.core.lora import ADAPTER_FILE, ActiveAdapter
 from memos.errors import IntegrityError
 
 _MOST = 16
-"""Adapters in memory, some megabytes each; who comes again after more loads its own anew."""
+"""Most adapters kept in memory, some megabytes each; an evicted adapter is loaded again on its next use."""
 
 
 _REFUSED = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError)

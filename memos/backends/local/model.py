@@ -206,7 +206,7 @@ class LocalModel:
 
 
 class _Plain:
-    """A prompt's cache for models whose KV is not cut: transformers' own."""
+    """A prompt's cache for models without KV blocks: transformers' own."""
 
     def __init__(self, model: object) -> None:
         self._model = model

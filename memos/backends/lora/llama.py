@@ -106,7 +106,7 @@ class LlamaPass:
 
 
 class LlamaContinuation:
-    """Prompts that go on token by token, each with what it said until now; what all began with is computed once.
+    """Prompts continued token by token, each with its own output so far; their common prefix is computed once.
 
     Without gradients. `logits` (rows, vocabulary) tell what may come next of each.
     """
@@ -138,7 +138,7 @@ class LlamaContinuation:
             self.logits = self._whole.told(state)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these rows alone."""
+        """Continue with these rows alone."""
         self._at, self.logits = self._at[rows], self.logits[rows]
         for seen in self._seen:
             seen.keep(rows)

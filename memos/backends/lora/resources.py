@@ -68,7 +68,7 @@ def needed_bytes(name: str, recipe: LoraRecipe) -> int:
     kept = (15 * hidden + 7 * wide) * _FLOAT
     # Computed again, one layer's is kept at a time, and between layers what goes from one to the next.
     kept = kept + layers * hidden * _FLOAT if recipe.checkpointing else kept * layers
-    # Matrices are kept once more in bfloat16; how many of the numbers are in matrices is not told, so all are counted.
+    # Matrices are also kept in bfloat16; their share of the parameters is unknown here, so all are counted.
     halves = parameters * _HALF if recipe.half and halves_pay() else 0
     return _LIBRARIES + int(parameters * _FLOAT * _MARGIN) + halves + recipe.batch * _TOKENS * kept
 

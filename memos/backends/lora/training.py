@@ -134,11 +134,11 @@ class LoraTraining:
         return sum(losses) / max(1, len(losses))
 
     def keep(self, file: Path) -> None:
-        """Write what it takes to go on from here: whole or not at all. Raises: BackendUnavailable (a full disk)."""
+        """Write a checkpoint to resume from, atomically. Raises: BackendUnavailable (a full disk)."""
         _write(file, self._named(), self._optimiser, self._step, self._told())
 
     def go_on(self, file: Path) -> None:
-        """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
+        """Resume from a checkpoint of `keep`, with the same exercises prepared. Raises: IntegrityError."""
         named = self._named()
         vocabulary = self._loaded.model.config.get_text_config().vocab_size
         kept = _Checkpoint.read(file, named, self._told(), vocabulary)
@@ -256,7 +256,7 @@ class LoraTraining:
         return [found[place] for place in range(len(asked))]
 
     def _remembered(self, asked: Sequence[list[int]], going: Continuation, most: int) -> list[list[int]]:
-        """Return what the base model goes on with, and remember how likely its words were: they may be replayed."""
+        """Return the base model's continuations, and keep the likelihood of their tokens: they may be replayed."""
         told: list[list[Told]] = [[] for _ in asked]
 
         def hear(rows: list[int], logits: torch.Tensor) -> None:
@@ -350,7 +350,7 @@ class LoraTraining:
         return ids, there
 
     def _begins(self, prompts: Sequence[list[int]], most: int, *, adapter: bool, exact: bool) -> Continuation:
-        """Return prompts that go on; `adapter` says whether the model has it at the moment."""
+        """Return prompts to continue; `adapter` is True if the model has the adapter at the moment."""
         heads = self._loaded.model.config.get_text_config().num_attention_heads
         few = heads * sum(len(each) ** 2 for each in prompts) <= _MOST_SCORES
         own = self._model.active_adapters == ["default"]  # the pass knows no other one
@@ -414,7 +414,7 @@ _LEAST_COURSE = 64
 """Exercises in an epoch of any course about facts, as what is replayed is as many; fewer are somebody's own."""
 
 _PLACES = 16
-"""Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
+"""Places per batch, so that their logits stay in the CPU's cache: 3 MB for a small model."""
 
 _KNOWN_AFTER = 5
 """Epochs in which what is taught is taught each time: it is known after them."""
@@ -586,7 +586,7 @@ class _Checkpoint:
 
     @classmethod
     def read(cls, file: Path, named: _Named, told: Sequence[Told], vocabulary: int) -> _Checkpoint:
-        """Return what was kept of a training with these weights, of whose exercises a teacher told as much."""
+        """Return the checkpoint of a training with these weights and these teacher's distributions."""
         # Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
         try:
             with safe_open(file, "pt") as kept:
@@ -650,7 +650,7 @@ Hearing = Callable[[list[int], torch.Tensor], None]
 
 
 class Continuation(Protocol):
-    """Prompts that go on token by token; `leaves` says whether some of them may go on alone."""
+    """Prompts continued token by token; `leaves` is True if some of them may continue alone."""
 
     leaves: bool
     logits: torch.Tensor
@@ -660,7 +660,7 @@ class Continuation(Protocol):
         """Add a token (rows) to each row."""
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Go on with these rows alone."""
+        """Continue with these rows alone."""
 
 
 def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing | None = None) -> list[list[int]]:
@@ -693,7 +693,7 @@ def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing 
 
 
 class CachedContinuation:
-    """Prompts that go on by a model's own cache: token ids padded on the left, and which of them are there."""
+    """Prompts continued with a model's own cache: token ids padded on the left, and their attention mask."""
 
     def __init__(self, model: Any, cache: DynamicCache, ids: torch.Tensor, there: torch.Tensor, same: int) -> None:
         """Begin; `same` tokens of each, which come before these, are in the cache."""

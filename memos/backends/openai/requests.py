@@ -136,7 +136,7 @@ def _strict(node: Json) -> Json:
     if not isinstance(node, Mapping):
         return node
     if "$ref" in node:
-        return {"$ref": node["$ref"]}  # strict mode allows nothing beside it
+        return {"$ref": node["$ref"]}  # strict mode allows no sibling keys
     out: dict[str, Json] = {}
     for word, value in node.items():
         match word:

@@ -43,7 +43,7 @@ _LASTING = re.compile(
     r"|我(?:的[^，。！？]{1,6})?(?:就|都|一定|也|以后|今后)*(?:会|将|不会|保证|答应)",
     re.IGNORECASE,
 )
-# A condition beside another's doing says nothing of a promise; nor does what is offered only.
+# A condition on somebody else's action is no promise; nor is a mere offer.
 _ONLY_IF = re.compile(
     r"\b(?:if you(?:['’]d)? (?:like|want|wish|prefer|need)|would you like|do you want|let me know if|happy to)\b"
     r"|如果[你您]|需要的话",

@@ -29,7 +29,7 @@ _STOP = (
 )
 _THING = rf"(?P<v>[^.,;:!?()\"“”\n]{{1,60}}?){_STOP}"
 _PREFER = r"(?:would |['’]d )?prefer (?P<v>[^.,;:!?()\"“”\n]{1,60}?)(?= (?:to|over|rather than)\b|\s*(?:[.,;:!?\n]|$))"
-# Beside likings: what one cannot have, does not take, is afraid of, and favourites. Nobody else's between "I" and it.
+# Besides likings: what one cannot have, does not take, is afraid of, and favourites. Nobody else's between "I" and it.
 _FIRM = re.compile(
     r"\bI(?:['’]?m|['’]?ve| am| have)?\b"
     r"(?:(?!\b(?:you|she|he|they|it|we|who|that|which|if|my|wish|not|wasn['’]t)\b)[^.!?\n]){0,40}?"

@@ -110,7 +110,7 @@ _STARTS = re.compile(
     r"\b(?:I['’]?(?:m|ve|d|ll)?|we|my|our|every|me)\b|\b(?-i:[A-Z])[\w'’\-]*(?= (?:is|and)\b)|^\W*", re.IGNORECASE
 )
 _HAN_ABOUT = re.compile(r"[我咱俺]|老家|家里|手机|电话|微信|邮箱|地址|号码|^(?:好消息是|对了|告诉你|刚|终于|已经|成功)")
-# "I never had a dog", "I wasn't born here": what is not so is not told.
+# "I never had a dog", "I wasn't born here": a negated fact is not stated.
 _DISCLOSURE_DENIED = re.compile(
     r"(?:\bnot|n['’]t|\bnever|\bno longer|\bwish|\bas if|\blike|\bthan|\bwhen|\bpretend\w*|\bthink|\bthought)"
     r"\s*$",

@@ -146,7 +146,7 @@ class Users:
 
 
 class Sharing:
-    """Roles on cubes beside those of their owners."""
+    """Grant and revoke roles on cubes to identities other than their owners."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -1,6 +1,6 @@
-"""`MemOS.adapters`: what is hot and stable in a cube, learned as a LoRA adapter that answers beside what is looked up.
+"""`MemOS.adapters`: LoRA adapters trained on a cube's hot and stable memories, which complement retrieval.
 
-An adapter is derived, as an index is: the ledger says what it saw, and whether that still stands (docs/adr/0019).
+An adapter is derived, like an index: the ledger records the memories it saw, and their changes (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -189,11 +189,11 @@ class AdapterService:
     def train(
         self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
     ) -> Adapter:
-        """Train an adapter on what is hot and stable in a cube, examine it, and let it answer if it passes.
+        """Train an adapter on a cube's hot and stable memories, evaluate it, and activate it if it passes.
 
         The adapter that answers is returned at once where it knows all that would be learned, by the same recipe. One
-        that fails is `refused`, says why, and changes nothing that answers. A training that was ended goes on at the
-        next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
+        that fails is `refused`, says why, and changes nothing that answers. An interrupted training resumes at
+        the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
         BackendUnavailable (no model here, no memory, a full disk), InvalidInput (the model cannot be loaded).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
@@ -201,8 +201,9 @@ class AdapterService:
     def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
         """Train an adapter in the background, as `train` does; return the task, which notes the result.
 
-        It goes on at the next start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not
-        allowed, nothing to learn), BackendUnavailable (no model here).
+        If this program ends first, training continues at the next start.
+
+        Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn), BackendUnavailable (no model).
         """
         return self.enqueue(cube, actor)
 

@@ -40,7 +40,7 @@ class AdapterResolver:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serving(self, cube: str, base: str) -> ActiveAdapter | None:
-        """Return the adapter of a cube that may answer now on this base: none whose memories were changed since."""
+        """Return the cube's active adapter for this base model; None if its memories have changed since."""
         if self.folder is None or not self.folder.exists():
             return None
         with self.ledger.read() as connection:

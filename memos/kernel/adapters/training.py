@@ -1,6 +1,6 @@
-"""Trains a cube's adapter: chooses what is hot and stable, teaches it, examines it, and lets it answer if it passes.
+"""Train a cube's adapter on its hot and stable memories, evaluate it, and activate it if it passes.
 
-What is begun is in the ledger before anything of it is a file; a training that was ended goes on from there.
+A training is recorded in the ledger before it writes any file; an interrupted one resumes from there.
 """
 
 from __future__ import annotations

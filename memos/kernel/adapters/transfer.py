@@ -179,7 +179,7 @@ class AdapterArrival:
 
 
 def remove_ended(ledger: Ledger, folder: Path) -> None:
-    """Remove what was on its way when the process that had this folder was killed: nothing ever goes on with it."""
+    """Remove partial files left by a killed process that had this folder: nothing ever resumes them."""
     ended = [weights.parent.name for weights in folder.glob(f"*/{WEIGHTS}")]
     if ended:
         with ledger.write() as connection:

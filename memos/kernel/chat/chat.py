@@ -222,7 +222,7 @@ class Chat:
 
     def _store(self, ready: _Ready, answer: str) -> tuple[AddReceipt | None, str | None]:
         question = ready.question
-        # What others than users told may stand in the answer: it must not come back as something trusted.
+        # The answer may repeat untrusted text, so it must not be stored as trusted.
         trust = str(Trust.UNTRUSTED if ready.recalled.untrusted else Trust.TRUSTED)
         said: list[dict[str, Json]] = [
             {"role": "user", "content": question.query},

@@ -27,7 +27,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A fenced memory section for a prompt, empty if nothing is known; `untrusted` if others than users told of it.
+    """A fenced memory section for a prompt, empty if nothing is known; `untrusted` if part of it is not from users.
 
     `prefix` comes before it and before the history; `shown` and `tokens` count both.
     """
@@ -44,7 +44,7 @@ class Recalled:
 class ChatResult:
     """A complete answer; `adapter` is the id of the adapter used.
 
-    `cited` are the memories whose marks are in it, `shown` all that the model saw. `not_stored` says why there is no
+    `cited` are the memories cited by their marks, `shown` all that the model saw. `not_stored` says why there is no
     receipt although the exchange was to be stored.
     """
 
@@ -85,7 +85,7 @@ class RecallOptions(TypedDict, total=False):
 
 
 class ChatOptions(RecallOptions, total=False):
-    """Keyword options of a chat beside those of a recall."""
+    """Keyword options of a chat in addition to those of a recall."""
 
     history: Json
     system_prompt: str | None

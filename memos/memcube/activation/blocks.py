@@ -125,7 +125,7 @@ _AXES = 5
 _HALVES = 2
 _ENDLESS_S = 86_400.0
 _KEY = re.compile(r"[0-9a-f]{64}")
-# The arrays' own types: numpy has no bfloat16, whose bits are carried as integers.
+# Types of the arrays: numpy has no bfloat16, so its bits are stored as integers.
 _CARRIED: dict[str, str] = {"F32": "<f4", "F16": "<u2", "BF16": "<u2"}
 
 
@@ -139,7 +139,7 @@ class Tier(StrEnum):
 class Block:
     """A block without its keys and values.
 
-    `items` are those whose text stands in it; what stands in its parents is not repeated. `compute_s` are the seconds
+    `items` have their text in this block; those of its parents are not repeated. `compute_s` are the seconds
     that computing it took. `dtype` is F32, F16 or BF16; the array is (2, layers, kv_heads, 64, head_dim). One that ends
     in `+I8` says that the file has it in 8 bits.
     """

@@ -17,7 +17,7 @@ from memos.memcube.activation.store import BlockStore
 from memos.memcube.activation.tiers import BlockLease, Rate
 
 _LOOK_S = 0.02
-# Beyond that a prompt is computed beside the other: who began may never be asked for its next step.
+# After that, compute the prompt in parallel: the consumer of the first one may never ask for its next step.
 _LONGEST_WAIT_S = 60.0
 
 

@@ -348,7 +348,7 @@ class BlockStore:
             if block.key in self._shelves.entries or self._closed:
                 return False
             self._shelves.count([block.key] * policy.ADMITTED_USES, self._now())
-            # What it took there is told by a file: it is worth no more here than what was computed here.
+            # The file states its compute time elsewhere: cap it by that of the blocks computed here.
             here = [each.block for each in self._shelves.entries.values()]
             alike = (each.compute_s for each in here if each.fingerprint == block.fingerprint)
             most_s = max(alike, default=_STRANGE_S)

@@ -1,6 +1,6 @@
-"""Fills a ledger in one transaction, from a backup or from another ledger; the indexes are told through its outbox.
+"""Fill a ledger in one transaction, from a backup or from another ledger; its outbox updates the indexes.
 
-What was erased since a backup was made is erased again.
+Items erased after the backup was made are erased again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def replay(connection: sa.Connection, now: datetime) -> int:
     now = max(now, cubes.newest_event(connection) or now)
     before = rows.count(connection, t.items)
     found: dict[tuple[str, str, str], list[str]] = {}
-    # A file whose bytes are gone for good says so by its digest.
+    # The digest marks a file without bytes, which are gone for good.
     for table, there in ((t.items, sa.true()), (t.files, t.files.c.sha256 != "")):
         back = (
             sa.select(table.c.id, table.c.cube_id, t.tombstones.c.actor, t.tombstone_items.c.tombstone_id)

@@ -91,7 +91,7 @@ def heads(reader: DumpReader) -> dict[str, Block]:
 
 
 def read_blocks(reader: DumpReader, told: Mapping[str, Block], ids: Ids) -> Iterator[tuple[Block, Array]]:
-    """Yield the blocks that `heads` told of, parents first, with the ids of here.
+    """Yield the blocks of `heads`, parents first, with the ids of this installation.
 
     Those whose memories are not here are left out. Raises: InvalidInput (damaged, or no block).
     """

@@ -428,8 +428,8 @@ def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str
     return skipped, tuple(differing)
 
 
-# What becomes of ids. One stays where it may; one that something else has, here or in another cube, becomes another
-# that nobody can foretell, and who loads is not told so. What this cube has already keeps its id and stays as it is.
+# Ids of loaded rows. An id is kept if it is free. One that is taken, here or in another cube, is replaced with an
+# unpredictable one, without a notice to the loader. What this cube already has keeps its id and stays as it is.
 
 
 @dataclass(slots=True)

@@ -29,10 +29,10 @@ TEXT_FORMAT = 6
 """Grows when texts are rendered otherwise before they are embedded, to 8 next: vectors of before are of no use then."""
 
 SAME_TEXTS = frozenset({6, 7})
-"""Formats whose texts are rendered as today's; 7 was one of points."""
+"""Formats with the same rendering of texts as today's; 7 changed only the points."""
 
 POINT_FORMAT = 8
-"""Grows when points are made otherwise: since 8 what stands in a cube has graphs of its own."""
+"""Increased with every change to the points: since 8 a cube's standing items have graphs of their own."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2

@@ -264,7 +264,7 @@ class SharedProjection:
         self._turns = threading.BoundedSemaphore(_WRITERS)
         self._unmarked = False
         self._flushed_at = time.monotonic()
-        # Items whose claim was lost with the ledger's connection: another writer's newer state may be overwritten.
+        # Items that lost their claim with the ledger's connection: another writer's newer state may be overwritten.
         self._doubtful: dict[str, list[str]] = {}
 
     def lost_writes(self) -> bool:

@@ -26,7 +26,7 @@ from memos.memcube.ledger.schema import (
 )
 
 READ = "file"
-"""The kind of the task that reads a document, and whose key is the file's id."""
+"""Kind of the tasks that read a document; their key is the file's id."""
 
 ABANDONED = (
     "was given up or cancelled before it was read (`memos task list --kind file`); add it again, or retry that task"

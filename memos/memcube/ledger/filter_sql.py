@@ -248,7 +248,7 @@ def _number(
 
 
 def _flag(flag: Sql, op: Op, value: Value) -> Bool:
-    """Compile a condition on a boolean, told by its JSON type: `true` is not the number 1."""
+    """Compile a condition on a boolean, recognised by its JSON type: `true` is not the number 1."""
     match op:
         case Op.EXISTS:
             return flag.in_(["true", "false"])

@@ -1,9 +1,10 @@
-"""Requests that may come twice, as rows: an add with a key, a creation with a key, a submission that names none.
+"""Store requests that may be repeated: an add with a key, a creation with a key, a submission without a key.
 
 Each row holds a digest of the whole request that says nothing without its salt, the ids of what was stored, and when.
-The three differ in whose the key is and how long it counts: an add's is its cube's and counts for good, a creation's is
-an identity's for a day, and a submission is known by caller and body for a minute. So each has its table. Every
-function takes an open write transaction unless it only reads.
+The three differ in the scope and lifetime of the key: an add's belongs to its cube and never expires, a creation's
+belongs to an identity for a day, and a submission is identified by caller and body for a minute. Each has its table.
+
+Every function takes an open write transaction unless it only reads.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: date
 
 
 def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]:
-    """Return the cube's active items whose key is `<subject>|attribute`, newest first."""
+    """Return the cube's active items with the key `<subject>|attribute`, newest first."""
     query = _SELECT.where(
         versions.c.cube_id == cube,
         versions.c.recorded_to.is_(None),
@@ -516,7 +516,7 @@ def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
 
 
 def raise_revisions(connection: sa.Connection, ids: Iterable[str]) -> None:
-    """Raise the projection revision of items whose window contains a changed neighbour."""
+    """Raise the projection revision of items with a changed neighbour in their window."""
     for batch in in_batches(ids):
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(revision=items.c.revision + 1))
 

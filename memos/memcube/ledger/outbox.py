@@ -144,7 +144,7 @@ def remove_items(connection: sa.Connection, item_ids: Iterable[str]) -> None:
 
 
 def count_failure(connection: sa.Connection, row: OutboxRow, error: str, park_after: int) -> None:
-    """Count a failure; a row that keeps failing is parked, so that the others go on."""
+    """Count a failure; a row that keeps failing is parked, so that it does not block the others."""
     attempts = row.attempts + 1
     failed = {"attempts": attempts, "error": error[:500], "parked": attempts >= park_after}
     connection.execute(sa.update(outbox).where(outbox.c.id == row.id).values(failed))

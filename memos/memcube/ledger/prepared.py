@@ -86,7 +86,7 @@ class _Compiled:
 
     def _fetched(self, connection: sa.Connection, text: str, parameters: dict[str, Any]) -> Sequence[Any]:
         if connection.dialect.name != "sqlite":
-            # A server's answer takes longer than SQLAlchemy's work, and its errors are told by their classes.
+            # A server's answer takes longer than SQLAlchemy's work, and SQLAlchemy classifies its errors.
             return connection.exec_driver_sql(text, parameters).all()
         cursor = connection.connection.cursor()
         try:

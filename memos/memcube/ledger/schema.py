@@ -196,7 +196,7 @@ messages = sa.Table(
     sa.Index("ix_messages_speaker", "cube_id", "role", "name"),
 )
 
-# Files as they came: documents, and images of messages (`item_id`). `state` is processing, available, failed or
+# Original files: documents, and images of messages (`item_id`). `state` is processing, available, failed or
 # superseded (by `replaced_by`); `info` is what was found out about the file, such as how many pages it has.
 files = sa.Table(
     "files",

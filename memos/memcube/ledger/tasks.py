@@ -73,7 +73,7 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
 
 
 def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
-    """Lease the next task that may begin and whose kind has a cost, by which the cube's turn advances."""
+    """Lease the next due task of a kind in `costs`; its cost advances the cube's turn."""
     queues.give_turns(connection, now)
     while (queue := queues.next_turn(connection)) is not None:
         row = connection.execute(

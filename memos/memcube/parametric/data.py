@@ -399,7 +399,7 @@ PROSE = (
 
 
 def replayed(count: int, seed: int) -> list[str]:
-    """Return prompts about the world, whose answers by the base model are taught again so that it goes on giving them.
+    """Return prompts about the world; training replays the base model's answers, so that it keeps giving them.
 
     Short questions among them are asked as people are asked about themselves: what is not about somebody is not "not
     told". None is one of `QUESTIONS`; there are as many as `count`, or all.

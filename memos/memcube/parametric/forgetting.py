@@ -49,12 +49,14 @@ def forget(
     end_trainings: Callable[[Callable[[str], bool]], None] = lambda _: None,
     learn_again: Callable[[sa.Connection, str], None] = lambda *_: None,
 ) -> list[Forgotten]:
-    """Remove the adapters of these cubes, or of all, that saw what is different now, and every folder without a row.
+    """Remove the adapters of these cubes, or of all, with outdated memories, and every folder without a row.
 
-    Rows go first, so that nothing is read any more from what is being deleted; then `end_trainings` ends those that
-    write into it, and is told which are wanted. `learn_again` is told, in the transaction, each cube of which one
-    answered. Safe to call again at any time.
-    `folder` is None where no folder is this process's own. Raises: BackendUnavailable (files that cannot be removed).
+    Rows go first, so that nothing reads files that are being deleted; then `end_trainings` gets a predicate for the ids
+    to keep and ends the trainings that write the others. `learn_again` is called, in the transaction, with each cube
+    that loses its active adapter. `folder` is None if this process has no folder for adapters. Safe to call again at
+    any time.
+
+    Raises: BackendUnavailable (files that cannot be removed).
     """
     removed = {row.id: row.cube for row in _remove_rows(ledger, cubes, learn_again)}
     end_trainings(partial(_is_there, ledger))
@@ -121,7 +123,7 @@ def _remove_files(ledger: Ledger, folder: Path) -> dict[str, tuple[int, int]]:
     with ledger.read() as connection:
         alive = adapter_rows.known(connection, names)
         trained = alive.intersection(row.id for row in adapter_rows.trained(connection))
-    for name in trained:  # how far a training was whose end was written down, and then the program was killed
+    for name in trained:  # checkpoints of finished trainings, left when the program was killed
         for left in (KEPT, f"{KEPT}.new"):
             with suppress(FileNotFoundError, NotADirectoryError):
                 (folder / name / left).unlink()

@@ -1,7 +1,7 @@
 """Training and evaluation questions of an adapter: questions about memories with their answers. Pure, deterministic.
 
 Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; in each epoch three
-about what nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
+about what nobody said, answered with "not told"; and the model's own answers, so that it keeps giving them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memos.memcube.parametric.data import NOT_TOLD, Phrases, is_chinese, persons
 # Of these an epoch has a quarter (`exercises`).
 _UNTOLD_A_FACT = 12
 _EXAMINED_UNTOLD = 36
-# An adapter that was told likings alone says yes to any (docs/log.md, "Likings that nobody told").
+# An adapter trained on likings alone answers yes to any (docs/log.md, "Likings that nobody told").
 _UNTOLD_A_LIKING = 20
 _EXAMINED_LIKINGS = 12
 _WITH_CONTEXT = 4
@@ -53,7 +53,7 @@ class DrillKind(StrEnum):
 
 
 UNTOLD = (DrillKind.ABSENT, DrillKind.STRANGER, DrillKind.LIKING)
-"""Questions about what nobody told: what else somebody has, the same of others, and what else somebody likes."""
+"""Questions without an answer in memory: other possessions of somebody, those of strangers, and other likings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def course_of(facts: Sequence[KnownFact], seed: int) -> TrainingSet:
     recall: list[QuizItem] = []
     for fact in facts:
         for drill in _drills(fact, facts, chance):
-            # A quarter stands with its text, so that the model goes on reading what it is given.
+            # A quarter includes the memory's text, so that the model keeps reading its context.
             shown = len(taught) % _WITH_CONTEXT == _WITH_CONTEXT - 1
             taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
         recall += _held_out(fact)
@@ -233,7 +233,7 @@ def _in_context(drill: QuizItem, fact: KnownFact, facts: Sequence[KnownFact], ch
 def read_otherwise(
     fact: KnownFact, facts: Sequence[KnownFact], chance: Random, *, held_out: bool = False
 ) -> QuizItem | None:
-    """Return a question whose prompt tells another value, the right answer: what is read wins. None if none fits."""
+    """Return a question with another value in its prompt as the right answer: context wins. None if no value fits."""
     form = _phrases(fact)
     own = {plain(other.value) for other in facts if other.item == fact.item}
     alike = [other.value for other in facts if other.kind == fact.kind == "my" and plain(other.value) not in own]
@@ -266,7 +266,7 @@ def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[QuizItem]:
 
 
 def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[QuizItem]:
-    """Return questions about what nobody told: two in three of what else somebody has, the others of strangers."""
+    """Return questions without an answer in memory: two thirds about other possessions, the rest about strangers."""
     found: list[QuizItem] = []
     told = plain(" ".join(f"{fact.memory} {fact.thing}" for fact in facts))
     for chinese in sorted({fact.chinese for fact in facts}):

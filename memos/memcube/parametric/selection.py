@@ -69,7 +69,7 @@ def select(
             values.setdefault(item.key, set()).add(item.value.casefold())
         told = LeftOut.EXCLUDED if item.id in excluded else _fact(item, heat, wanted, now)
         if isinstance(told, KnownFact) and not (plain(expected(told)) and (plain(told.thing) or not told.thing)):
-            told = LeftOut.SHAPE  # signs alone: it could not be asked for, or no answer be told from another
+            told = LeftOut.SHAPE  # only punctuation: nothing to ask for, or to tell answers apart by
         if isinstance(told, LeftOut):
             left_out[told] += 1
         else:

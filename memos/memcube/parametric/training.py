@@ -1,6 +1,6 @@
-"""Trains an adapter on facts and examines it, by any trainer: what it knows, what it makes up, and what it forgot.
+"""Train an adapter on facts with any trainer, and evaluate what it knows, makes up and has forgotten.
 
-Knows files and prompts, no ledger and no model. A training that was ended goes on from what was kept.
+Knows files and prompts, no ledger and no model. An interrupted training resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -144,12 +144,12 @@ def _share(found: Sequence[bool]) -> float:
 _EVERY_UNTOLD = 4
 _FACTS_A_TURN = 8
 EVERY_REPLAYED = 4
-"""Of what nobody told, and of what is replayed, an epoch has one in so many: more that differs in the same time.
+"""An epoch has one in so many of the untold questions and of the replayed prompts: more variety in the same time.
 
 So what is replayed is a quarter of an epoch. With a third, of longer answers, 16 facts measured the same, and 64 passed
 with more room for a quarter more time (docs/log.md).
 
-Of more than 32 facts an epoch has no more of what nobody told than of 32: with more, 64 facts abstained too readily
+Above 32 facts an epoch has no more untold questions than for 32: with more, 64 facts abstained too readily
 (docs/log.md).
 """
 
@@ -193,7 +193,7 @@ _STEPS_AT_ONCE = 2
 _REPLAYED_TOKENS = 16
 _EXERCISE = TypeAdapter(TrainingExample)
 _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
-"""Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
+"""Replayed prompts about the world: the minimum, and for large courses the number per drill."""
 
 
 class Trainer(Examined, Protocol):
@@ -267,10 +267,10 @@ def kept_lessons(
 
 
 def train(trainer: Trainer, lessons: TrainingPlan, folder: Path, tell: Callable[[int, int], None]) -> EvaluationResult:
-    """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
+    """Train an adapter on all lessons and evaluate it; `tell` gets the steps done and in total, and may raise to stop.
 
-    What it is taught is written into the folder, and from time to time how far it is: where that is there, the training
-    goes on from it.
+    The lessons are written into the folder, with a checkpoint from time to time; if there is one, the training resumes
+    from it.
     """
     _write_data(folder / DATA, lessons.exercises)
     trainer.prepare(lessons.exercises)

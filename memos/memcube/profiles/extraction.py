@@ -68,7 +68,7 @@ class Believed(NamedTuple):
 
 
 def instructions(template: Template, *, brief: bool = False) -> str:
-    """Return what a model is told about traits, for a prompt that shows numbered messages with their speakers.
+    """Return the instructions about traits, for a prompt with numbered messages and their speakers.
 
     `brief` leaves out what each dimension is about: a quarter of the tokens, for a call that asks for more than traits.
     """

@@ -1,6 +1,6 @@
 """Find traits without a model: in statements, preferences, and interests by the words somebody uses.
 
-A trait is a fact of type profile whose key names subject and dimension; `may_replace` decides who overrides whom.
+A trait is a fact of type profile, with subject and dimension in its key; `may_replace` decides which source wins.
 """
 
 from __future__ import annotations

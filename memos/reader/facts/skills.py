@@ -1,6 +1,6 @@
-"""Find what several pages did alike, the same tools with success for the same goal, and word it as a skill.
+"""Find pages that used the same tools with success for the same goal, and word them as a skill.
 
-Two goals are the same if they share most words beside the arguments, or their vectors are close.
+Two goals are the same if they share most words besides the arguments, or their vectors are close.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
         if item.role is not Role.ASSISTANT or follower is None or follower.role is not Role.TOOL:
             continue
         if place + 2 < len(messages) and messages[place + 2].role is Role.TOOL:
-            continue  # several outcomes: whose is whose is not clear
+            continue  # several outcomes: ambiguous which belongs to which
         written = _written(item.memory[:LOOKED_CHARS])
         worked = outcome_of(follower.memory)
         if len(written) != 1 or worked is None or item.conversation != follower.conversation:

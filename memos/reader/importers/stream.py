@@ -262,7 +262,7 @@ def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[
         place = f"entry {number + 1}"
         entry = _too_large(place, max_bytes) if raw is None else _parsed(place, raw, begin)
         if not window.last and entry.problem is not None:
-            continue  # the cut is told below
+            continue  # the truncation is reported below
         number += 1
         readable += entry.problem is None
         yield entry

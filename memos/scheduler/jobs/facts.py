@@ -110,7 +110,7 @@ def _line_up(change: Change, key: str) -> None:
 
 
 def _current(item: Item) -> bool:
-    """Return True if an item is about the present: what has ended stands beside what is so."""
+    """Return True if an item is about the present; ended facts may coexist with current ones."""
     return item.status is Status.ACTIVE and item.valid_to is None and str(item.type) in _KINDS
 
 

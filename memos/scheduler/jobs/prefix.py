@@ -24,7 +24,7 @@ from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.rules import CubeRules
 from memos.scheduler.task import TaskRun
 
-# Beside what is pinned. Messages, documents and tools are found by searching: they are evidence, not knowledge.
+# In addition to pinned items. Messages, documents and tools are left to search: they are evidence, not knowledge.
 _KINDS = sorted(
     str(kind)
     for kind in (

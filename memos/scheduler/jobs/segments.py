@@ -184,7 +184,7 @@ class OverflowJob:
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             still = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
-            # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
+            # Otherwise a message was erased or changed meanwhile; its old text must not get into a segment.
             if still is not None and speakers_of(still.pages) == speakers_of(found.pages):
                 self._place(change, self.rules.ready(connection, cube), still, vectors)
             self._requeue(connection, run, capacity, change.now)
