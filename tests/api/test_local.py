@@ -311,6 +311,7 @@ class _Lent:
         pass
 
 
+@pytest.mark.heavy
 def test_commands_change_memories_through_the_server(furnished: Furnished, tmp_path: Path) -> None:
     folder, memos = furnished.folder, furnished.folder.memos
     item = folder.told("add", "Herons fish at dawn", "--conversation", "birds", "--tag", "zoo")["item_ids"][0]
@@ -423,6 +424,7 @@ def test_who_waits_is_told_when_the_server_ends(tmp_path: Path) -> None:
         assert memos.maintenance.check_ready() is None
 
 
+@pytest.mark.heavy
 def test_the_documents_program_runs(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     [block] = re.findall(

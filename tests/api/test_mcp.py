@@ -294,6 +294,7 @@ async def on_stdio(home: Path, *words: str) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.heavy
 def test_clients_on_stdio_share_a_folder_and_outlive_each_other(tmp_path: Path) -> None:
     home = tmp_path / "home"
 
@@ -314,6 +315,7 @@ def test_clients_on_stdio_share_a_folder_and_outlive_each_other(tmp_path: Path) 
     assert endpoint.find(home) is None
 
 
+@pytest.mark.heavy
 def test_a_client_on_stdio_works_through_the_server_that_has_the_folder_open(http: Http) -> None:
     home = http.memos.home
     before = endpoint.find(home)
@@ -338,6 +340,7 @@ HELLO = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
@@ -357,6 +360,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.heavy
 def test_it_ends_in_order_when_it_is_told_to(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "memos", "mcp", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -49,6 +49,7 @@ def test_pages_without_letters_are_read_as_pictures_and_nothing_is_fetched(monke
     assert found.unread == 0
 
 
+@pytest.mark.heavy
 def test_an_image_is_a_document_whatever_side_is_up() -> None:
     upside_down = pages("photo.txt", make.image_file([make.picture([OIL, SEAL]).rotate(180)], "JPEG"))
     assert (upside_down.format, upside_down.media_type) == (Format.JPEG, "image/jpeg")
@@ -77,6 +78,7 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
     assert ([page["text"].strip() for page in told["pages"]], told["unread"]) == (["Typed words.", ""], 1)
 
 
+@pytest.mark.heavy
 def test_what_is_in_letters_is_kept_when_a_picture_harms_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, "import signal; p.OcrEngine = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)")
     found = pages("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])]))

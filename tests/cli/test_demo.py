@@ -7,12 +7,14 @@ import json
 from importlib import resources
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from memos import MemOS
 from memos.cli.demo.run import CUBE, HITS, run_demo
 
 
+@pytest.mark.heavy
 def test_the_demo_reads_asks_corrects_updates_erases_and_ends_clean(tmp_path: Path) -> None:
     plan = json.loads(resources.files("memos.cli.demo").joinpath("questions.json").read_text(encoding="utf-8"))
     out = io.StringIO()

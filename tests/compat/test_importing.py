@@ -287,6 +287,7 @@ def test_a_hostile_folder_never_crashes_an_import(memos: MemOS, tmp_path: Path) 
     assert memos.maintenance.verify().clean
 
 
+@pytest.mark.heavy
 def test_the_command_imports_a_folder_and_tells_what_it_left(folder: Path, tmp_path: Path) -> None:
     write(folder / "users/bob/short_term.json", [page(7), 5])
     command = [sys.executable, "-m", "memos.cli.app", "import", str(folder), "--format", "memoryos"]

@@ -256,6 +256,7 @@ FILTERS = st.recursive(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(RECORDS, min_size=1, max_size=6), raws=st.lists(FILTERS, min_size=1, max_size=8))
 def test_a_filter_means_in_the_index_what_it_means_in_python(

@@ -390,6 +390,7 @@ def test_a_backup_made_while_a_file_waited_does_not_bring_it_back(
     assert b"xylophone" not in bytes_of(tmp_path / "copy")
 
 
+@pytest.mark.heavy
 def test_a_copy_and_a_restored_installation_have_the_documents(tmp_path: Path, idle: MemOS, settings: Settings) -> None:
     quiet = settings.model_copy(update={"tasks": TaskSettings(workers=0)})
     file = idle.documents.add(("manual.md", MANUAL))

@@ -319,6 +319,7 @@ def test_no_event_is_said_in_words(home: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "no such event\n")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_reader_that_has_enough_ends_the_following(home: Path, count: int) -> None:
     """Also when it has read everything there is, so that nothing more is written to it."""

@@ -102,6 +102,7 @@ def assert_works(memos: MemOS, ids: dict[str, Any]) -> None:
     assert memos.maintenance.verify().clean
 
 
+@pytest.mark.heavy
 def test_a_restored_installation_answers_as_the_first_did(tmp_path: Path, settings: Settings) -> None:
     with opened(settings, tmp_path / "home") as memos:
         ids = fill(memos)
@@ -136,6 +137,7 @@ def bytes_of_ledger(home: Path) -> dict[str, list[str]]:
         return contents(ledger)
 
 
+@pytest.mark.heavy
 def test_what_was_erased_since_is_in_no_byte_of_the_restored_folder(tmp_path: Path, settings: Settings) -> None:
     with opened(settings, tmp_path / "home") as memos:
         item = memos.add(

@@ -236,6 +236,7 @@ def test_only_what_is_pending_is_reviewed(memos: MemOS, status: str) -> None:
         memos.delete(item)
     elif status != "active":
         memos.update(item, status=status)
+    memos.tasks.wait(timeout_s=60)  # its page has moved on
     before: Item = memos.memories.history(item)[-1].after
     for decide in decided(memos, item):
         with pytest.raises(Conflict, match=f"is {status}, not pending") as told:

@@ -440,6 +440,7 @@ def test_a_receipt_names_the_backups_that_hold_what_was_erased(fresh: Callable[[
             assert not any(item in line for name in ("items", "versions") for line in contents(again.ledger)[name])
 
 
+@pytest.mark.heavy
 def test_an_erasure_while_a_backup_is_written_is_told_to_it(fresh: Callable[[str], Ledger], tmp_path: Path) -> None:
     store = Store(fresh("home"))
     store.make("default")

@@ -164,6 +164,7 @@ def test_make_serve_starts_a_server_on_loopback_that_its_key_opens(server: dict[
     assert me.json()["identity"]["admin"] is True
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("block", blocks("python"), ids=range(len(blocks("python"))))
 def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
     _run([sys.executable, "-W", "error", "-c", block], tmp_path, {**os.environ, **server})

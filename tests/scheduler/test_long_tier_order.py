@@ -59,6 +59,7 @@ def line(memos: MemOS, cube: str) -> list[tuple[str | None, int, int | None]]:
     return sorted((value, begun, over) for value, begun, over, _ in days)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("values", ["PLP", "PPLP", "PLPL", "PLRP", "PPLL"])
 def test_every_order_of_reading_gives_the_same_line(memos: MemOS, values: str) -> None:
     runs: list[list[str | int]] = []

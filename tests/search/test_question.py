@@ -155,6 +155,7 @@ def test_a_word_that_only_ends_like_a_plural_asks_for_no_list(text: str) -> None
     assert Intent.LIST not in read(text).intents
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", ["have we ", "以前", "what ", "did it happen ", "which books "])
 def test_the_longest_questions_are_read(text: str) -> None:
     long = text * (400_000 // len(text))  # minutes, if that were quadratic

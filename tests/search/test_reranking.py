@@ -131,6 +131,7 @@ def raises(error: Exception) -> Callable[[str, Sequence[str]], list[float]]:
     return raise_
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "says",
     [

@@ -128,6 +128,7 @@ def test_the_same_words_take_one_place_and_what_is_far_off_none(tmp_path: Path) 
         assert "My compiler prints one warning." not in lifted
 
 
+@pytest.mark.heavy
 def test_a_long_message_takes_no_place_from_others_but_with_what_it_says_itself(tmp_path: Path) -> None:
     guide = " ".join(
         f"The hotel in Las Vegas number {n} is a trip of its own, with a pool and a bar." for n in range(260)

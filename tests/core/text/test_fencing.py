@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memos import MemOS
-from memos.compat.user_memory import AnswerStyle, Context, Known, MemoryLimits, UserMemory, compose
+from memos.compat.user_memory import Context, Known, MemoryLimits, UserMemory, compose
 from memos.core.text.rendering import NOTICE, close_fence, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Role, Source, Status, Tier, Trust
@@ -180,7 +180,7 @@ def test_the_prompt_of_a_memoryos_program_fences_too(memos: MemOS) -> None:
     memos.add("I like the museum.", cube=user.cube, conversation=user.conversation)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UserMemory, "_asker", lambda _: None)
-        context = user._context("the museum?", AnswerStyle())
+        context = user._context("the museum?", "friend", "", None)
     system, question = compose(context, 4_000)
     assert NOTICE in system.content
     assert "Klingon" in question.content
@@ -216,6 +216,7 @@ WAYS = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("way", WAYS, ids=["tool", "document", "image", "assistant", "system"])
 def test_an_order_from_an_untrusted_source_is_never_used_unseen(memos: MemOS, way: dict[str, str]) -> None:
     orders = [{**way, "content": order} for order in ORDERS]
