@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from memos.cli.app import app
-from memos.cli.tree import FORMER, TREE, Group, walk
+from memos.cli.tree import FORMER, REMOVED, TREE, Group, walk
 from memos.version import __version__
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 COMMANDS = dict(walk())
 WITHOUT_JSON = {"serve", "mcp", "task work", "demo"}
 HEAVY = ("memos.kernel", "memos.backends", "memos.core.settings", "numpy", "sqlalchemy", "rich.markdown")
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def loaded_by(*arguments: str, **env: str) -> tuple[str, set[str]]:
@@ -132,3 +133,11 @@ def test_the_version_is_the_packages() -> None:
     assert RUNNER.invoke(app, ["version"]).stdout == f"{__version__}\n"
     assert RUNNER.invoke(app, ["--version"]).stdout == f"{__version__}\n"
     assert json.loads(RUNNER.invoke(app, ["version", "--json"]).stdout) == {"version": __version__}
+
+
+@pytest.mark.parametrize(
+    "page", sorted(page for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md") if page.name != "log.md"), ids=str
+)
+def test_pages_name_no_former_command(page: Path) -> None:
+    former = "|".join(re.escape(words) for words in sorted({*FORMER, *REMOVED}, key=len, reverse=True))
+    assert re.findall(rf"\bmemos (?:{former})(?![\w-])", page.read_text(encoding="utf-8")) == []
