@@ -272,6 +272,7 @@ def test_every_parameter_of_every_route_has_a_value(server: Server) -> None:
         assert not unknown, f"{found}: add values for {unknown} to VALUES, PLAIN or LEFT_OUT"
 
 
+@pytest.mark.heavy
 def test_nobody_sees_or_changes_what_is_anothers(
     server: Server, tenants: tuple[Things, dict[str, str], dict[str, str]]
 ) -> None:

@@ -45,6 +45,7 @@ def test_the_answer_to_a_call_that_was_ended_is_not_the_next_ones(
         child.call("say", "mine", 0.0)
 
 
+@pytest.mark.heavy
 def test_wherever_a_call_is_ended_the_next_one_gets_its_own_answer() -> None:
     chance = Random(5)
     made, ended = Child("tests.backends.echoing_child", "echo"), 0

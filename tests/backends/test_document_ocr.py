@@ -33,6 +33,7 @@ def child(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setattr("memos.backends.documents.reader._START", f"{begin}{way}; p.main(*map(int, sys.argv[2:]))")
 
 
+@pytest.mark.heavy
 def test_pages_without_letters_are_read_as_pictures_and_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, "import socket; socket.getaddrinfo = socket.create_connection = None")
     scan = [make.picture([OIL, SEAL]), None, "Typed words.", make.chinese_picture()]
@@ -61,6 +62,7 @@ def test_an_image_is_a_document_whatever_side_is_up() -> None:
     assert [(page.text, page.number) for page in both.pages] == [(OIL, 1), (SEAL, 2)]
 
 
+@pytest.mark.heavy
 def test_pictures_without_text_say_so() -> None:
     assert refused("scan.pdf", make.scanned(1)).startswith(
         "has no text on its 1 pages: they are scanned or drawn, and no"
@@ -90,6 +92,7 @@ def test_what_is_in_letters_is_kept_when_a_picture_harms_the_reader(monkeypatch:
     assert "2,048 MiB of memory" in refused("scan.pdf", make.scanned(1))
 
 
+@pytest.mark.heavy
 def test_there_is_a_bound_of_pages_and_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     two = make.pdf_of([make.picture([OIL]), make.picture([SEAL])])
     child(monkeypatch, "p.MOST_OCR_PAGES = 1")

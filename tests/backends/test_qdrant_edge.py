@@ -304,6 +304,7 @@ def test_writes_during_a_rewrite_are_in_the_new_files(index: QdrantEdgeIndex, fo
     again.close()
 
 
+@pytest.mark.heavy
 def test_an_index_closed_during_a_build_keeps_its_old_files(folder: Path) -> None:
     index = QdrantEdgeIndex.open(folder, 384)
     for start in range(0, 6_000, 500):

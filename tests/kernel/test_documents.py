@@ -137,6 +137,7 @@ def test_what_cannot_be_read_says_why_and_leaves_nothing_half(memos: MemOS, name
     assert memos.maintenance.verify().clean
 
 
+@pytest.mark.heavy
 def test_text_recognised_in_a_picture_is_marked_found_masked_and_never_trusted(memos: MemOS) -> None:
     scan = make.pdf_of(["Typed words.", make.picture(["The xylophone pump needs oil.", TOKEN])])
     file = put(memos, "scan.pdf", scan)

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from memos import MemOS
 from memos.errors import Conflict
 
@@ -13,6 +15,7 @@ WRITERS = READERS = 8
 SECONDS = 10.0
 
 
+@pytest.mark.heavy
 def test_writers_and_readers_do_not_disturb_each_other(memos: MemOS) -> None:
     shared = memos.add("counter 0").item_ids[0]
     ends = time.monotonic() + SECONDS

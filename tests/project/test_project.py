@@ -157,6 +157,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         process.terminate()  # make tells it on
 
 
+@pytest.mark.heavy
 def test_make_serve_starts_a_server_on_loopback_that_its_key_opens(server: dict[str, str]) -> None:
     headers = {"Authorization": f"Bearer {server['MEMOS_API_KEY']}"}
     me = httpx2.get(f"{server['MEMOS_BASE_URL']}/api/v1/me", headers=headers, timeout=60)
@@ -170,6 +171,7 @@ def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dic
     _run([sys.executable, "-W", "error", "-c", block], tmp_path, {**os.environ, **server})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("block", blocks("python memoryos"), ids=range(len(blocks("python memoryos"))))
 def test_blocks_for_the_client_of_another_package_run_with_it(
     block: str, tmp_path: Path, server: dict[str, str]

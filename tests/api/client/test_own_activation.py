@@ -27,6 +27,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
         yield Listening(url, memos, *keys_of(memos))
 
 
+@pytest.mark.heavy
 def test_what_prompts_begin_with_is_composed_shown_dropped_and_warmed(here: Listening, opened: Open) -> None:
     client, (cube, ids) = opened(here.url, here.ana), noted(here.memos, "ana")
     assert client.tasks.wait(client.kv.compose(cube)).state == "done"
