@@ -28,7 +28,7 @@ _MODELS: dict[type, type[Value]] = {}
 class _OfDataclass(ModelMetaclass):
     """Makes `class Item(types.Item, Value)` a model with the described fields of the dataclass `types.Item`.
 
-    So type checkers see the fields where they are declared; at run time the dataclass is no base.
+    Type checkers see the declared fields of the dataclass; at run time the model does not inherit from it.
     """
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:

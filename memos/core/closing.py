@@ -1,16 +1,17 @@
-"""A base of what is closed after use."""
+"""A base class of objects that have to be closed."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Self
 
 
-class Closing:
-    """Closes itself at the end of a `with` block."""
+class Closing(ABC):
+    """A context manager that calls `close` at the end of the block."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Release what is held."""
-        raise NotImplementedError
+        """Release the resources."""
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterState, Outcome
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from tests.fakes import FixedClock
-from tests.support.adapters import (  # fmt: skip
+from tests.support.adapters import (
     BASE,
     NOW,
     READY,
@@ -35,8 +35,11 @@ from tests.support.adapters import (  # fmt: skip
 from tests.support.ledgers import Store
 
 TRAINING, READY_, ACTIVE, RETIRED = (
-    AdapterState.TRAINING, AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIRED,
-)  # fmt: skip
+    AdapterState.TRAINING,
+    AdapterState.READY,
+    AdapterState.ACTIVE,
+    AdapterState.RETIRED,
+)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -38,11 +38,16 @@ def test_flags_then_environment_then_file_then_defaults(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("retention_day = 3", "did you mean `retention_days`"), ("[server]\nprot = 1", "did you mean `server.port`"),
-        ("[nothing]\nx = 1", "docs/settings.md"), ("server = 1", "is a group"), ("x = ", "no TOML"),
-        ("password = 'hunter2hunter2", "no TOML"), ('config = "other.toml"', "unknown setting"), ("\0", "no TOML"),
+        ("retention_day = 3", "did you mean `retention_days`"),
+        ("[server]\nprot = 1", "did you mean `server.port`"),
+        ("[nothing]\nx = 1", "docs/settings.md"),
+        ("server = 1", "is a group"),
+        ("x = ", "no TOML"),
+        ("password = 'hunter2hunter2", "no TOML"),
+        ('config = "other.toml"', "unknown setting"),
+        ("\0", "no TOML"),
     ],
-)  # fmt: skip
+)
 def test_what_is_unknown_or_unreadable_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InvalidInput, match=told) as refused:
         Settings(config=written(tmp_path, text))

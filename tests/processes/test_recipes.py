@@ -40,9 +40,11 @@ def test_a_recipe_works_as_written(title: str, tmp_path: Path) -> None:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     env = {
-        "HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(copy),
+        "HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(copy),
         "MEMOS_HOME": str(tmp_path / "home"),
-    }  # fmt: skip
+    }
     for kind, place, text in RECIPES[title]:
         if kind == "diff":
             apply(text, copy / place)
@@ -52,9 +54,14 @@ def test_a_recipe_works_as_written(title: str, tmp_path: Path) -> None:
                 set_, words = [w for w in words if re.match(r"[A-Z_]+=", w)], [w for w in words if "=" not in w]
                 program = {"memos": ["-m", "memos.cli"], "python": []}[words[0]]
                 ended = subprocess.run(
-                    [sys.executable, *program, *words[1:]], cwd=copy, env=env | dict(w.split("=", 1) for w in set_),
-                    capture_output=True, text=True, timeout=300, check=False,
-                )  # fmt: skip
+                    [sys.executable, *program, *words[1:]],
+                    cwd=copy,
+                    env=env | dict(w.split("=", 1) for w in set_),
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                    check=False,
+                )
                 assert ended.returncode == 0, f"{line}\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}"
         else:
             (copy / place).write_text(text, encoding="utf-8")

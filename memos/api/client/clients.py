@@ -267,7 +267,7 @@ class MemOSClient(_Client[Connection], Closing):
         **options: Options of all calls, as in `using`.
 
     Raises:
-        InvalidInput: An argument is wrong, or there is no key.
+        InvalidInput: An argument is invalid, or no API key was given.
     """
 
     _connect = Connection.to

@@ -245,7 +245,7 @@ def task_status(task: Annotated[str, Field(description="Id of a task, as `add` r
 
 
 CONVERSATION = "mcp"
-"""Where `add_exchange` stores: a user's talks with assistants that have no other name for them."""
+"""Conversation in which `add_exchange` stores messages; MemoryOS's tool has no parameter for it."""
 
 _RECENT = 10
 _HITS_AN_EXCHANGE = 4

@@ -379,7 +379,7 @@ def create_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> d
 
 @cubes_router.post("/register_cube")
 def register_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
-    """Return a cube that a client wants to use, made when there is none of this id."""
+    """Return the cube with this id; create it if it does not exist."""
     acting = resolve_identity(memos, caller, body.owner_id or body.user_id)
     cube = body.cube_id or body.mem_cube_id or body.cube_name or acting.home
     try:

@@ -217,7 +217,7 @@ SegmentId = Annotated[str, Path(description="Id of a segment")]
 
 
 class MoveBody(CubeBody):
-    """Where a segment goes."""
+    """The tier to move a segment to."""
 
     tier: str = Field(description="`long` has its pages read now, `archive` ranks it lower, `mid` brings it back")
 

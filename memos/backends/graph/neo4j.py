@@ -212,7 +212,7 @@ class Neo4jGraph:
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
         for kind, _ in (link for node in nodes for link in node.links):
             if kind not in LINKS:
-                raise InvalidInput("links", f"{kind!r:.60} is no kind of link; there are {', '.join(LINKS)}.")
+                raise InvalidInput("links", f"unknown kind {kind!r:.60}; expected one of {', '.join(LINKS)}")
         for start in range(0, len(nodes), _BATCH):
             batch = {node.id: node for node in nodes[start : start + _BATCH]}
             self._write(partial(put, nodes=list(batch.values())))

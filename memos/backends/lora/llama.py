@@ -475,12 +475,13 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Where the heads of a tree's tokens are taken from and put to, for products of each branch and each key's head.
+    """Gather and scatter indices for attention over a tree of prompts, batched by branch and key-value head.
 
-    Taken are the queries of what a branch adds (`asked` of turned heads, `given` of found ones), padded on the right,
-    and all its keys and values. `padded` are those of the queries that are nobody's, `found` where each token's are,
-    `whose` the token and key that each of the keys is of. `mask` (branches and keys, queries, seen) hides what comes
-    later; `cos` and `sin` are (tokens, turned heads, half a head).
+    `asked` gathers the queries that each branch adds, padded on the right; `given` gathers the gradients of their
+    results the same way, and zeroes the rows in `padded`. `found` has the place of each token's result. `keys` and
+    `values` gather all that a branch attends to; `whose` has the token and head of each, to sum their gradients.
+    `mask`, shape (branches and keys, queries, seen), hides later tokens; `cos` and `sin` are the rotary factors, shape
+    (tokens, rotated heads, half a head).
     """
 
     asked: Tensor

@@ -698,7 +698,7 @@ class CachedContinuation:
     def __init__(self, model: Any, cache: DynamicCache, ids: torch.Tensor, there: torch.Tensor, same: int) -> None:
         """Begin; `same` tokens of each, which come before these, are in the cache."""
         self._model, self._cache = model, cache
-        # A state that is no keys and values of tokens is not cut by rows.
+        # Only layers that cache keys and values per token can drop rows; a recurrent state cannot.
         self.leaves = all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers)
         self._at = same + (there.cumsum(-1) - 1).clamp(min=0)
         self._there = functional.pad(there, (same, 0), value=1)

@@ -30,9 +30,19 @@ _QUALITY: Final = 85
 _FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 # What Pillow's decoders raise for damaged files; the last two are its guard against decompression bombs.
 _UNREADABLE: Final = (
-    OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, ZeroDivisionError,
-    MemoryError, Pillow.DecompressionBombError, Warning,
-)  # fmt: skip
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    EOFError,
+    OverflowError,
+    ZeroDivisionError,
+    MemoryError,
+    Pillow.DecompressionBombError,
+    Warning,
+)
 
 
 def with_small_images(request: ChatRequest) -> ChatRequest:
@@ -60,7 +70,7 @@ def _jpeg(data: bytes) -> bytes:
         opened.thumbnail((MOST_SIDE, MOST_SIDE))
         try:
             upright = ImageOps.exif_transpose(opened)
-        except _UNREADABLE:  # odd metadata is no reason not to look at the picture
+        except _UNREADABLE:  # unreadable metadata: use the image as it is
             upright = opened
         if upright.has_transparency_data:
             canvas = Pillow.new("RGBA", upright.size, "white")

@@ -62,7 +62,7 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
 def check_new_id(where: str, value: Json) -> str:
     text = check_name(where, value, 128)
     if text != text.strip():
-        raise InvalidInput(where, "begins or ends with space; take it away")
+        raise InvalidInput(where, "begins or ends with a space; remove it")
     for place, character in enumerate(text):
         if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
             raise InvalidInput(where, f"has a character not seen (U+{ord(character):04X}) at {place}; remove it")
