@@ -1,8 +1,8 @@
 """Change the code in small ways, and count the changes that no test notices.
 
-    python scripts/mutate.py --packages search memcube scheduler --count 20 --tests tests/search tests/memcube
+    python scripts/mutate.py --packages search memcube scheduler --count 20 -- -m "not heavy" tests/search tests/memcube
 
-A mutant changes one comparison, one boolean operator, one number or one `not`. It survives if the tests still pass.
+A mutant changes one comparison, one operator, one number or one boolean. It survives if the tests still pass.
 `--other TREE` draws only mutants that the code in another checkout has too (same function, same statement), so that two
 versions can be compared with the same seed.
 """
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--packages", nargs="+", default=["search", "memcube", "scheduler"])
     parser.add_argument("--count", type=int, default=20, help="mutants drawn in each package")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--tests", nargs="+", required=True, help="arguments of pytest")
+    parser.add_argument("tests", nargs="+", help="arguments of pytest, after `--`")
     parser.add_argument("--timeout", type=float, default=600, help="seconds; a mutant that takes longer is noticed")
     parser.add_argument("--out", type=Path, help="a JSON file for every mutant and whether it survived")
     given = parser.parse_args()

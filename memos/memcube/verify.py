@@ -47,7 +47,7 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
             found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [
             Difference(row.target, "parked", row.item, row.error)
-            for row in outbox.dead_letters(connection)
+            for row in outbox.parked_rows(connection)
             if row.cube in set(cube_ids)
         ]
     return found

@@ -67,7 +67,7 @@ class Repair:
     def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> None:
         for target, projection in self.projections.items():
             if retry_parked:
-                projection.retry_dead_letters()
+                projection.retry_parked()
             while not projection.drain(_STEP_S):
                 if projection.last_error is not None:
                     raise projection.last_error

@@ -250,8 +250,8 @@ class Runner:
             return self._back(run, Delay(queues.next_day(now()), _SPENT, counted=False))
         except RetryLater as later:
             return self._back(run, Delay(later.until, later.note, counted=False))
-        except WaitingForSetting as parked:
-            return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
+        except WaitingForSetting as blocked:
+            return self._back(run, Delay(tasks.BLOCKED, blocked.note, counted=False))
         except (BackendUnavailable, ModelError) as error:
             if self._stop.is_set():  # the program closes, and its models before this task had its answer
                 return self._back(run, Delay(now(), counted=False))

@@ -197,7 +197,7 @@ class Scheduler:
         return self._askers.has("reader")
 
     def start(self) -> None:
-        self._unpark()
+        self._unblock()
         self.runner.start()
         self.periodic.start()
 
@@ -299,14 +299,14 @@ class Scheduler:
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
-    def _unpark(self) -> None:
+    def _unblock(self) -> None:
         for kind, may_begin in ((DESCRIBE, self._askers.has("vision")), (adapters.LEARN, self._may_learn)):
             if may_begin:
                 with self._ledger.write() as connection:
-                    tasks.unpark(connection, kind, self._clock.now())
+                    tasks.unblock(connection, kind, self._clock.now())
 
     def _settle(self, run: TaskRun) -> None:
-        self._unpark()  # another process without such a model may have parked some
+        self._unblock()  # another process without such a model may have blocked some
         capacity, now = self.rules.short_capacity, self._clock.now()
         self._move_on(
             run,

@@ -34,7 +34,7 @@ class OverBudget(Exception):
 
 
 class WaitingForSetting(Exception):
-    """The task needs a setting that is missing; it is parked until a process with it starts."""
+    """The task needs a setting that is missing; it is blocked until a process with it starts."""
 
     def __init__(self, note: str) -> None:
         super().__init__(note)

@@ -104,18 +104,18 @@ def test_one_task_of_a_kind_and_key_waits_at_a_time(ledger: Ledger) -> None:
     assert next_one != first  # the running one may have read before the second cause
 
 
-def test_a_parked_task_is_no_work_until_it_is_let_go(ledger: Ledger) -> None:
+def test_a_blocked_task_is_no_work_until_it_is_let_go(ledger: Ledger) -> None:
     [first], [other] = put(ledger, "a", NewTask("read")), put(ledger, "b", NewTask("big"))
     for _ in range(2):
         task = taken(ledger)
         with ledger.write() as connection:
-            delay = Delay(tasks.PARKED, "set something", counted=False)
+            delay = Delay(tasks.BLOCKED, "set something", counted=False)
             assert tasks.give_back(connection, task, "me", delay, NOW)
     assert take(ledger, now=NOW + timedelta(days=9_999)) is None
     with ledger.write() as connection:
         assert (tasks.unended(connection, None), tasks.unended(connection, ["a"])) == (0, 0)
-        assert tasks.unpark(connection, "read", NOW) == 1
-        assert tasks.unpark(connection, "read", NOW) == 0
+        assert tasks.unblock(connection, "read", NOW) == 1
+        assert tasks.unblock(connection, "read", NOW) == 0
     assert taken(ledger).id == first
     assert take(ledger) is None
     assert get(ledger, other).note == "set something"

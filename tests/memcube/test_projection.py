@@ -85,7 +85,7 @@ def test_a_poisoned_item_is_parked_reported_and_holds_up_no_other(idle: MemOS, f
     idle._context.indexes.vector.flush()
     assert waiting(idle) == 1
     with idle.ledger.read() as connection:
-        [parked] = outbox.dead_letters(connection)
+        [parked] = outbox.parked_rows(connection)
     assert (parked.item, parked.error) == (receipt.item_ids[0], "this text makes no vector")
     found = {hit.item.id for hit in idle.search("harmless")}
     assert {good, after} <= found

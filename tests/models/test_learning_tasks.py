@@ -291,9 +291,9 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
     assert not memos.adapters.training._one.locked()  # it has ended, and was not left alone
     memos = here.again(model=False)
     until(lambda: memos.tasks.get(task).note is not None)
-    parked = memos.tasks.get(task)
-    assert (parked.state, parked.attempts) == (TaskState.WAITING, 0)
-    assert "MEMOS_CHAT_MODEL__MODEL" in str(parked.note)
+    blocked = memos.tasks.get(task)
+    assert (blocked.state, blocked.attempts) == (TaskState.WAITING, 0)
+    assert "MEMOS_CHAT_MODEL__MODEL" in str(blocked.note)
 
     def watched(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
         return train(trainer, lessons, folder, lambda step, of: (steps.append(step), tell(step, of)))
@@ -332,7 +332,7 @@ def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:
     until(lambda: memos.tasks.get(task).note is not None)
     memos = here.again(model=False, parametric=ParametricSettings(night="02:00-05:00", base=str(here._model)))
     assert LEARNING in {chore.kind for chore in memos._scheduler.periodic._chores}
-    assert "has not allowed" in str(waited(memos, task).error)  # it was parked, and began
+    assert "has not allowed" in str(waited(memos, task).error)  # it was blocked, and began
 
 
 def test_who_asks_for_a_training_does_not_wait_for_the_night(here: Installation) -> None:

@@ -147,7 +147,7 @@ def test_a_task_taken_away_while_it_runs_keeps_nothing(ledger: Ledger) -> None:
     assert notes(ledger) == set()
 
 
-def test_a_parked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) -> None:
+def test_a_blocked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) -> None:
     ready = threading.Event()
 
     def job(run: TaskRun) -> None:
@@ -160,14 +160,14 @@ def test_a_parked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) ->
         [task_id] = put(ledger, NewTask("work", key="k"))
         runner.wake()
         until(lambda: get(ledger, task_id).note is not None)
-        parked = get(ledger, task_id)
-        assert (parked.state, parked.note, parked.attempts) == (TaskState.WAITING, "set something", 0)
+        blocked = get(ledger, task_id)
+        assert (blocked.state, blocked.note, blocked.attempts) == (TaskState.WAITING, "set something", 0)
         with ledger.read() as connection:
             assert tasks.unended(connection, None) == 0
         ready.set()
         with ledger.write() as connection:
-            assert tasks.unpark(connection, "other", datetime.now(UTC)) == 0
-            assert tasks.unpark(connection, "work", datetime.now(UTC)) == 1
+            assert tasks.unblock(connection, "other", datetime.now(UTC)) == 0
+            assert tasks.unblock(connection, "work", datetime.now(UTC)) == 1
         runner.wake()
         assert ended(ledger, task_id).state is TaskState.DONE
     assert notes(ledger) == {"effect"}

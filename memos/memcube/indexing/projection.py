@@ -58,7 +58,7 @@ class Projection(Protocol):
 
     def stuck(self) -> bool: ...
 
-    def retry_dead_letters(self) -> None: ...
+    def retry_parked(self) -> None: ...
 
     def lost_writes(self) -> bool: ...
 
@@ -171,10 +171,10 @@ class OwnProjection:
             fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
         return not fresh and all(row.attempts >= PARK_AFTER for row in self._behind.values())
 
-    def retry_dead_letters(self) -> None:
+    def retry_parked(self) -> None:
         with self._lock:
             with self._ledger.write() as connection:
-                outbox.retry_dead_letters(connection, self.target)
+                outbox.retry_parked(connection, self.target)
             self._start_over()
 
     def _seen(self) -> list[int]:
@@ -338,9 +338,9 @@ class SharedProjection:
         with self._ledger.read() as connection:
             return outbox.newest(connection, self.target) is None
 
-    def retry_dead_letters(self) -> None:
+    def retry_parked(self) -> None:
         with self._ledger.write() as connection:
-            outbox.retry_dead_letters(connection, self.target)
+            outbox.retry_parked(connection, self.target)
 
     def _known_mark(self) -> int:
         with self._ledger.read() as connection:

@@ -150,22 +150,22 @@ def count_failure(connection: sa.Connection, row: OutboxRow, error: str, park_af
     connection.execute(sa.update(outbox).where(outbox.c.id == row.id).values(failed))
 
 
-def retry_dead_letters(connection: sa.Connection, target: Target) -> None:
+def retry_parked(connection: sa.Connection, target: Target) -> None:
     parked_here = (outbox.c.target == target, outbox.c.parked == sa.true())
     connection.execute(sa.update(outbox).where(*parked_here).values(parked=False, attempts=0))
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class ParkedRow:
     target: str
     cube: str
     item: str
     error: str
 
 
-def dead_letters(connection: sa.Connection) -> list[DeadLetter]:
+def parked_rows(connection: sa.Connection) -> list[ParkedRow]:
     query = sa.select(outbox).where(outbox.c.parked == sa.true()).order_by(outbox.c.id)
-    return [DeadLetter(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
+    return [ParkedRow(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
 
 
 def count(connection: sa.Connection, target: Target) -> int:

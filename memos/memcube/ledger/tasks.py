@@ -24,8 +24,8 @@ PRIORITY = 5
 RUNNING = sa.text("state = 'running'")
 """Spelt as the partial index is, or the database would not use it."""
 
-PARKED = datetime(9999, 1, 1, tzinfo=UTC)
-"""Until when a task waits that only a change of settings lets begin; `unpark` does."""
+BLOCKED = datetime(9999, 1, 1, tzinfo=UTC)
+"""`not_before` of a task that waits for a setting; `unblock` lets it begin."""
 
 _ERROR_CHARS = 500
 _CLEANED_AT_ONCE = 500
@@ -194,13 +194,13 @@ def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay
     connection.execute(sa.update(tasks).where(*early).values(later))
 
 
-def unpark(connection: sa.Connection, kind: str, now: datetime) -> int:
-    parked = (tasks.c.kind == kind, queues.WAITING, tasks.c.not_before == PARKED)
+def unblock(connection: sa.Connection, kind: str, now: datetime) -> int:
+    blocked = (tasks.c.kind == kind, queues.WAITING, tasks.c.not_before == BLOCKED)
     found = 0
-    cubes = sa.select(tasks.c.cube_id).where(*parked).distinct().order_by(tasks.c.cube_id)
+    cubes = sa.select(tasks.c.cube_id).where(*blocked).distinct().order_by(tasks.c.cube_id)
     for cube in connection.scalars(cubes).all():
         queues.lock(connection, cube)
-        these = sa.update(tasks).where(tasks.c.cube_id == cube, *parked)
+        these = sa.update(tasks).where(tasks.c.cube_id == cube, *blocked)
         found += connection.execute(these.values(not_before=now, note=None)).rowcount
         queues.wake_up(connection, cube, now, now)
     return found
@@ -259,8 +259,8 @@ def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskS
     return {TaskState(state): number for state, number in connection.execute(query)}
 
 
-def unended(connection: sa.Connection, cubes: Sequence[str] | None, by: datetime = PARKED) -> int:
-    """Return how many tasks run or may begin before `by`, without ended and parked ones."""
+def unended(connection: sa.Connection, cubes: Sequence[str] | None, by: datetime = BLOCKED) -> int:
+    """Return how many tasks run or may begin before `by`, without ended and blocked ones."""
     count = _of(cubes, sa.select(sa.func.count()).select_from(tasks)).where(tasks.c.not_before < by)
     return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, RUNNING))
 

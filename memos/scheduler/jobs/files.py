@@ -1,6 +1,6 @@
 """Describe images with a vision model, and read stored documents into passages.
 
-A description is an untrusted item made of its message. Without a vision model the task is parked; if the model fails,
+A description is an untrusted item made of its message. Without a vision model the task is blocked; if the model fails,
 the image stays as it is, with the reason.
 """
 
