@@ -84,6 +84,7 @@ def settled(item: Item) -> Item:
 
 
 def all_of(memos: MemOS, cube: str) -> dict[str, Any]:
+    memos.tasks.wait(cubes=[cube], timeout_s=60)  # a search ranks by tier
     items = memos.memories.list(cube=cube, limit=1000, filter={"status": {"in": [str(status) for status in Status]}})
     alive: list[Item] = [memos.get(item.id) for item in items if item.status is not Status.DELETED]
     found: dict[str, Any] = {

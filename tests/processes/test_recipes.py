@@ -36,9 +36,10 @@ def apply(diff: str, file: Path) -> None:
 @pytest.mark.parametrize("title", sorted(RECIPES))
 def test_a_recipe_works_as_written(title: str, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    for folder in ("memos", "tests"):
+    for folder in ("memos", "tests", "docs"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", copy)
+    for file in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, copy)
     env = {
         "HOME": str(tmp_path),
         "PATH": os.environ["PATH"],
