@@ -80,7 +80,7 @@ class RouteGroups:
         self._builders = {path: partial(self._built, path) for path in (*_GROUPS, _PROXY)}
         self._lazy = {path: LazyApp(build) for path, build in self._builders.items()}
         # Not mounted: clients do not follow a redirect to a path with a slash at its end.
-        self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
+        self.mcp = LazyApp(self._make_mcp, self._begin_mcp)
 
     def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
         return self._lazy if lazy else {path: build() for path, build in self._builders.items()}
@@ -101,9 +101,9 @@ class RouteGroups:
                 await self._upstream.close()
 
     async def _prepare(self) -> None:
-        for each in (*self._lazy.values(), self.mcp):
-            assert isinstance(each, LazyApp)
-            await each.prepare()
+        # Not `mcp`: its library takes 20 MiB, and most servers are never asked for it.
+        for group in self._lazy.values():
+            await group.prepare()
         # Everything that stays is loaded: a garbage collection through it held up requests for a tenth of a second.
         gc.freeze()
 

@@ -5,12 +5,14 @@ Serves requests over one socket until the parent closes it or dies. Imports only
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -148,6 +150,7 @@ class Shard:
         self._shard = edge.EdgeShard.load(folder) if has_data else _create(folder, dimension)
         # Also where making it, or them, was cut off.
         self._indexed = _index_fields(self._shard)
+        release_pages(self._folder)
 
     def upsert(self, points: Sequence[WirePoint]) -> None:
         self._shard.update(edge.UpdateOperation.upsert_points([_point(point) for point in points]))
@@ -268,6 +271,7 @@ class Shard:
         changed = self._shard.optimize()
         self._shard.flush()
         write_durably(self._folder / OPTIMISED_FILE, str(self._shard.info().points_count))
+        release_pages(self._folder)
         return bool(changed)
 
     def unoptimised(self) -> int:
@@ -309,6 +313,26 @@ class Shard:
     def close(self) -> None:
         self._shard.close()
         os.close(self._lock)
+
+
+_MAPPED = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ...(.) \S+ \S+ \S+ +(.*)")
+_MADV_DONTNEED = 4
+
+
+def release_pages(folder: Path) -> None:
+    """Unload the mapped files of a folder; what is read again comes back from the system's cache.
+
+    The engine loads every page of files that it preallocates: 100 MiB of zeros in a shard of 20,000 points.
+    """
+    inside = f"{folder.resolve()}/"
+    with suppress(OSError, AttributeError):  # not Linux
+        advise = ctypes.CDLL(None).madvise
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            mapped = _MAPPED.match(line)
+            # Private mappings would lose what was written to them.
+            if mapped and mapped[3] == "s" and mapped[4].startswith(inside):
+                start, end = int(mapped[1], 16), int(mapped[2], 16)
+                advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
 def _create(folder: str, dimension: int) -> edge.EdgeShard:
