@@ -22,9 +22,9 @@ def test_intels_multiply_halves_faster_by_tiles_alone(
     said: str, pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(halves, "_CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.setattr(halves, "_multiplies_halves", lambda: True)
-    assert halves.halves_pay(), "nothing is told"
+    monkeypatch.setattr(halves, "_multiplies_bfloat16", lambda: True)
+    assert halves.bfloat16_pays(), "nothing is told"
     (tmp_path / "cpuinfo").write_text(said)
-    assert halves.halves_pay() is pays
-    monkeypatch.setattr(halves, "_multiplies_halves", lambda: False)
-    assert not halves.halves_pay()
+    assert halves.bfloat16_pays() is pays
+    monkeypatch.setattr(halves, "_multiplies_bfloat16", lambda: False)
+    assert not halves.bfloat16_pays()

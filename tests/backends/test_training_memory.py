@@ -21,7 +21,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "memory.current").write_text(f"{7 * GIB}\n")
     (tmp_path / "memory.stat").write_text(f"anon {2 * GIB}\ninactive_file {4 * GIB}\nactive_file {GIB}\n")
     monkeypatch.setattr(training_memory, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(training_memory, "_GROUP", tmp_path)
+    monkeypatch.setattr(training_memory, "_CGROUP", tmp_path)
     return tmp_path
 
 

@@ -91,17 +91,17 @@ def test_a_child_killed_in_the_middle_goes_on_in_another_to_the_same_bits(
     kept, damaged = tmp_path / "kept.safetensors", tmp_path / "damaged.safetensors"
     with opened(folder) as cut:
         cut.advance(50)
-        cut.keep(kept)
+        cut.save_checkpoint(kept)
         threading.Timer(0.15, os.kill, (cut.pid, signal.SIGKILL)).start()
-        with pytest.raises(BackendUnavailable, match=r"was ended in advance.* goes on from what was kept"):
+        with pytest.raises(BackendUnavailable, match=r"was ended in advance.* resumes from the last checkpoint"):
             cut.advance(10_000)
         with pytest.raises(BackendUnavailable):
             cut.advance(1)
     damaged.write_bytes(kept.read_bytes()[:-100])
     with opened(folder) as again:
         with pytest.raises(IntegrityError, match="damaged, or of another training"):
-            again.go_on(damaged)
-        again.go_on(kept)
+            again.resume(damaged)
+        again.resume(kept)
         assert (again.step, again.steps) == (50, 150)
         again.advance(10_000)
         assert again.step == 150
@@ -162,12 +162,12 @@ def test_a_full_disk_is_told_leaves_nothing_and_the_training_goes_on(
     with opened(folder) as cut:
         cut.advance(50)
         resource.prlimit(cut.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-        for write in (partial(cut.keep, place / "kept.safetensors"), partial(cut.save, place)):
+        for write in (partial(cut.save_checkpoint, place / "kept.safetensors"), partial(cut.save, place)):
             with pytest.raises(BackendUnavailable, match=r"could not be written \(.*too large.*free some disk"):
                 write()
             assert [path.name for path in place.iterdir() if path.suffix != ".md"] == []
         resource.prlimit(cut.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        cut.keep(place / "kept.safetensors")
+        cut.save_checkpoint(place / "kept.safetensors")
         cut.advance(10_000)
         assert weights(cut, tmp_path / "cut") == weights(trained, tmp_path / "whole")
     assert (

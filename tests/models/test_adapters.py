@@ -441,7 +441,7 @@ def test_a_training_that_was_ended_goes_on(
         assert (made.number, made.state) == (1, "active")
 
 
-@pytest.mark.parametrize("at", ["keep", "save"])
+@pytest.mark.parametrize("at", ["save_checkpoint", "save"])
 def test_a_full_disk_ends_a_training_which_goes_on_when_there_is_room(
     fresh: MemOS, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 lora_batches = pytest.importorskip("memos.backends.lora.training", reason="needs the extra `local`: make setup-local")
-Encoded, epochs_of, in_epoch = lora_batches.Encoded, lora_batches.epochs_of, lora_batches.in_epoch
-in_turns = lora_batches.in_turns
+Encoded, epoch_count, epoch_exercises = lora_batches.Encoded, lora_batches.epoch_count, lora_batches.epoch_exercises
+length_batches = lora_batches.length_batches
 
 
 def encoded(number: int, every: int) -> Encoded:
@@ -19,11 +19,11 @@ def encoded(number: int, every: int) -> Encoded:
 
 def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each() -> None:
     facts, untold, replayed = ([encoded(n, every) for n in range(count)] for count, every in ((5, 1), (8, 4), (7, 3)))
-    epochs = [in_epoch([*facts, *untold, *replayed], number) for number in range(12)]
+    epochs = [epoch_exercises([*facts, *untold, *replayed], number) for number in range(12)]
     seen = Counter((each.every, each.ids[0]) for epoch in epochs for each in epoch)
     assert seen == Counter({(every, n): 12 // every for count, every in ((5, 1), (8, 4), (7, 3)) for n in range(count)})
     assert {len(epoch) for epoch in epochs} <= {5 + 2 + 2, 5 + 2 + 3}
-    assert in_epoch([], 3) == []
+    assert epoch_exercises([], 3) == []
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_known_comes_half_as_often_and_so_does_at_first_what_is_replayed
 ) -> None:
     told, untold = [encoded(n, 1) for n in range(4)], [encoded(10 + n, 4) for n in range(16)]
     replayed = [replace(encoded(30 + n, 4), replayed=True) for n in range(16)]
-    steps = lora_batches.course_steps([*told, *untold, *replayed], epochs, 40, Random(5))
+    steps = lora_batches.training_steps([*told, *untold, *replayed], epochs, 40, Random(5))
     assert len(steps) == epochs
     for number, step in enumerate(steps):
         found = sorted(each.ids[0] for each in step.batch)
@@ -49,9 +49,9 @@ def test_what_is_known_comes_half_as_often_and_so_does_at_first_what_is_replayed
 
 def test_turns_are_of_about_one_size_and_of_prompts_about_as_long() -> None:
     lengths = [7, 1, 5, 3, 2, 6, 4]
-    assert list(in_turns(lengths, 3)) == [[1, 4], [3, 6], [2, 5, 0]]
-    assert list(in_turns(lengths, 7)) == [[1, 4, 3, 6, 2, 5, 0]]
-    assert list(in_turns([], 3)) == []
+    assert list(length_batches(lengths, 3)) == [[1, 4], [3, 6], [2, 5, 0]]
+    assert list(length_batches(lengths, 7)) == [[1, 4, 3, 6, 2, 5, 0]]
+    assert list(length_batches([], 3)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_turns_are_of_about_one_size_and_of_prompts_about_as_long() -> None:
     ],
 )
 def test_large_courses_have_fewer_epochs_and_small_ones_more(most: int, exercises: int, epochs: int) -> None:
-    assert epochs_of(most, exercises) == epochs
+    assert epoch_count(most, exercises) == epochs
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
@@ -81,7 +81,7 @@ def test_likelihoods_at_some_tokens_and_their_gradients_are_those_of_all_of_them
     tokens[:, 3] = tokens[:, 0]  # the right one stands beside itself where no teacher told of others
     weights = torch.randn(places, 4, generator=chance)
     mine, other = (given.clone().requires_grad_() for _ in range(2))
-    found = lora_batches.likely_at(mine, tokens)
+    found = lora_batches.token_logprobs(mine, tokens)
     recorded = torch.log_softmax(other.float(), -1).gather(-1, tokens)
     torch.testing.assert_close(found, recorded)
     (found * weights).sum().backward()

@@ -78,8 +78,8 @@ def learned_from(model: Any, likely: Any) -> dict[str, Any]:
 )
 def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[Any]) -> None:
     model, with_adapter = adapted(**given)
-    assert lora_llama.fits(model)
-    quick = lora_llama.LlamaPass(model, torch.float32)
+    assert lora_llama.supports(model)
+    quick = lora_llama.FusedLlama(model, torch.float32)
     told, theirs = by_pass(quick, rows), by_peft(with_adapter, rows)
     for mine, other in zip(told, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
@@ -103,29 +103,29 @@ def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[An
 )
 def test_rows_that_go_on_are_told_what_peft_tells_them(given: dict[str, Any], adapter: bool) -> None:
     model, with_adapter = adapted(**given)
-    quick = lora_llama.LlamaPass(model, torch.float32)
+    quick = lora_llama.FusedLlama(model, torch.float32)
     chance = random.Random(4)
     said = [prompt + answer for prompt, answer in [*BRANCHED, *DISTANT, ([9], []), ([9], [])]]
     with torch.no_grad(), contextlib.nullcontext() if adapter else with_adapter.disable_adapter():
-        going = lora_llama.LlamaContinuation(quick, said, 8, adapter=adapter)
+        going = lora_llama.LlamaDecoder(quick, said, 8, adapter=adapter)
         for turn in range(8):
             theirs = [model(input_ids=torch.tensor([row])).logits[0, -1] for row in said]
             torch.testing.assert_close(going.logits, torch.stack(theirs), rtol=1e-4, atol=1e-4)
             if turn in (3, 5):
                 kept = sorted(chance.sample(range(len(said)), len(said) - 3))
                 said = [said[row] for row in kept]
-                going.keep(torch.tensor(kept))
+                going.select_rows(torch.tensor(kept))
                 torch.testing.assert_close(
                     going.logits, torch.stack([theirs[row] for row in kept]), rtol=1e-4, atol=1e-4
                 )
             tokens = [chance.randrange(70) for _ in said]
             said = [[*row, token] for row, token in zip(said, tokens, strict=True)]
-            going.say(torch.tensor(tokens))
+            going.step(torch.tensor(tokens))
 
 
 def test_a_changed_adapter_is_followed() -> None:
     model, with_adapter = adapted()
-    quick = lora_llama.LlamaPass(model, torch.float32)
+    quick = lora_llama.FusedLlama(model, torch.float32)
     before = by_pass(quick, ROWS)[0].detach().clone()
     with torch.no_grad():
         for name, weight in with_adapter.named_parameters():
@@ -138,11 +138,11 @@ def test_a_changed_adapter_is_followed() -> None:
 
 def test_in_halves_it_is_near_and_the_layers_share_its_frozen_weights() -> None:
     model, with_adapter = adapted()
-    quick = lora_llama.LlamaPass(model, torch.bfloat16)
+    quick = lora_llama.FusedLlama(model, torch.bfloat16)
     for mine, other in zip(by_pass(quick, ROWS), by_peft(with_adapter, ROWS), strict=True):
         assert 0 < (mine - other).abs().max() < 0.1
     linear = [each for each in model.modules() if isinstance(each, torch.nn.Linear) and not each.weight.requires_grad]
-    frozen = dict(quick.frozen())
+    frozen = dict(quick.frozen_weights())
     assert set(frozen) == set(linear)
     for layer, half in frozen.items():
         torch.testing.assert_close(half, layer.weight.bfloat16())
@@ -152,8 +152,8 @@ def test_in_halves_it_is_near_and_the_layers_share_its_frozen_weights() -> None:
 def test_what_is_of_its_kind_of_number_is_kept_once_and_says_the_same() -> None:
     model, with_adapter = adapted()
     before = by_peft(with_adapter, ROWS)
-    quick = lora_llama.LlamaPass(model, torch.float32)
-    for layer, mine in quick.frozen():
+    quick = lora_llama.FusedLlama(model, torch.float32)
+    for layer, mine in quick.frozen_weights():
         assert layer.weight.untyped_storage().data_ptr() == mine.untyped_storage().data_ptr()
     for own, after in zip(before, by_peft(with_adapter, ROWS), strict=True):
         torch.testing.assert_close(after, own, rtol=1e-5, atol=1e-5)
@@ -163,14 +163,14 @@ def test_branches_hold_each_token_once_in_order() -> None:
     chance = random.Random(7)
     for _ in range(200):
         some = [[chance.randrange(3) for _ in range(chance.randint(1, 40))] for _ in range(chance.randint(1, 12))]
-        tree = lora_tree.Tree(some)
+        tree = lora_tree.PrefixTree(some)
         assert [[tree.ids[place] for place in path] for path in tree.paths] == some
         beginnings = {tuple(each[: end + 1]) for each in some for end in range(len(each))}
         assert len(tree.ids) == len(beginnings), "what several begin with stands once"
         added = [place for path, others in tree.branches() for place in path[others:]]
         assert added == list(range(len(tree.ids)))
         for path, _ in tree.branches():
-            assert [tree.at[place] for place in path] == list(range(len(path)))
+            assert [tree.positions[place] for place in path] == list(range(len(path)))
             assert any(whole[: len(path)] == path for whole in tree.paths)
 
 
@@ -179,8 +179,8 @@ def test_branches_hold_each_token_once_in_order() -> None:
     [("llama", {"attention_bias": True}), ("llama", {"hidden_act": "gelu"}), ("gemma", {}), ("learned", {})],
 )
 def test_other_layers_do_not_fit(kind: str, changed: dict[str, Any]) -> None:
-    assert not lora_llama.fits(tiny_models.model(kind, **changed))
+    assert not lora_llama.supports(tiny_models.model(kind, **changed))
 
 
 def test_a_model_in_other_numbers_does_not_fit() -> None:
-    assert not lora_llama.fits(tiny_models.model().bfloat16())
+    assert not lora_llama.supports(tiny_models.model().bfloat16())

@@ -1,6 +1,6 @@
-"""`AdapterTrainer`: trains and examines an adapter in a child process, in which alone PyTorch is loaded.
+"""`AdapterTrainer`: trains and evaluates an adapter in a child process; PyTorch is loaded only there.
 
-The child is at low priority, and the first that the kernel ends when memory is short. It serves requests over one
+The child has a low CPU priority, and is the first that the kernel kills when memory runs out. It serves requests over a
 socket until the parent closes it or dies.
 """
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from memos.backends.lora.training import LoraTraining
 
 _NICE = 10
-_ENDED_FIRST = "1000"
+_OOM_SCORE_ADJ = "1000"  # killed before all other processes
 
 
 class AdapterTrainer:
-    """A child process with a base model and the adapter that it trains; calls are `LoraTraining`'s, and queue."""
+    """A child process with a `LoraTraining`, whose methods this class forwards; calls are queued.
 
-    # Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
-    # and exercises goes on from what was kept.
+    Every call raises BackendUnavailable if the child was killed. A new trainer with the same model, recipe and
+    exercises can resume from the last checkpoint.
+    """
 
     def __init__(self) -> None:
         self._child = Child("memos.backends.lora.trainer", "model to be trained")
@@ -49,7 +50,7 @@ class AdapterTrainer:
 
     @property
     def base(self) -> str:
-        """The base model's digest: an adapter fits the model that has the same."""
+        """Return the base model's digest; an adapter can only be used on a model with the same digest."""
         return self._base
 
     @property
@@ -61,8 +62,10 @@ class AdapterTrainer:
         return self._step
 
     def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
-        """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`."""
-        # Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
+        """Load a model from a folder or by its name on the hub; the file `remembered` caches digests of weights.
+
+        Raises: InvalidInput (the extra is missing, or the model cannot be loaded), BackendUnavailable (no memory).
+        """
         self._base = self._call("open", name, recipe, remembered)
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
@@ -71,11 +74,11 @@ class AdapterTrainer:
     def advance(self, most: int) -> float:
         return float(self._ask("advance", most))
 
-    def keep(self, file: Path) -> None:
-        self._ask("keep", file)
+    def save_checkpoint(self, file: Path) -> None:
+        self._ask("save_checkpoint", file)
 
-    def go_on(self, file: Path) -> None:
-        self._ask("go_on", file)
+    def resume(self, file: Path) -> None:
+        self._ask("resume", file)
 
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
@@ -92,15 +95,15 @@ class AdapterTrainer:
         self._ask("save", folder)
 
     def kill(self) -> None:
-        """End the child now; a call that it is in the middle of, on another thread, raises BackendUnavailable."""
+        """Kill the child; a call in progress on another thread raises BackendUnavailable."""
         self._child.kill()
 
     def close(self) -> None:
         self._child.close()
 
-    def _ask(self, method: str, *given: Any, **named: Any) -> Any:
-        answer, self._step, self._steps = self._call(method, given, named)
-        return answer
+    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        result, self._step, self._steps = self._call(method, args, kwargs)
+        return result
 
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
@@ -109,7 +112,7 @@ class AdapterTrainer:
             self._child.kill()
             raise BackendUnavailable(
                 f"The process that trains an adapter was ended in {method}, perhaps for want of memory: repeat the "
-                "training, it goes on from what was kept."
+                "training, it resumes from the last checkpoint."
             ) from error
 
 
@@ -118,13 +121,13 @@ class _Server:
         self._training: LoraTraining | None = None
 
     def handle(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Return the base model's digest to `open`, else an answer and how far the training is."""
+        """Return the base model's digest for `open`, otherwise the method's result, the step and the steps in all."""
         if method == "open":
             return self._open(*arguments)
         assert self._training is not None
-        given, named = arguments
-        answer = getattr(self._training, method)(*given, **named)
-        return answer, self._training.step, self._training.steps
+        args, kwargs = arguments
+        result = getattr(self._training, method)(*args, **kwargs)
+        return result, self._training.step, self._training.steps
 
     def _open(self, name: str, recipe: LoraRecipe, remembered: Path | None) -> str:
         let_threads_sleep()
@@ -146,7 +149,7 @@ def main(descriptor: int) -> None:
     ignore_interrupts()
     os.nice(_NICE)
     with suppress(OSError):  # not every container has it
-        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST, encoding="ascii")
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ, encoding="ascii")
     channel = Connection(descriptor)
     end_with_parent(channel)
     serve(channel, _Server().handle)

@@ -1,8 +1,8 @@
-"""Trains a LoRA adapter on prompts with answers, and asks model and adapter questions: what knows peft's training.
+"""Trains a LoRA adapter on prompts with answers, and generates answers with it and with the base model.
 
-The loss is the cross-entropy of the answers' tokens, plus the distance to the base model on prompts about other things:
-the Kullback-Leibler divergence over that teacher's likeliest tokens. Source: Hinton et al., Distilling the Knowledge in
-a Neural Network, arXiv 1503.02531.
+The loss is the cross-entropy of the answers' tokens, plus the Kullback-Leibler divergence from the base model on
+prompts about other things, over that teacher's likeliest tokens. Source: Hinton et al., Distilling the Knowledge in a
+Neural Network, arXiv 1503.02531.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from transformers.pytorch_utils import Conv1D
 
 from memos.backends.local.loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora import llama as lora_llama
-from memos.backends.lora.resources import halves_pay
+from memos.backends.lora.resources import bfloat16_pays
 from memos.core.lora import ADAPTER_FILE, LoraRecipe, TrainingExample, unwritten
 from memos.core.ports import ChatMessage
 from memos.errors import IntegrityError
 
-_MOST_GRADIENT = 1.0
-# e to the power of more is no number of 64 bits.
+_MAX_GRADIENT_NORM = 1.0
+# exp of more overflows a 64-bit float.
 _LARGEST_EXPONENT = 700.0
-# The weights are read once a token for all of them: 130 took eight ninths of the time of twice 65 (docs/log.md).
-_ASKED_AT_ONCE = 130
-# A pass of our own holds how each token looks at all before it, at once: 0.25 GiB of each of four such tensors.
-_MOST_SCORES = 1 << 26
+# The weights are read once per token for the whole batch: 130 took eight ninths of the time of twice 65 (docs/log.md).
+_GENERATION_BATCH = 130
+# `LlamaDecoder` holds the attention scores of all prompts at once, in four tensors of up to 0.25 GiB each.
+_MAX_SCORES = 1 << 26
 
-Told = tuple[torch.Tensor, torch.Tensor]
-"""The likeliest tokens at each place, and their log-probabilities: (places, top) each."""
+TopLogprobs = tuple[torch.Tensor, torch.Tensor]
+"""The likeliest tokens at each position and their log-probabilities, shape (positions, top) each."""
 
 
 class LoraTraining:
-    """An adapter on a loaded model; not thread-safe. The model answers with the adapter until it is detached."""
+    """An adapter on a loaded model; not thread-safe. The adapter stays on the model until `detach`."""
 
     def __init__(self, loaded: Loaded, recipe: LoraRecipe) -> None:
         torch.manual_seed(recipe.seed)
@@ -64,28 +64,30 @@ class LoraTraining:
             target_modules="all-linear",
             fan_in_fan_out=any(isinstance(each, Conv1D) for each in loaded.model.modules()),
         )
-        with warnings.catch_warnings():  # peft asks transformers by a name that goes
+        with warnings.catch_warnings():  # peft uses a name that transformers has deprecated
             warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
             self._model: PeftModel = get_peft_model(loaded.model, config)
         self._checkpointing = recipe.checkpointing or loaded.model.device.type == "cuda"
         if self._checkpointing:
             loaded.model.activation_checkpointing_enable({"use_reentrant": False})
-        # What is computed again would be cached again; and a window counts the padding behind a shared beginning.
-        sees_all = not self._checkpointing and _sees_all(loaded.model)
-        self._shares = bool(loaded.block) and sees_all
-        # Nothing is dropped by chance, except where layers compute again only what they are trained in.
+        # A common prefix cannot be cached with gradient checkpointing, which would append to the cache again when it
+        # recomputes, or with a sliding window, which would count the padding after the prefix.
+        full_attention = not self._checkpointing and _uses_full_attention(loaded.model)
+        self._shares_prefix = bool(loaded.block) and full_attention
+        # Gradient checkpointing works in training mode only; without it the model stays in evaluation mode.
         self._model.train(self._checkpointing)
-        self._half = recipe.half and loaded.model.device.type == "cpu" and halves_pay()
-        kind = torch.bfloat16 if self._half else torch.float32
-        fits = sees_all and lora_llama.fits(loaded.model)
-        self._pass = lora_llama.LlamaPass(loaded.model, kind) if fits else None
-        self._halves = list(self._frozen_halves()) if self._half else []
+        self._bfloat16 = recipe.half and loaded.model.device.type == "cpu" and bfloat16_pays()
+        dtype = torch.bfloat16 if self._bfloat16 else torch.float32
+        is_supported = full_attention and lora_llama.supports(loaded.model)
+        self._fused = lora_llama.FusedLlama(loaded.model, dtype) if is_supported else None
+        self._bfloat16_weights = list(self._converted_weights()) if self._bfloat16 else []
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
-        own = loaded.tokenizer.eos_token_id
-        self._end: int = own if own in loaded.ends else min(loaded.ends)
-        self._said: dict[tuple[tuple[int, ...], tuple[int, ...]], Told] = {}
-        self._course: list[Encoded] = []
-        self._plan: list[Step] = []
+        eos = loaded.tokenizer.eos_token_id
+        self._end: int = eos if eos in loaded.ends else min(loaded.ends)
+        # What the base model generated, by prompt and answer.
+        self._generated: dict[tuple[tuple[int, ...], tuple[int, ...]], TopLogprobs] = {}
+        self._exercises: list[Encoded] = []
+        self._schedule: list[Step] = []
         self._step = 0
         self._optimiser = self._new_optimiser()
 
@@ -99,79 +101,81 @@ class LoraTraining:
 
     @property
     def steps(self) -> int:
-        return len(self._plan)
+        return len(self._schedule)
 
     @property
     def step(self) -> int:
         return self._step
 
     def prepare(self, exercises: Sequence[TrainingExample]) -> None:
-        """Take what is to be learned; the base model is asked what it would say where that is replayed."""
+        """Plan the training on these exercises, and compute the base model's predictions for the replayed ones."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
-        # What is replayed without a weight, or says nothing, teaches nothing: a batch of it would have no gradients.
-        self._course = [
+        # Replayed exercises with weight 0 and empty answers add no loss: a batch of them would have no gradients.
+        self._exercises = [
             each
-            for each in self._encoded(exercises)
-            if len(each.ids) > each.begin and (self._recipe.replay or not each.replayed)
+            for each in self._encode(exercises)
+            if len(each.ids) > each.answer_start and (self._recipe.replay or not each.replayed)
         ]
-        epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
-        self._plan = course_steps(self._course, epochs, self._recipe.batch, chance)
+        epochs = epoch_count(self._recipe.epochs, len(epoch_exercises(self._exercises, 0)))
+        self._schedule = training_steps(self._exercises, epochs, self._recipe.batch, chance)
         self._step = 0
         self._optimiser = self._new_optimiser()
 
     def advance(self, most: int) -> float:
+        """Take at most `most` optimiser steps; return their mean loss."""
         losses = []
-        for step in self._plan[self._step : self._step + most]:
+        for step in self._schedule[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
-                group["lr"] = self._recipe.learning_rate * step.rate
+                group["lr"] = self._recipe.learning_rate * step.rate_factor
             loss = self._loss(step.batch)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
+            torch.nn.utils.clip_grad_norm_(self.weights, _MAX_GRADIENT_NORM)
             self._optimiser.step()
             self._optimiser.zero_grad(set_to_none=True)
             self._step += 1
             losses.append(float(loss.detach()))
         return sum(losses) / max(1, len(losses))
 
-    def keep(self, file: Path) -> None:
+    def save_checkpoint(self, file: Path) -> None:
         """Write a checkpoint to resume from, atomically. Raises: BackendUnavailable (a full disk)."""
-        _write(file, self._named(), self._optimiser, self._step, self._told())
+        _write(file, self._named_weights(), self._optimiser, self._step, self._teacher())
 
-    def go_on(self, file: Path) -> None:
-        """Resume from a checkpoint of `keep`, with the same exercises prepared. Raises: IntegrityError."""
-        named = self._named()
+    def resume(self, file: Path) -> None:
+        """Resume from a checkpoint, with the same exercises prepared. Raises: IntegrityError."""
+        named = self._named_weights()
         vocabulary = self._loaded.model.config.get_text_config().vocab_size
-        kept = _Checkpoint.read(file, named, self._told(), vocabulary)
-        if kept.step > self.steps:
-            raise _damaged(file, f"step {kept.step}")
-        kept.put(named, self._optimiser, self._told())
-        self._step = kept.step
+        checkpoint = _Checkpoint.read(file, named, self._teacher(), vocabulary)
+        if checkpoint.step > self.steps:
+            raise _damaged(file, f"step {checkpoint.step}")
+        checkpoint.restore(named, self._optimiser, self._teacher())
+        self._step = checkpoint.step
 
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
     ) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
-        # Not `exact`, it is computed as in training, and how likely the base's words are is remembered for that.
-        rendered = [self._prompt(each) for each in prompts]
-        # With little memory, which is why layers are computed again, no more at once than are trained with.
-        at_once = self._recipe.batch if self._recipe.checkpointing else _ASKED_AT_ONCE
+        """Return an answer to each prompt by greedy decoding of at most `most` tokens, with or without the adapter."""
+        # Without `exact` it is computed as in training, possibly in bfloat16, and the base model's log-probabilities
+        # are cached for `prepare`.
+        rendered = [self._prompt_ids(each) for each in prompts]
+        # Gradient checkpointing is for machines with little memory: there, batches are no larger than in training.
+        size = self._recipe.batch if self._recipe.checkpointing else _GENERATION_BATCH
         found: dict[int, str] = {}
-        with torch.no_grad(), self._with(adapter=adapter), nullcontext() if exact else self._halved():
-            for places in in_turns(list(map(len, rendered)), at_once):
-                asked = [rendered[each] for each in places]
-                going = self._begins(asked, most, adapter=adapter, exact=exact)
+        with torch.no_grad(), self._evaluating(adapter=adapter), nullcontext() if exact else self._autocast():
+            for indices in length_batches(list(map(len, rendered)), size):
+                batch = [rendered[each] for each in indices]
+                decoder = self._decoder(batch, most, adapter=adapter, exact=exact)
                 if adapter or exact:
-                    made = greedy(going, self._loaded.ends, most)
+                    generated = greedy_decode(decoder, self._loaded.ends, most)
                 else:
-                    made = self._remembered(asked, going, most)
-                for place, ids in zip(places, made, strict=True):
-                    found[place] = str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
-        return [found[place] for place in range(len(rendered))]
+                    generated = self._generate_and_cache(batch, decoder, most)
+                for index, ids in zip(indices, generated, strict=True):
+                    found[index] = str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
+        return [found[index] for index in range(len(rendered))]
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
         total, count = 0.0, 0
-        with self._with(adapter=adapter):
+        with self._evaluating(adapter=adapter):
             for text in texts:
                 ids = torch.tensor([self._tokenizer(text)["input_ids"]], device=self._loaded.model.device)
                 logits = self._model(input_ids=ids).logits[0, :-1].float()
@@ -180,17 +184,17 @@ class LoraTraining:
         return math.exp(min(total / count, _LARGEST_EXPONENT))
 
     def load(self, file: Path) -> None:
-        """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
+        """Load the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
         mine = get_peft_model_state_dict(self._model)
         try:
-            with safe_open(file, "pt") as given:
-                if set(given.keys()) != mine.keys():
+            with safe_open(file, "pt") as tensors:
+                if set(tensors.keys()) != mine.keys():
                     raise ValueError
                 for name, weight in mine.items():
-                    theirs = given.get_tensor(name)
-                    if theirs.shape != weight.shape or not theirs.is_floating_point() or not theirs.isfinite().all():
+                    loaded = tensors.get_tensor(name)
+                    if loaded.shape != weight.shape or not loaded.is_floating_point() or not loaded.isfinite().all():
                         raise ValueError
-                    weight.copy_(theirs)
+                    weight.copy_(loaded)
         except (OSError, SafetensorError, ValueError, RuntimeError, TypeError) as error:
             raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
 
@@ -205,131 +209,138 @@ class LoraTraining:
     def _new_optimiser(self) -> torch.optim.AdamW:
         return torch.optim.AdamW(self.weights, weight_decay=0.0, fused=True)
 
-    def _told(self) -> list[Told]:
+    def _teacher(self) -> list[TopLogprobs]:
         return [
-            (each.tokens, each.chances) for each in self._course if each.tokens is not None and each.chances is not None
+            (each.teacher_tokens, each.teacher_logprobs)
+            for each in self._exercises
+            if each.teacher_tokens is not None and each.teacher_logprobs is not None
         ]
 
-    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
+    def _named_weights(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
 
-    def _prompt(self, messages: Sequence[ChatMessage]) -> list[int]:
-        said = [{"role": each.role, "content": without_tokens(each.content, self._special)} for each in messages]
-        text = self._tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    def _prompt_ids(self, messages: Sequence[ChatMessage]) -> list[int]:
+        cleaned = [{"role": each.role, "content": without_tokens(each.content, self._special)} for each in messages]
+        text = self._tokenizer.apply_chat_template(cleaned, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _encoded(self, exercises: Sequence[TrainingExample]) -> list[Encoded]:
-        cut = [self._cut(each) for each in exercises]
-        asked: dict[int, tuple[list[int], list[int]]] = {}
-        for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True)):
+    def _encode(self, exercises: Sequence[TrainingExample]) -> list[Encoded]:
+        rows = [self._tokenize(each) for each in exercises]
+        replayed: dict[int, tuple[list[int], list[int]]] = {}
+        for index, (each, row) in enumerate(zip(exercises, rows, strict=True)):
             if each.replayed and self._recipe.replay:
-                asked[place] = prompt, answer
-        taught = {
-            place: tuple(each.clone() for each in self._said[said])
-            for place, (prompt, answer) in asked.items()
-            if (said := (tuple(prompt), tuple(answer))) in self._said
+                replayed[index] = row
+        teacher = {
+            index: tuple(each.clone() for each in self._generated[key])
+            for index, (prompt, answer) in replayed.items()
+            if (key := (tuple(prompt), tuple(answer))) in self._generated
         }
-        asked = {place: row for place, row in asked.items() if place not in taught}
-        taught |= dict(zip(asked, self._taught(list(asked.values())), strict=True))
+        missing = {index: row for index, row in replayed.items() if index not in teacher}
+        teacher |= dict(zip(missing, self._teacher_logprobs(list(missing.values())), strict=True))
         return [
-            Encoded(prompt + answer, len(prompt), each.replayed, each.every, *taught.get(place, (None, None)))
-            for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True))
+            Encoded(prompt + answer, len(prompt), each.replayed, each.every, *teacher.get(index, (None, None)))
+            for index, (each, (prompt, answer)) in enumerate(zip(exercises, rows, strict=True))
         ]
 
-    def _cut(self, exercise: TrainingExample) -> tuple[list[int], list[int]]:
-        """Return the token ids of a prompt, and those of its answer; a plain text answers to its first token."""
+    def _tokenize(self, exercise: TrainingExample) -> tuple[list[int], list[int]]:
+        """Return the token ids of prompt and answer; the prompt of plain text is its first token."""
         text = without_tokens(exercise.answer, self._special)
         answer = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         if exercise.prompt:
-            return self._prompt(exercise.prompt), [*answer, self._end]
+            return self._prompt_ids(exercise.prompt), [*answer, self._end]
         return answer[:1], answer[1:]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[Told]:
-        found: dict[int, Told] = {}
-        with self._with(adapter=False), self._halved():
-            for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
-                rows = [asked[place] for place in places]
-                counts = [len(answer) for _, answer in rows]
-                told = (each.split(counts) for each in self._likeliest(self._answered(rows, adapter=False)))
-                found.update(zip(places, zip(*told, strict=True), strict=True))
-        return [found[place] for place in range(len(asked))]
+    def _teacher_logprobs(self, rows: Sequence[tuple[list[int], list[int]]]) -> list[TopLogprobs]:
+        found: dict[int, TopLogprobs] = {}
+        with self._evaluating(adapter=False), self._autocast():
+            for indices in length_batches([len(prompt) + len(answer) for prompt, answer in rows], self._recipe.batch):
+                batch = [rows[index] for index in indices]
+                counts = [len(answer) for _, answer in batch]
+                top = (each.split(counts) for each in self._top_logprobs(self._answer_logits(batch, adapter=False)))
+                found.update(zip(indices, zip(*top, strict=True), strict=True))
+        return [found[index] for index in range(len(rows))]
 
-    def _remembered(self, asked: Sequence[list[int]], going: Continuation, most: int) -> list[list[int]]:
-        """Return the base model's continuations, and keep the likelihood of their tokens: they may be replayed."""
-        told: list[list[Told]] = [[] for _ in asked]
+    def _generate_and_cache(
+        self, prompts: Sequence[list[int]], decoder: BatchDecoder, max_new_tokens: int
+    ) -> list[list[int]]:
+        """Return the base model's answers, and cache their log-probabilities, since they may be replayed."""
+        steps: list[list[TopLogprobs]] = [[] for _ in prompts]
 
-        def hear(rows: list[int], logits: torch.Tensor) -> None:
-            for row, tokens, chances in zip(rows, *self._likeliest(logits), strict=True):
-                told[row].append((tokens, chances))
+        def on_logits(rows: list[int], logits: torch.Tensor) -> None:
+            for row, tokens, logprobs in zip(rows, *self._top_logprobs(logits), strict=True):
+                steps[row].append((tokens, logprobs))
 
-        made = greedy(going, self._loaded.ends, most, hear)
-        for prompt, ids, its in zip(asked, made, told, strict=True):
-            tokens, chances = map(torch.stack, zip(*its, strict=True))
-            self._said[tuple(prompt), (*ids, self._end)] = tokens, chances
-        return made
+        generated = greedy_decode(decoder, self._loaded.ends, max_new_tokens, on_logits)
+        for prompt, ids, top in zip(prompts, generated, steps, strict=True):
+            tokens, logprobs = map(torch.stack, zip(*top, strict=True))
+            self._generated[tuple(prompt), (*ids, self._end)] = tokens, logprobs
+        return generated
 
-    def _likeliest(self, logits: torch.Tensor) -> Told:
-        """Return the likeliest tokens (places, top) at each place, and their log-probabilities, float32."""
-        chances, tokens = torch.log_softmax(logits.float(), -1).topk(min(self._recipe.top, logits.shape[-1]), -1)
-        return tokens, chances
+    def _top_logprobs(self, logits: torch.Tensor) -> TopLogprobs:
+        """Return the likeliest tokens at each position and their log-probabilities, float32, (positions, top) each."""
+        logprobs, tokens = torch.log_softmax(logits.float(), -1).topk(min(self._recipe.top, logits.shape[-1]), -1)
+        return tokens, logprobs
 
     def _loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
-        # Of few tokens plain attention is a tenth quicker on a processor. Layers computed again would be so by another.
+        # For short sequences PyTorch's plain attention is a tenth faster on a CPU. With gradient checkpointing the
+        # recomputation, outside this block, would take another kernel.
         is_plain = self._loaded.model.device.type == "cpu" and not self._checkpointing
-        plain = sdpa_kernel(SDPBackend.MATH) if is_plain else nullcontext()
-        with self._halved(), plain:
-            return self._loss_of(batch)
+        kernel = sdpa_kernel(SDPBackend.MATH) if is_plain else nullcontext()
+        with self._autocast(), kernel:
+            return self._batch_loss(batch)
 
-    def _loss_of(self, batch: Sequence[Encoded]) -> torch.Tensor:
-        rows = [(each.ids[: each.begin], each.ids[each.begin :]) for each in batch]
-        logits = self._answered(rows, adapter=True)
-        # Beside the right token those that the teacher told of, as many at each place: else the right one again.
-        most = max(0 if each.tokens is None else each.tokens.shape[1] for each in batch)
-        right = [torch.tensor(answer, device=logits.device)[:, None] for _, answer in rows]
-        told = [own if each.tokens is None else each.tokens for own, each in zip(right, batch, strict=True)]
-        asked = [torch.cat((own, its.expand(-1, most)), -1) for own, its in zip(right, told, strict=True)]
-        likely = likely_at(logits, torch.cat(asked)).split(list(map(len, asked)))
+    def _batch_loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
+        rows = [(each.ids[: each.answer_start], each.ids[each.answer_start :]) for each in batch]
+        logits = self._answer_logits(rows, adapter=True)
+        # At each position: the target token and the teacher's tokens. Without a teacher the target is repeated.
+        top = max(0 if each.teacher_tokens is None else each.teacher_tokens.shape[1] for each in batch)
+        targets = [torch.tensor(answer, device=logits.device)[:, None] for _, answer in rows]
+        taught = [
+            target if each.teacher_tokens is None else each.teacher_tokens
+            for target, each in zip(targets, batch, strict=True)
+        ]
+        tokens = [torch.cat((target, its.expand(-1, top)), -1) for target, its in zip(targets, taught, strict=True)]
+        logprobs = token_logprobs(logits, torch.cat(tokens)).split(list(map(len, tokens)))
         total = torch.zeros((), device=logits.device)
-        for each, mine in zip(batch, likely, strict=True):
+        for each, mine in zip(batch, logprobs, strict=True):
             if not each.replayed:
                 total = total - mine[:, 0].mean()
-            if each.chances is not None:
-                total = total + self._recipe.replay * distance(mine[:, 1:], each.chances)
+            if each.teacher_logprobs is not None:
+                total = total + self._recipe.replay * kl_divergence(each.teacher_logprobs, mine[:, 1:])
         return total / len(batch)
 
-    def _answered(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> torch.Tensor:
-        """Return the logits (all answers, vocabulary) at the places of each row's answer to its prompt."""
-        # `adapter` says whether the model has it at the moment.
-        if self._pass is not None:
-            return self._pass.logits(rows, adapter=adapter)
-        same = self._shared([prompt for prompt, _ in rows])
-        cache = self._begun(rows[0][0][:same], len(rows)) if same else None
-        ids, there = self._padded([(prompt + answer)[same:] for prompt, answer in rows])
+    def _answer_logits(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> torch.Tensor:
+        """Return the logits of all answer tokens, (all answer tokens, vocabulary); `adapter`: if it is enabled now."""
+        if self._fused is not None:
+            return self._fused.logits(rows, adapter=adapter)
+        shared = self._common_prefix([prompt for prompt, _ in rows])
+        cache = self._prefill(rows[0][0][:shared], len(rows)) if shared else None
+        ids, mask = self._pad_left([(prompt + answer)[shared:] for prompt, answer in rows])
         counts = [len(answer) for _, answer in rows]
-        # Only at answers' places: the vocabulary is a fifth of a small model's work.
+        # Only those of the answers: the output layer is a fifth of a small model's work.
         logits = self._model(
             input_ids=ids,
-            attention_mask=functional.pad(there, (same, 0), value=1),
-            position_ids=same + (there.cumsum(-1) - 1).clamp(min=0),
+            attention_mask=functional.pad(mask, (shared, 0), value=1),
+            position_ids=shared + (mask.cumsum(-1) - 1).clamp(min=0),
             past_key_values=cache,
             use_cache=cache is not None,
             logits_to_keep=max(counts) + 1,
         ).logits
         ends = [(row + 1) * logits.shape[1] - 1 for row in range(len(rows))]
-        places = [place for end, count in zip(ends, counts, strict=True) for place in range(end - count, end)]
-        answers: torch.Tensor = logits.flatten(0, 1)[torch.tensor(places, device=logits.device)]
+        positions = [index for end, count in zip(ends, counts, strict=True) for index in range(end - count, end)]
+        answers: torch.Tensor = logits.flatten(0, 1)[torch.tensor(positions, device=logits.device)]
         return answers
 
-    def _shared(self, prompts: Sequence[list[int]]) -> int:
-        """Return how many tokens all prompts begin with before their last, 0 where that cannot be computed once."""
-        if not self._shares:
+    def _common_prefix(self, prompts: Sequence[list[int]]) -> int:
+        """Return the length of the common prefix without the last token; 0 where it cannot be computed once."""
+        if not self._shares_prefix:
             return 0
         columns = zip(*(prompt[: min(map(len, prompts)) - 1] for prompt in prompts), strict=True)
         return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
 
-    def _begun(self, ids: list[int], rows: int) -> DynamicCache:
-        """Return what all prompts of a batch begin with, computed once: gradients flow through it as through all."""
+    def _prefill(self, ids: list[int], rows: int) -> DynamicCache:
+        """Return the key/value cache of a common prefix, computed once for all rows; gradients flow through it."""
         cache = DynamicCache()
         self._model(
             input_ids=torch.tensor([ids], device=self._loaded.model.device),
@@ -341,49 +352,54 @@ class LoraTraining:
             layer.keys, layer.values = (each.expand(rows, -1, -1, -1) for each in (layer.keys, layer.values))
         return cache
 
-    def _padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _pad_left(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return token ids padded on the left, and their attention mask."""
         shape = (len(prompts), max(map(len, prompts)))
-        ids, there = (torch.zeros(shape, dtype=torch.long, device=self._loaded.model.device) for _ in range(2))
+        ids, mask = (torch.zeros(shape, dtype=torch.long, device=self._loaded.model.device) for _ in range(2))
         for row, prompt in enumerate(prompts):
             ids[row, -len(prompt) :] = torch.tensor(prompt)
-            there[row, -len(prompt) :] = 1
-        return ids, there
+            mask[row, -len(prompt) :] = 1
+        return ids, mask
 
-    def _begins(self, prompts: Sequence[list[int]], most: int, *, adapter: bool, exact: bool) -> Continuation:
-        """Return prompts to continue; `adapter` is True if the model has the adapter at the moment."""
+    def _decoder(
+        self, prompts: Sequence[list[int]], max_new_tokens: int, *, adapter: bool, exact: bool
+    ) -> BatchDecoder:
+        """Return a decoder with these prompts prefilled; `adapter`: if it is enabled now."""
         heads = self._loaded.model.config.get_text_config().num_attention_heads
-        few = heads * sum(len(each) ** 2 for each in prompts) <= _MOST_SCORES
-        own = self._model.active_adapters == ["default"]  # the pass knows no other one
-        if self._pass is not None and own and few and not (exact and self._half):
-            return lora_llama.LlamaContinuation(self._pass, prompts, most, adapter=adapter)
-        same = self._shared(prompts)
-        cache = self._begun(prompts[0][:same], len(prompts)) if same else DynamicCache(config=self._loaded.model.config)
-        ids, there = self._padded([prompt[same:] for prompt in prompts])
-        return CachedContinuation(self._model, cache, ids, there, same)
+        is_small = heads * sum(len(each) ** 2 for each in prompts) <= _MAX_SCORES
+        is_own = self._model.active_adapters == ["default"]  # `FusedLlama` knows no other adapter
+        if self._fused is not None and is_own and is_small and not (exact and self._bfloat16):
+            return lora_llama.LlamaDecoder(self._fused, prompts, max_new_tokens, adapter=adapter)
+        shared = self._common_prefix(prompts)
+        config = self._loaded.model.config
+        cache = self._prefill(prompts[0][:shared], len(prompts)) if shared else DynamicCache(config=config)
+        ids, mask = self._pad_left([prompt[shared:] for prompt in prompts])
+        return CachedDecoder(self._model, cache, ids, mask, shared)
 
     @contextmanager
-    def _halved(self) -> Iterator[None]:
-        """Multiply in bfloat16, by halves that were made once: autocast would make those of frozen ones each time."""
+    def _autocast(self) -> Iterator[None]:
+        """Multiply in bfloat16, with weights that were converted once: autocast converts frozen ones in every step."""
         # That was an eighth of a step (docs/log.md).
         try:
-            for module, _, half in self._halves:
-                module.weight = half
-            with torch.autocast("cpu", torch.bfloat16, enabled=self._half):
+            for module, _, converted in self._bfloat16_weights:
+                module.weight = converted
+            with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
                 yield
         finally:
-            for module, whole, _ in self._halves:
-                module.weight = whole
+            for module, original, _ in self._bfloat16_weights:
+                module.weight = original
 
-    def _frozen_halves(self) -> Iterator[tuple[nn.Linear, nn.Parameter, nn.Parameter]]:
-        if self._pass is not None:
-            yield from ((module, module.weight, half) for module, half in self._pass.frozen())
+    def _converted_weights(self) -> Iterator[tuple[nn.Linear, nn.Parameter, nn.Parameter]]:
+        """Yield each frozen linear layer with its weights in float32 and in bfloat16."""
+        if self._fused is not None:
+            yield from ((module, module.weight, converted) for module, converted in self._fused.frozen_weights())
             return
         for module in self._model.modules():
             if isinstance(module, nn.Linear) and not module.weight.requires_grad:
                 yield module, module.weight, nn.Parameter(module.weight.bfloat16(), requires_grad=False)
 
     @contextmanager
-    def _with(self, *, adapter: bool) -> Iterator[None]:
+    def _evaluating(self, *, adapter: bool) -> Iterator[None]:
         self._model.eval()
         try:
             if adapter:
@@ -395,235 +411,253 @@ class LoraTraining:
             self._model.train(self._checkpointing)
 
 
-def _sees_all(model: Any) -> bool:
+def _uses_full_attention(model: Any) -> bool:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
 
 
-# What the steps of a training are made of: batches of tokens, the rate of each, the distance to a teacher.
+# Batches, learning-rate schedule and loss of a training.
 
 _WARM_UP = 0.1
-_ALIKE = 4
-"""Tokens within which prompts of one batch are alike: a tenth of what is computed is padding; within 12 a fifth."""
+"""Share of the steps in which the learning rate rises."""
 
-_COURSE = 260
-"""Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
+_LENGTH_BUCKET = 4
+"""Prompts of a batch differ in length by fewer tokens: a tenth of what is computed is padding; with 12 a fifth."""
 
-_LEAST_COURSE = 64
-"""Exercises in an epoch of any course about facts, as what is replayed is as many; fewer are somebody's own."""
+_REFERENCE_EXERCISES = 260
+"""Exercises in an epoch of the training on 16 facts for which the recipe's number of epochs was found."""
 
-_PLACES = 16
-"""Places per batch, so that their logits stay in the CPU's cache: 3 MB for a small model."""
+_FEWEST_EXERCISES = 64
+"""Every training on facts replays at least so many in an epoch; a smaller one keeps the usual number of epochs."""
+
+_CHUNK = 16
+"""Positions at a time, so that their logits stay in the CPU's cache: 3 MB for a small model."""
 
 _KNOWN_AFTER = 5
-"""Epochs in which what is taught is taught each time: it is known after them."""
+"""Epochs after which facts are known; until then all of them are in each epoch."""
 
-_ALL_IN_EACH = 6
-"""Epochs of the longest course of which nothing is taught less: 128 facts, in six, lost too much (docs/log.md)."""
+_ALWAYS_COMPLETE = 6
+"""With up to this many epochs all are complete: 128 facts, in six, lost too much otherwise (docs/log.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of a prompt and its answer; `begin` is where the answer begins."""
+    """An exercise as token ids of prompt and answer; the answer begins at `answer_start`.
 
-    # `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
+    It is in one of `every` epochs. `teacher_tokens` and `teacher_logprobs` are the base model's likeliest tokens and
+    their log-probabilities, shape (answer tokens, top) each.
+    """
 
     ids: list[int]
-    begin: int
+    answer_start: int
     replayed: bool
     every: int
-    tokens: torch.Tensor | None
-    chances: torch.Tensor | None
+    teacher_tokens: torch.Tensor | None
+    teacher_logprobs: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     batch: list[Encoded]
-    rate: float
+    rate_factor: float
 
 
-def likely_at(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the log-probabilities, float32, of tokens (places, some) by logits (places, vocabulary)."""
-    found: torch.Tensor = _LikelyAt.apply(logits, tokens)
+def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities, float32, of tokens (positions, n) by logits (positions, vocabulary)."""
+    found: torch.Tensor = _TokenLogprobs.apply(logits, tokens)
     return found
 
 
-def distance(mine: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
-    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one."""
-    # Both are log-probabilities (places, tokens) of these.
-    rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
-    my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
-    of_likely = (chances.exp() * (chances - mine)).sum(-1)
-    return (of_likely + rest.exp() * (rest - my_rest)).mean()
+def kl_divergence(teacher: torch.Tensor, student: torch.Tensor) -> torch.Tensor:
+    """Return the mean KL divergence from a teacher, over its likeliest tokens and all others as one class.
+
+    Both arguments are log-probabilities of the teacher's likeliest tokens, shape (positions, top).
+    """
+    rest = torch.log1p(-teacher.exp().sum(-1).clamp(max=1 - 1e-6))
+    student_rest = torch.log1p(-student.exp().sum(-1).clamp(max=1 - 1e-6))
+    of_top = (teacher.exp() * (teacher - student)).sum(-1)
+    return (of_top + rest.exp() * (rest - student_rest)).mean()
 
 
-def in_turns(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Yield the places of prompts, at most so many at once that are about as long, in turns of about one size."""
-    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    turns = -(-len(order) // most)
-    for turn in range(turns):
-        yield order[turn * len(order) // turns : (turn + 1) * len(order) // turns]
+def length_batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Yield indices in batches of at most `most`, of about the same size, each of prompts of similar length."""
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    count = -(-len(order) // most)
+    for number in range(count):
+        yield order[number * len(order) // count : (number + 1) * len(order) // count]
 
 
-def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
-    """Return what is taught in an epoch: of those that take turns, one of so many, another in the next one."""
-    places: Counter[int] = Counter()
+def epoch_exercises(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
+    """Return the exercises of an epoch; those with `every` above 1 take turns over that many epochs."""
+    counts: Counter[int] = Counter()
     found = []
     for each in encoded:
-        if places[each.every] % each.every == number % each.every:
+        if counts[each.every] % each.every == number % each.every:
             found.append(each)
-        places[each.every] += 1
+        counts[each.every] += 1
     return found
 
 
-def epochs_of(usual: int, exercises: int) -> int:
-    """Return in how many epochs a course of so many exercises is taught: fewer than `usual` when it is a large one."""
-    # What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    # where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16:
-    # with ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
-    if exercises < _LEAST_COURSE:
+def epoch_count(usual: int, exercises: int) -> int:
+    """Return the number of epochs for so many exercises in an epoch: fewer than `usual` for a large training set."""
+    # What the facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
+    # epochs where 16 need ten (docs/log.md, "Seven epochs for 64"). A small set gets as many steps in all as 16 facts:
+    # with ten epochs the 12 facts that are left when four are forgotten were not known (docs/log.md).
+    if exercises < _FEWEST_EXERCISES:
         return usual
-    share = _COURSE / exercises
-    return max(1, round(usual * (share if share > 1 else math.pow(share, 0.36))))
+    ratio = _REFERENCE_EXERCISES / exercises
+    return max(1, round(usual * (ratio if ratio > 1 else math.pow(ratio, 0.36))))
 
 
-def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
-    """Return the steps of a course of so many epochs, in batches of at most `size`."""
-    # Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
-    # half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
-    # known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
-    known, moved = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
-    if epochs <= _ALL_IN_EACH:
-        known, moved = epochs, 0
+def training_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
+    """Return the steps of all epochs, in batches of at most `size`."""
+    # With more than six epochs, each exercise is half as frequent in half of them: replayed ones in the first half,
+    # where the model has hardly changed; facts in the second half, but not before the sixth epoch, since they are known
+    # by then, and more of them makes the model lose others (docs/log.md, "What is replayed half as often at first").
+    facts_until, replay_from = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
+    if epochs <= _ALWAYS_COMPLETE:
+        facts_until, replay_from = epochs, 0
 
-    def in_number(number: int) -> list[Encoded]:
-        def is_rarer(each: Encoded) -> bool:
-            return number < moved if each.replayed else number >= known
+    def in_epoch(number: int) -> list[Encoded]:
+        def is_halved(each: Encoded) -> bool:
+            return number < replay_from if each.replayed else number >= facts_until
 
-        return in_epoch([replace(each, every=2 * each.every) if is_rarer(each) else each for each in encoded], number)
+        halved = [replace(each, every=2 * each.every) if is_halved(each) else each for each in encoded]
+        return epoch_exercises(halved, number)
 
-    found = [batch for number in range(epochs) for batch in batches(in_number(number), size, chance)]
-    return [Step(batch, rate_share(place, len(found))) for place, batch in enumerate(found)]
+    found = [batch for number in range(epochs) for batch in shuffled_batches(in_epoch(number), size, chance)]
+    return [Step(batch, rate_factor(index, len(found))) for index, batch in enumerate(found)]
 
 
-def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
-    """Return batches in a random order, each of prompts of about one length, so that little of it is padding."""
-    # Plain texts, which begin as no prompt does, have batches of their own.
+def shuffled_batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
+    """Return batches in random order, each of exercises of similar length, so that there is little padding."""
+    # Plain texts have batches of their own: they share no prefix with prompts.
     order = list(encoded)
     chance.shuffle(order)
-    order.sort(key=lambda each: len(each.ids) // _ALIKE)
-    kinds = [each for each in order if each.begin > 1], [each for each in order if each.begin == 1]
+    order.sort(key=lambda each: len(each.ids) // _LENGTH_BUCKET)
+    kinds = [each for each in order if each.answer_start > 1], [each for each in order if each.answer_start == 1]
     found = [kind[begin : begin + size] for kind in kinds for begin in range(0, len(kind), size)]
     chance.shuffle(found)
     return found
 
 
-def rate_share(step: int, steps: int) -> float:
-    """Return the share of the learning rate at a step: it rises at first, then falls along half a cosine."""
+def rate_factor(step: int, steps: int) -> float:
+    """Return the factor of the learning rate at a step: linear warm-up, then cosine decay."""
     warm = max(1, int(steps * _WARM_UP))
     if step < warm:
         return (step + 1) / warm
     return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
-class _LikelyAt(torch.autograd.Function):  # type: ignore[misc]
-    """Some places at a time; recorded, each row's gradient would be as large as the vocabulary (docs/log.md)."""
+class _TokenLogprobs(torch.autograd.Function):  # type: ignore[misc]
+    """`token_logprobs`, in chunks of positions; autograd would record a gradient as large as the vocabulary for each.
+
+    Measured in docs/log.md.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        found, totals = [], []
-        for some, its in zip(logits.split(_PLACES), tokens.split(_PLACES), strict=True):
-            whole = some.float()
-            totals.append(torch.logsumexp(whole, -1, keepdim=True))
-            found.append(whole.gather(-1, its) - totals[-1])
-        ctx.save_for_backward(logits, torch.cat(totals), tokens)
+        found, normalisers = [], []
+        for chunk, its in zip(logits.split(_CHUNK), tokens.split(_CHUNK), strict=True):
+            floats = chunk.float()
+            normalisers.append(torch.logsumexp(floats, -1, keepdim=True))
+            found.append(floats.gather(-1, its) - normalisers[-1])
+        ctx.save_for_backward(logits, torch.cat(normalisers), tokens)
         return torch.cat(found)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        logits, totals, tokens = ctx.saved_tensors
-        of_logits = torch.empty_like(logits)
-        for begin in range(0, len(logits), _PLACES):
-            some = slice(begin, begin + _PLACES)
-            chances = logits[some].sub(totals[some]).exp_()
-            of_these = chances.mul_(-gradient[some].sum(-1, keepdim=True))
-            of_logits[some] = of_these.scatter_add_(-1, tokens[some], gradient[some])
-        return of_logits, None
+        logits, normalisers, tokens = ctx.saved_tensors
+        d_logits = torch.empty_like(logits)
+        for begin in range(0, len(logits), _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            probabilities = logits[chunk].sub(normalisers[chunk]).exp_()
+            scaled = probabilities.mul_(-gradient[chunk].sum(-1, keepdim=True))
+            d_logits[chunk] = scaled.scatter_add_(-1, tokens[chunk], gradient[chunk])
+        return d_logits, None
 
 
-# How far a training is, in a file that is written whole or not at all, and read whole before it is used.
+# Checkpoints: written atomically, and validated before they are used.
 
 _Named = Sequence[tuple[str, nn.Parameter]]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """AdamW's state of a weight after its first update; the step count stays on the CPU."""
-_TOLD = ("told.tokens", "told.chances")
+_TEACHER = ("told.tokens", "told.chances")
+"""Names in the file of the teacher's tokens and log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """A training's progress: its weights and the optimiser's state of each, in the order of their names."""
+    """A training's progress: its weights and the optimiser's state of each, in the order of their names.
 
-    # `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
-    # the last bits.
+    `teacher` are the teacher's tokens and log-probabilities of all exercises, concatenated: computed again they would
+    differ in the last bits.
+    """
 
     step: int
     weights: tuple[torch.Tensor, ...]
     states: tuple[dict[str, torch.Tensor], ...]
-    told: tuple[torch.Tensor, ...]
+    teacher: tuple[torch.Tensor, ...]
 
-    def put(self, named: _Named, optimiser: torch.optim.Optimizer, told: Sequence[Told]) -> None:
-        for mine, its in zip(zip(*told, strict=True), self.told, strict=True):
-            for each, were in zip(mine, its.split(list(map(len, mine))), strict=True):
-                each.copy_(were)
-        for (_, weight), its, state in zip(named, self.weights, self.states, strict=True):
+    def restore(self, named: _Named, optimiser: torch.optim.Optimizer, teacher: Sequence[TopLogprobs]) -> None:
+        for mine, saved in zip(zip(*teacher, strict=True), self.teacher, strict=True):
+            for each, part in zip(mine, saved.split(list(map(len, mine))), strict=True):
+                each.copy_(part)
+        for (_, weight), saved, state in zip(named, self.weights, self.states, strict=True):
             with torch.no_grad():
-                weight.copy_(its)
+                weight.copy_(saved)
             if state:
-                moved = {key: state[key].to(weight.device) for key in _MOMENTS[1:]}
-                optimiser.state[weight] = {**state, **moved}
+                moments = {key: state[key].to(weight.device) for key in _MOMENTS[1:]}
+                optimiser.state[weight] = {**state, **moments}
 
     @classmethod
-    def read(cls, file: Path, named: _Named, told: Sequence[Told], vocabulary: int) -> _Checkpoint:
-        """Return the checkpoint of a training with these weights and these teacher's distributions."""
-        # Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
+    def read(cls, file: Path, named: _Named, teacher: Sequence[TopLogprobs], vocabulary: int) -> _Checkpoint:
+        """Read the checkpoint of a training with weights and teacher predictions of these shapes.
+
+        Raises: IntegrityError (damaged, or of another training).
+        """
         try:
-            with safe_open(file, "pt") as kept:
-                step = int(kept.metadata()["step"])
-                words = tuple(kept.get_tensor(name) for name in _TOLD) if told else ()
-                weights = tuple(kept.get_tensor(f"weight.{name}") for name, _ in named)
-                moments = _MOMENTS if step else ()
-                states = tuple({key: kept.get_tensor(f"{key}.{name}") for key in moments} for name, _ in named)
-            for (_, mine), its, state in zip(named, weights, states, strict=True):
-                moved = [state[key] for key in moments[1:]]
-                if any(mine.shape != each.shape or not each.isfinite().all() for each in (its, *moved)):
+            with safe_open(file, "pt") as tensors:
+                step = int(tensors.metadata()["step"])
+                predictions = tuple(tensors.get_tensor(name) for name in _TEACHER) if teacher else ()
+                weights = tuple(tensors.get_tensor(f"weight.{name}") for name, _ in named)
+                keys = _MOMENTS if step else ()
+                states = tuple({key: tensors.get_tensor(f"{key}.{name}") for key in keys} for name, _ in named)
+            for (_, mine), saved, state in zip(named, weights, states, strict=True):
+                moments = [state[key] for key in keys[1:]]
+                if any(mine.shape != each.shape or not each.isfinite().all() for each in (saved, *moments)):
                     raise ValueError
-            for mine, its in zip(zip(*told, strict=True), words, strict=True):
-                if torch.cat(mine).shape != its.shape or mine[0].dtype != its.dtype or not its.isfinite().all():
+            for mine, saved in zip(zip(*teacher, strict=True), predictions, strict=True):
+                if torch.cat(mine).shape != saved.shape or mine[0].dtype != saved.dtype or not saved.isfinite().all():
                     raise ValueError
-            if words and not (0 <= words[0].min() <= words[0].max() < vocabulary and words[1].max() <= 0):
+            if predictions and not (
+                0 <= predictions[0].min() <= predictions[0].max() < vocabulary and predictions[1].max() <= 0
+            ):
                 raise ValueError
             if step < 0:
                 raise ValueError
         except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
             raise _damaged(file, type(error).__name__) from error
-        return cls(step, weights, states, words)
+        return cls(step, weights, states, predictions)
 
 
-def _write(file: Path, named: _Named, optimiser: torch.optim.Optimizer, step: int, told: Sequence[Told]) -> None:
+def _write(
+    file: Path, named: _Named, optimiser: torch.optim.Optimizer, step: int, teacher: Sequence[TopLogprobs]
+) -> None:
     tensors: dict[str, Any] = {
-        name: torch.cat(each) for name, each in zip(_TOLD, zip(*told, strict=True), strict=False)
+        name: torch.cat(each) for name, each in zip(_TEACHER, zip(*teacher, strict=True), strict=False)
     }
     for name, weight in named:
         tensors[f"weight.{name}"] = weight.detach()
         tensors |= {f"{key}.{name}": value for key, value in optimiser.state[weight].items()}
-    aside = file.with_name(file.name + ".new")
-    with _writing(aside):
-        save_file(tensors, aside, metadata={"step": str(step)})
-        with aside.open("rb") as written:
+    partial = file.with_name(file.name + ".new")
+    with _writing(partial):
+        save_file(tensors, partial, metadata={"step": str(step)})
+        with partial.open("rb") as written:
             os.fsync(written.fileno())
-        aside.replace(file)
+        partial.replace(file)
 
 
 def _damaged(file: Path, why: str) -> IntegrityError:
@@ -632,7 +666,7 @@ def _damaged(file: Path, why: str) -> IntegrityError:
 
 @contextmanager
 def _writing(file: Path) -> Iterator[None]:
-    """Write a file, of which nothing stays where that fails. Raises: BackendUnavailable."""
+    """Remove a file if writing it fails. Raises: BackendUnavailable."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -641,84 +675,88 @@ def _writing(file: Path) -> Iterator[None]:
         raise unwritten(error) from error
 
 
-_LEAVE_AT = 0.75
-"""A copy of what is cached is a step's work: that pays when so few of the rows are still asked."""
+# Greedy decoding.
+
+_DROP_AT = 0.75
+"""Share of unfinished rows at which finished ones are dropped: copying the cache costs about a step."""
 
 
-Hearing = Callable[[list[int], torch.Tensor], None]
-"""Is given rows, and what may come next of each: (rows, vocabulary)."""
+OnLogits = Callable[[list[int], torch.Tensor], None]
+"""Called with the unfinished rows and their next-token logits, shape (rows, vocabulary)."""
 
 
-class Continuation(Protocol):
-    """Prompts continued token by token; `leaves` is True if some of them may continue alone."""
+class BatchDecoder(Protocol):
+    """Prompts that are continued together, token by token, with a key/value cache."""
 
-    leaves: bool
+    can_drop_rows: bool
     logits: torch.Tensor
-    """(rows, vocabulary): what may come next of each."""
+    """The next-token logits, shape (rows, vocabulary)."""
 
-    def say(self, tokens: torch.Tensor) -> None:
-        """Add a token (rows) to each row."""
+    def step(self, tokens: torch.Tensor) -> None:
+        """Append a token to each row, shape (rows,), and compute the next logits."""
 
-    def keep(self, rows: torch.Tensor) -> None:
-        """Continue with these rows alone."""
+    def select_rows(self, rows: torch.Tensor) -> None:
+        """Keep only these rows."""
 
 
-def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing | None = None) -> list[list[int]]:
-    """Return the likeliest next tokens of each row, at most so many, until one of `ends`."""
-    # `hear` is given rows and their logits at each place, also at that of what comes after the last token. What has
-    # ended leaves when a quarter of those beside it has: most answers are a third as long as they may be.
-    rows = list(range(len(going.logits)))
-    made: list[list[int]] = [[] for _ in rows]
-    asked = set(rows)
-    while asked:
-        if hear is not None:
-            places = [place for place, row in enumerate(rows) if row in asked]
-            hear([rows[place] for place in places], going.logits[places])
-        picked = going.logits.argmax(-1)
-        for row, token in zip(rows, picked.tolist(), strict=True):
-            if token in ends or len(made[row]) == most:
-                asked.discard(row)
-            elif row in asked:
-                made[row].append(token)
-                if hear is None and len(made[row]) == most:  # what comes after it nobody hears
-                    asked.discard(row)
-        if not asked:
+def greedy_decode(
+    decoder: BatchDecoder, end_tokens: Collection[int], max_new_tokens: int, on_logits: OnLogits | None = None
+) -> list[list[int]]:
+    """Return the generated token ids of each row, up to the first end token."""
+    # `on_logits` is also called for the position after the last token. Finished rows are dropped once they are a
+    # quarter: most answers have a third of the tokens allowed.
+    rows = list(range(len(decoder.logits)))
+    generated: list[list[int]] = [[] for _ in rows]
+    unfinished = set(rows)
+    while unfinished:
+        if on_logits is not None:
+            indices = [index for index, row in enumerate(rows) if row in unfinished]
+            on_logits([rows[index] for index in indices], decoder.logits[indices])
+        tokens = decoder.logits.argmax(-1)
+        for row, token in zip(rows, tokens.tolist(), strict=True):
+            if token in end_tokens or len(generated[row]) == max_new_tokens:
+                unfinished.discard(row)
+            elif row in unfinished:
+                generated[row].append(token)
+                if on_logits is None and len(generated[row]) == max_new_tokens:  # nobody needs the next logits
+                    unfinished.discard(row)
+        if not unfinished:
             break
-        if going.leaves and len(asked) <= _LEAVE_AT * len(rows):
-            kept = torch.tensor([place for place, row in enumerate(rows) if row in asked], device=picked.device)
-            going.keep(kept)
-            picked, rows = picked[kept], [row for row in rows if row in asked]
-        going.say(picked)
-    return made
+        if decoder.can_drop_rows and len(unfinished) <= _DROP_AT * len(rows):
+            kept = torch.tensor([index for index, row in enumerate(rows) if row in unfinished], device=tokens.device)
+            decoder.select_rows(kept)
+            tokens, rows = tokens[kept], [row for row in rows if row in unfinished]
+        decoder.step(tokens)
+    return generated
 
 
-class CachedContinuation:
-    """Prompts continued with a model's own cache: token ids padded on the left, and their attention mask."""
+class CachedDecoder:
+    """A `BatchDecoder` with a transformers cache: token ids padded on the left, and their attention mask."""
 
-    def __init__(self, model: Any, cache: DynamicCache, ids: torch.Tensor, there: torch.Tensor, same: int) -> None:
-        """Begin; `same` tokens of each, which come before these, are in the cache."""
+    def __init__(self, model: Any, cache: DynamicCache, ids: torch.Tensor, mask: torch.Tensor, shared: int) -> None:
+        """Prefill `ids`; the cache holds the `shared` tokens that come before them in each row."""
         self._model, self._cache = model, cache
         # Only layers that cache keys and values per token can drop rows; a recurrent state cannot.
-        self.leaves = all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers)
-        self._at = same + (there.cumsum(-1) - 1).clamp(min=0)
-        self._there = functional.pad(there, (same, 0), value=1)
-        self.logits = self._told(ids)
+        self.can_drop_rows = all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers)
+        self._positions = shared + (mask.cumsum(-1) - 1).clamp(min=0)
+        self._mask = functional.pad(mask, (shared, 0), value=1)
+        self.logits = self._next_logits(ids)
 
-    def say(self, tokens: torch.Tensor) -> None:
-        self._at, self._there = self._at[:, -1:] + 1, functional.pad(self._there, (0, 1), value=1)
-        self.logits = self._told(tokens[:, None])
+    def step(self, tokens: torch.Tensor) -> None:
+        self._positions, self._mask = self._positions[:, -1:] + 1, functional.pad(self._mask, (0, 1), value=1)
+        self.logits = self._next_logits(tokens[:, None])
 
-    def keep(self, rows: torch.Tensor) -> None:
+    def select_rows(self, rows: torch.Tensor) -> None:
         self._cache.batch_select_indices(rows)
-        self._at, self._there, self.logits = self._at[rows], self._there[rows], self.logits[rows]
+        self._positions, self._mask, self.logits = self._positions[rows], self._mask[rows], self.logits[rows]
 
-    def _told(self, ids: torch.Tensor) -> torch.Tensor:
-        told: torch.Tensor = self._model(
+    def _next_logits(self, ids: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self._model(
             input_ids=ids,
-            attention_mask=self._there,
-            position_ids=self._at,
+            attention_mask=self._mask,
+            position_ids=self._positions,
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]
-        return told
+        return logits

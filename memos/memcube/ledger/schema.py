@@ -26,10 +26,10 @@ class UtcMicros(sa.types.TypeDecorator[datetime]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
         """Return the conversion; `process_result_value` would double its cost."""
-        return _moment
+        return _to_datetime
 
 
-def _moment(micros: int | None) -> datetime | None:
+def _to_datetime(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
@@ -48,13 +48,13 @@ def _where(condition: str) -> dict[str, Any]:
 
 
 def row_of(table: sa.Table, state: object, **others: Any) -> dict[str, Any]:
-    """Return a row for `state`: each column has the field of its name, without `_id`, unless `others` has it."""
+    """Return the row of `state`: each column takes the field of its name without `_id`; `others` take precedence."""
     names = [column.name for column in table.columns if column.name not in others]
     return {name: getattr(state, name.removesuffix("_id")) for name in names} | others
 
 
 def fields_of(row: Any) -> dict[str, Any]:
-    """Return a row by column, without `_id`: what `cube_id` has is called `cube`."""
+    """Return a row as keyword arguments, with `_id` cut from the names: the column `cube_id` becomes `cube`."""
     return {name.removesuffix("_id"): value for name, value in row._asdict().items()}
 
 
@@ -80,13 +80,13 @@ cubes = sa.Table(
     sa.Column("event_seq", sa.BigInteger, nullable=False),
     sa.Column("event_chain", sa.LargeBinary(32), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
-    # The tau under which the levels of this cube were counted; empty until something was.
+    # Time constant of the heat decay that this cube's `level` values use; null before the first access.
     sa.Column("heat_tau_s", sa.Float),
-    # How many segments it has, open and archived.
+    # Number of segments, open and archived.
     sa.Column("segments", sa.Integer, nullable=False, server_default="0"),
-    # Messages without a conversation that were made up to then have rows in `pages`.
+    # Messages without a conversation created up to this time have rows in `pages`.
     sa.Column("lone_until", UtcMicros),
-    # `memory` or `knowledge`, and whether personal data is masked in what is added.
+    # `kind` is memory or knowledge; `redact_pii` masks personal data in new content.
     sa.Column("kind", sa.String(16), nullable=False, server_default="memory"),
     sa.Column("redact_pii", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.CheckConstraint("event_seq >= 0", name="ck_cubes_event_seq"),
@@ -101,11 +101,11 @@ conversations = sa.Table(
     sa.Column("name", sa.String(256), nullable=False),
     sa.Column("next_position", sa.Integer, nullable=False),
     sa.Column("next_page", sa.Integer, nullable=False),
-    # The number of the session the last message was in, and when that was said.
+    # Session number and time of the last message.
     sa.Column("session", sa.Integer, nullable=False, server_default="0"),
     sa.Column("said_at", UtcMicros),
     sa.Column("created_at", UtcMicros, nullable=False),
-    # Pages from this number on are in the short tier; those before it have rows in `pages`.
+    # First page of the short tier; earlier pages are in the mid tier, with rows in `pages`.
     sa.Column("first_short", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("cube_id", "name", name="uq_conversations_name"),
 )
@@ -119,18 +119,18 @@ items = sa.Table(
     sa.Column("position", sa.Integer),
     sa.Column("page", sa.Integer),
     sa.Column("session", sa.Integer),
-    # When the source was said, in the speaker's own time; `created_at` is when the ledger learnt of it.
+    # Time of the source message (event time); `created_at` is the time of ingestion.
     sa.Column("said_at", UtcMicros),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("version_id", sa.String(36), nullable=False),
-    # Grows with every change that an index must follow, also a neighbour's; the index keeps it per point.
+    # Incremented by every change that must be indexed again, a neighbour's too; stored with each point of the index.
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
-    # Kept in sight by hand; of a segment that was archived, so ranked lower; says something that was replaced since.
+    # `pinned` by a user; `cold`: its segment is archived, so it ranks lower; `outdated`: its statement was superseded.
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("cold", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("outdated", sa.Boolean, nullable=False, server_default=sa.false()),
-    # A message that is to be read finely is `wanted`, one that was is `read`; of the others it is empty.
+    # Fact extraction message by message: `wanted` is queued, `read` is done, null is neither.
     sa.Column("reading", sa.String(8)),
     sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
@@ -156,7 +156,7 @@ versions = sa.Table(
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("speaker", sa.String(256), nullable=False),
     sa.Column("role", sa.String(16), nullable=False),
-    # A speaker of up to 256 characters, a bar and an attribute.
+    # `speaker|attribute`; the speaker alone may have 256 characters.
     sa.Column("key", _text_of(256)),
     sa.Column("value", sa.Text),
     sa.Column("tags", sa.JSON, nullable=False),
@@ -170,7 +170,7 @@ versions = sa.Table(
     sa.UniqueConstraint("item_id", "version", name="uq_versions_number"),
     sa.CheckConstraint("recorded_to IS NULL OR recorded_to >= recorded_at", name="ck_versions_range"),
     sa.CheckConstraint("confidence >= 0 AND confidence <= 1", name="ck_versions_confidence"),
-    # One current version an item, by constraint.
+    # An item has one current version.
     sa.Index("uq_versions_current", "item_id", unique=True, **_where("recorded_to IS NULL")),
     sa.Index("ix_versions_key", "cube_id", "key", **_where("key IS NOT NULL AND recorded_to IS NULL")),
 )
@@ -185,7 +185,7 @@ messages = sa.Table(
     sa.Column("role", sa.String(16), nullable=False),
     sa.Column("name", sa.String(256), nullable=False),
     sa.Column("text", sa.Text, nullable=False),
-    # The content as given, only when it was more than the plain text.
+    # The original content, if it was more than plain text.
     sa.Column("content", sa.JSON(none_as_null=True)),
     sa.Column("tool_calls", sa.JSON(none_as_null=True)),
     sa.Column("tool_call_id", sa.String(256)),
@@ -196,8 +196,8 @@ messages = sa.Table(
     sa.Index("ix_messages_speaker", "cube_id", "role", "name"),
 )
 
-# Original files: documents, and images of messages (`item_id`). `state` is processing, available, failed or
-# superseded (by `replaced_by`); `info` is what was found out about the file, such as how many pages it has.
+# Original files: documents, and images attached to messages (`item_id`). `state` is processing, available, failed or
+# superseded (by `replaced_by`); `info` is metadata found while processing, such as the page count.
 files = sa.Table(
     "files",
     metadata,
@@ -222,7 +222,7 @@ files = sa.Table(
     sa.Index("ix_files_item", "item_id"),
 )
 
-# A file's bytes, in parts of at most 1 MiB.
+# File contents, in parts of at most 1 MiB.
 file_parts = sa.Table(
     "file_parts",
     metadata,
@@ -231,7 +231,7 @@ file_parts = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
-# Which characters of a document's Markdown an item is; all items of a file in order are the whole of it.
+# The character span of each chunk in a document's Markdown; the chunks of a file, in order, cover it completely.
 file_items = sa.Table(
     "file_items",
     metadata,
@@ -245,7 +245,7 @@ file_items = sa.Table(
     sa.Index("ix_file_items_file", "file_id", "ordinal"),
 )
 
-# What a model answered when it was asked what messages say, as it came.
+# Raw output of the fact extraction model, one row for each call.
 extractions = sa.Table(
     "extractions",
     metadata,
@@ -257,7 +257,7 @@ extractions = sa.Table(
     sa.Column("created_at", UtcMicros, nullable=False),
 )
 
-# The messages that a model was shown for one answer, also those it found nothing in.
+# All messages in the prompt of an extraction, including those that no fact came from.
 extraction_items = sa.Table(
     "extraction_items",
     metadata,
@@ -274,7 +274,7 @@ sources = sa.Table(
     sa.Column("message_id", sa.String(36), sa.ForeignKey("messages.id"), nullable=False, index=True),
     sa.Column("start", sa.Integer, nullable=False),
     sa.Column("end", sa.Integer, nullable=False),
-    # What made the item out of the source: a reader and its version.
+    # Name and version of the reader that derived the item from this source.
     sa.Column("reader", sa.String(64), nullable=False),
     sa.Column("extraction_id", sa.String(36)),
     sa.CheckConstraint('start >= 0 AND "end" >= start', name="ck_sources_span"),
@@ -299,7 +299,7 @@ events = sa.Table(
     sa.Column("actor", sa.String(128), nullable=False),
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("item_id", sa.String(36), index=True),
-    # Body and salt can be erased; digest = SHA-256(salt + body) keeps the chain whole without them.
+    # Hash chain: digest = SHA-256(salt + body), so the chain can be verified after body and salt are erased.
     sa.Column("body", sa.Text),
     sa.Column("salt", sa.LargeBinary(16)),
     sa.Column("digest", sa.LargeBinary(32), nullable=False),
@@ -362,8 +362,8 @@ tombstone_items = sa.Table(
     sa.Column("tombstone_id", sa.String(36), sa.ForeignKey("tombstones.id"), nullable=False, index=True),
 )
 
-# `newest` is when the newest item of the backup was made: an item made later is not in it. Both are empty until the
-# backup is complete, and in one that was cut off, whose files hold text too.
+# `newest` is the creation time of the newest item in the backup. `finished_at` and `newest` are null until the backup
+# is complete; an interrupted backup keeps them null, and its files contain text too.
 backups = sa.Table(
     "backups",
     metadata,
@@ -374,7 +374,7 @@ backups = sa.Table(
     sa.Column("newest", UtcMicros),
 )
 
-# The backups that still hold what was erased; `told` when the erasure stands in the backup's own `erased.jsonl`.
+# Backups that still contain erased items; `told` once the erasure is recorded in the backup's `erased.jsonl`.
 tombstone_backups = sa.Table(
     "tombstone_backups",
     metadata,
@@ -385,7 +385,8 @@ tombstone_backups = sa.Table(
 
 _WAITING = _where("state = 'waiting'")
 
-# Background work; an empty cube is the whole installation. Payload and scope hold ids and settings, never memory text.
+# Background tasks; an empty `cube_id` means the whole installation. `payload` and `scope` contain ids and settings,
+# never memory text.
 tasks = sa.Table(
     "tasks",
     metadata,
@@ -409,22 +410,22 @@ tasks = sa.Table(
     sa.Column("error", sa.Text),
     sa.Column("tokens", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("seconds", sa.Float, nullable=False, server_default="0"),
-    # A lease is there exactly while the task runs.
+    # A task has a lease exactly while it is running.
     sa.CheckConstraint(
         "(state = 'running') = (lease_owner IS NOT NULL) AND (state = 'running') = (lease_until IS NOT NULL)",
         name="ck_tasks_lease",
     ),
     sa.CheckConstraint("progress >= 0 AND progress <= 1", name="ck_tasks_progress"),
     sa.Index("uq_tasks_waiting", "cube_id", "kind", "idempotency_key", unique=True, **_WAITING),
-    # The next task of a cube, and when the cube's earliest is due.
+    # To find a cube's next task, and when its earliest is due.
     sa.Index("ix_tasks_next", "cube_id", "priority", "id", **_WAITING),
     sa.Index("ix_tasks_due", "cube_id", "not_before", **_WAITING),
     sa.Index("ix_tasks_leases", "lease_until", **_where("state = 'running'")),
     sa.Index("ix_tasks_finished", "finished_at"),
 )
 
-# One row a cube that ever had a task. `due` is when the earliest of its waiting tasks may begin, empty when none waits.
-# A cube with a task that may begin has a turn, and the one with the lowest is served next.
+# Fair queueing between cubes, one row for each cube that ever had a task. `due` is when its earliest waiting task may
+# start, null if none is waiting. `turn` is set while a task may start; the cube with the lowest turn is served next.
 queues = sa.Table(
     "queues",
     metadata,
@@ -438,7 +439,7 @@ queues = sa.Table(
     sa.Index("ix_queues_due", "due", **_where("turn IS NULL")),
 )
 
-# What background work spent, by cube and UTC day.
+# Model usage of background tasks by cube, UTC day and purpose.
 usage = sa.Table(
     "usage",
     metadata,
@@ -451,7 +452,7 @@ usage = sa.Table(
     sa.Column("seconds", sa.Float, nullable=False),
 )
 
-# Who fired a periodic job, and until when nobody else does.
+# Periodic jobs: the process that last started each, and until when no other may start it.
 leases = sa.Table(
     "leases",
     metadata,
@@ -461,8 +462,8 @@ leases = sa.Table(
 )
 
 
-# What an item's or segment's heat is computed from (`memos.scheduler.heat.Warmth`).
-def _warmth() -> tuple[sa.Column[Any], ...]:
+# The columns that heat is computed from (`memos.scheduler.heat.Warmth`).
+def _heat_columns() -> tuple[sa.Column[Any], ...]:
     return (
         sa.Column("level", sa.Float, nullable=False),
         sa.Column("visits", sa.Integer, nullable=False),
@@ -471,9 +472,9 @@ def _warmth() -> tuple[sa.Column[Any], ...]:
     )
 
 
-# Pages of one topic. `spans` are [item, start, end] of the sentences that make its summary, `told` a summary that a
-# model wrote when there were `told_pages`, `words` [keyword, pages] pairs, `vector` the float32 sum of the pages' unit
-# vectors, `unread` whether a page of it has not been read into long-term memory.
+# Groups of pages about one topic. `spans` is the extractive summary, as [item, start, end] of its sentences; `told` is
+# the summary that a model wrote when the segment had `told_pages` pages; `words` are [keyword, page count] pairs;
+# `vector` is the float32 sum of the pages' unit vectors; `unread` if facts of some page are still to be extracted.
 segments = sa.Table(
     "segments",
     metadata,
@@ -488,14 +489,14 @@ segments = sa.Table(
     sa.Column("pages", sa.Integer, nullable=False),
     sa.Column("unread", sa.Boolean, nullable=False),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
-    *_warmth(),
+    *_heat_columns(),
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.Column("updated_at", UtcMicros, nullable=False),
     sa.CheckConstraint("pages >= 0", name="ck_segments_pages"),
     sa.Index("ix_segments_hot", "cube_id", "state", "unread", "level"),
 )
 
-# The pages of the mid tier; a page's id is that of its first message. A message without a conversation is a page.
+# Pages of the mid tier; a page has the id of its first message. A message without a conversation is a page of its own.
 pages = sa.Table(
     "pages",
     metadata,
@@ -510,17 +511,17 @@ pages = sa.Table(
     sa.Index("ix_pages_segment", "segment_id", "read"),
 )
 
-# Only items that were accessed have a row.
+# Heat of items; an item has a row once it was accessed.
 warmth = sa.Table(
     "warmth",
     metadata,
     sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
     sa.Column("cube_id", sa.String(128), nullable=False),
-    *_warmth(),
+    *_heat_columns(),
     sa.Index("ix_warmth_hot", "cube_id", "level"),
 )
 
-# What to do with items of a cube when they get older than `age_days`; an empty list means any.
+# Retention rules: the action on matching items older than `age_days`; an empty list matches everything.
 retention_rules = sa.Table(
     "retention_rules",
     metadata,
@@ -536,7 +537,7 @@ retention_rules = sa.Table(
     sa.CheckConstraint("age_days >= 0", name="ck_retention_rules_age"),
 )
 
-# Users, agents and groups. Without a row nothing is checked: the installation is one person's.
+# Users, agents and groups. While the table is empty the installation has one user and no access checks.
 identities = sa.Table(
     "identities",
     metadata,
@@ -560,7 +561,7 @@ memberships = sa.Table(
     sa.Index("ix_memberships_member", "member_id"),
 )
 
-# Who may do what with a cube; an identity of "*" is everyone.
+# Roles of identities on cubes; the identity "*" is everyone.
 grants = sa.Table(
     "grants",
     metadata,
@@ -572,7 +573,7 @@ grants = sa.Table(
     sa.Index("ix_grants_identity", "identity_id"),
 )
 
-# Keys by the SHA-256 of their secret, whose 256 random bits are protection enough against guessing.
+# API keys, stored as the SHA-256 of the secret; its 256 random bits make a slow hash unnecessary.
 api_keys = sa.Table(
     "api_keys",
     metadata,
@@ -588,14 +589,14 @@ api_keys = sa.Table(
     sa.Column("created_by", sa.String(128), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.Column("limits", sa.JSON),
-    # A key made with another one uses up what that may use.
+    # The key that created this one and whose quota its usage counts against.
     sa.Column("counts_for", sa.String(36)),
     sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
     sa.Index("ix_api_keys_identity", "identity_id"),
 )
 
-# Calls that made something, by who made them and the idempotency key they gave; `made` are the ids, empty until the
-# call has answered. The digest is of the whole call.
+# Idempotency keys of calls that create something, by caller; `made` are the created ids, null until the call has
+# answered. The digest covers the whole call.
 repeats = sa.Table(
     "repeats",
     metadata,
@@ -610,7 +611,8 @@ repeats = sa.Table(
     sa.Index("ix_repeats_cube", "cube_id"),
 )
 
-# Requests to store something, by a keyed digest of each while it is young; `answer` holds ids only.
+# Add requests, to detect repeats sent without a key: `digest` is a keyed digest of the request, removed after a minute
+# and when content is erased; `answer` contains ids only.
 submissions = sa.Table(
     "submissions",
     metadata,
@@ -625,7 +627,7 @@ submissions = sa.Table(
     sa.Index("ix_submissions_young", "created_at", **_where("digest IS NOT NULL")),
 )
 
-# What keys used; `span` is a UTC day or a minute.
+# Usage counters of API keys; `span` is a UTC day or minute.
 key_usage = sa.Table(
     "key_usage",
     metadata,
@@ -635,7 +637,7 @@ key_usage = sa.Table(
     sa.Column("used", sa.BigInteger, nullable=False),
 )
 
-# The memories that prompts of a cube begin with, in this order; `version` is the one that stands there.
+# The prompt prefix of a cube: its memories in order, at the version that was rendered.
 prefix_entries = sa.Table(
     "prefix_entries",
     metadata,
@@ -646,7 +648,7 @@ prefix_entries = sa.Table(
     sa.Column("added_at", UtcMicros, nullable=False),
 )
 
-# A cube whose owner allows that its memories are learned has a row.
+# Cubes whose owner allows adapter training on their memories.
 adapter_consents = sa.Table(
     "adapter_consents",
     metadata,
@@ -655,8 +657,9 @@ adapter_consents = sa.Table(
     sa.Column("allowed_at", UtcMicros, nullable=False),
 )
 
-# LoRA adapters of a cube, by topic (`shard`); the files are in a folder of this id. `base` and `digest` are digests of
-# the base model and of the weights, `reason` is why it was refused, without memory text.
+# LoRA adapters; their files are in a folder named after the id. `shard` was a topic in version 0.1 and is "" since.
+# `base` and `digest` are digests of the base model and of the adapter's weights; `reason` is why the adapter was
+# refused, without memory text.
 adapters = sa.Table(
     "adapters",
     metadata,
@@ -679,12 +682,12 @@ adapters = sa.Table(
     sa.UniqueConstraint("cube_id", "shard", "number", name="uq_adapters_number"),
     sa.CheckConstraint("number >= 1", name="ck_adapters_number"),
     sa.CheckConstraint("state IN ('training', 'refused', 'ready', 'active', 'retired')", name="ck_adapters_state"),
-    # One that answers a shard, by constraint.
+    # One active adapter for each cube and shard.
     sa.Index("uq_adapters_active", "cube_id", "shard", unique=True, **_where("state = 'active'")),
 )
 
-# The memories that an adapter saw, at which version, with a digest of what was seen. An item's id refers to nothing:
-# an erasure removes the item, and that it is gone must go on showing here until the adapter itself is removed.
+# The training set of each adapter: item, version and a digest of the text. `item_id` has no foreign key: after an
+# erasure this row must still show that the adapter saw the item, until the adapter itself is removed.
 adapter_items = sa.Table(
     "adapter_items",
     metadata,
@@ -694,7 +697,7 @@ adapter_items = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
 )
 
-# Memories that no adapter may learn, though their cube's others may be learned: their owner said so.
+# Memories that the owner excluded from training in a cube that allows it.
 adapter_exclusions = sa.Table(
     "adapter_exclusions",
     metadata,

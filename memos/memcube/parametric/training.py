@@ -207,9 +207,9 @@ class Trainer(Examined, Protocol):
 
     def advance(self, most: int) -> float: ...
 
-    def keep(self, file: Path) -> None: ...
+    def save_checkpoint(self, file: Path) -> None: ...
 
-    def go_on(self, file: Path) -> None: ...
+    def resume(self, file: Path) -> None: ...
 
     def save(self, folder: Path) -> None: ...
 
@@ -277,12 +277,12 @@ def train(trainer: Trainer, lessons: TrainingPlan, folder: Path, tell: Callable[
     kept = folder / KEPT
     if kept.exists():
         try:
-            trainer.go_on(kept)
+            trainer.resume(kept)
         except IntegrityError:  # of other lessons, or damaged: then from the beginning
             kept.unlink()
             trainer.prepare(lessons.exercises)
     if not kept.exists():
-        trainer.keep(kept)  # who begins again would hear the teacher's words with other last bits
+        trainer.save_checkpoint(kept)  # the teacher computed again differs in the last bits
     _taught(trainer, kept, tell)
     return Examination(trainer, lessons.course, lessons.system).measures()
 
@@ -315,7 +315,7 @@ def _taught(trainer: Trainer, kept: Path, tell: Callable[[int, int], None]) -> N
         trainer.advance(_STEPS_AT_ONCE)
         tell(trainer.step, trainer.steps)
         if time.monotonic() - kept_at > _KEEP_EVERY_S or trainer.step == trainer.steps:
-            trainer.keep(kept)
+            trainer.save_checkpoint(kept)
             kept_at = time.monotonic()
 
 
