@@ -522,9 +522,7 @@ class ServerSettings(_Group):
 
     host: str = Field("127.0.0.1", description="Address the server listens on; if not loopback, put TLS in front")
     port: int = Field(8765, ge=0, le=65535, description="Port the server listens on; 0 takes a free one")
-    new_users: bool = Field(
-        True, description="Make a user when a request with an admin's key names one that is not known yet"
-    )
+    new_users: bool = Field(True, description="Create unknown users named in a request with an admin's key")
     fetch_files: bool = Field(
         False,
         description="Fetch files and images given by URL; private addresses are always refused",

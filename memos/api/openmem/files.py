@@ -271,7 +271,7 @@ def _keep(memos: MemOS, caller: Caller, base: str, files: Sequence[File]) -> lis
 def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]:
     """Return files by id. Raises: NotFound, also for a file outside knowledge bases."""
     if len(ids) > _MOST_IDS:
-        raise InvalidInput("file_ids", f"names {len(ids):,}, at most {_MOST_IDS:,} are taken")
+        raise InvalidInput("file_ids", f"has {len(ids):,} ids, more than the limit of {_MOST_IDS:,}")
     found = [memos.documents.get(id_, actor=caller.identity.id) for id_ in dict.fromkeys(ids)]
     bases = {file.cube: file for file in found}
     for cube, file in bases.items():
@@ -284,7 +284,7 @@ def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]
 
 def _check_count(count: int) -> None:
     if count > MOST_FILES:
-        raise InvalidInput("file", f"has {count} files, at most {MOST_FILES} are taken at once")
+        raise InvalidInput("file", f"has {count} files, more than the limit of {MOST_FILES} per request")
 
 
 def _check_type(type_: str | None) -> None:

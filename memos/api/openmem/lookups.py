@@ -126,7 +126,7 @@ def bind_template(body: BindBody, memos: CurrentMemos, caller: CurrentCaller) ->
     """Give users and agents a template each: one that a cube the key may read has, or one that is sent along."""
     bindings = required("bind_list", body.bind_list)
     if len(bindings) > _MOST_BINDINGS:
-        raise InvalidInput("bind_list", f"has {len(bindings)} entries, at most {_MOST_BINDINGS} are taken")
+        raise InvalidInput("bind_list", f"has {len(bindings)} entries, more than the limit of {_MOST_BINDINGS}")
     known = memos.profiles.templates(actor=caller.identity.id)
     chosen = [(binding, _template(binding, known)) for binding in bindings]
     people = [(shapes.subject(memos, caller, binding, new=True), template) for binding, template in chosen]

@@ -263,7 +263,7 @@ def _delete_named(memos: MemOS, caller: Caller, ids: Sequence[str], types: froze
     """Delete memories by id, from one cube or several; none if one does not exist."""
     actor, by_cube = caller.identity.id, dict[str, list[str]]()
     if len(ids) > _DELETED_AT_ONCE:
-        raise InvalidInput("memory_ids", f"names {len(ids):,}, at most {_DELETED_AT_ONCE:,} are taken")
+        raise InvalidInput("memory_ids", f"has {len(ids):,} ids, more than the limit of {_DELETED_AT_ONCE:,}")
     for id_ in dict.fromkeys(ids):
         item = memos.memories.history(id_, actor=actor)[-1].after  # one that is deleted already is no error
         if types is None or item.type in types:

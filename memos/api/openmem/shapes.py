@@ -131,7 +131,7 @@ def only_one(**given: Any) -> str:
 
 def check_tokens(field: str, text: str, most: int) -> None:
     if (tokens := estimate_tokens(text)) > most:
-        raise TooLong(field, f"has about {tokens:,} tokens, at most {most:,} are taken; send it in parts")
+        raise TooLong(field, f"has about {tokens:,} tokens, more than the limit of {most:,}; send it in parts")
 
 
 def said(messages: Json) -> str:
@@ -234,5 +234,5 @@ def scoped_filter(given: Json, cubes: dict[str, list[str]]) -> Json:
 def _names(field: str, given: Names) -> list[str]:
     names = [given] if isinstance(given, str) else list(given or [])
     if len(names) > MOST_PEOPLE:
-        raise InvalidInput(field, f"names {len(names)}, at most {MOST_PEOPLE} are taken")
+        raise InvalidInput(field, f"has {len(names)} ids, more than the limit of {MOST_PEOPLE}")
     return list(dict.fromkeys(required(field, name) for name in names if name != "" or isinstance(given, list)))

@@ -303,7 +303,7 @@ def get_memory(memory_id: str, memos: CurrentMemos, caller: CurrentCaller) -> di
 def get_memory_by_ids(memory_ids: list[str], memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return memories in the order of their ids; all or none."""
     if len(memory_ids) > _MOST_IDS:
-        raise InvalidInput("memory_ids", f"has {len(memory_ids):,} ids, at most {_MOST_IDS:,} are taken")
+        raise InvalidInput("memory_ids", f"has {len(memory_ids):,} ids, more than the limit of {_MOST_IDS:,}")
     return done({"memories": [memory(memos.get(id_, actor=caller.identity.id)) for id_ in memory_ids]})
 
 
