@@ -116,7 +116,7 @@ class Preview:
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
     if most > MAX_MESSAGES:
-        raise InvalidInput("limit", f"is {most:,}, at most {MAX_MESSAGES:,} are read")
+        raise InvalidInput("limit", f"is {most:,}, more than the limit of {MAX_MESSAGES:,}")
     data = file.read(ENTRY_BYTES + 1)
     if not data.strip():
         raise InvalidInput(name, "must not be empty; give a text or a chat export")
@@ -134,7 +134,8 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
                 return given
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidInput(
-            name, f"is one text of {len(data):,} bytes, at most {MAX_MESSAGE_BYTES:,} are stored; split it into parts"
+            name,
+            f"is one text of {len(data):,} bytes, more than the limit of {MAX_MESSAGE_BYTES:,}; split it into parts",
         )
     return PreviewSource((_text(name, data),), (None,))
 

@@ -176,7 +176,7 @@ class AdapterArrival:
             else:
                 reasons.append(why)
         if left := dump_adapters.count(work.reader.manifest.parts) - len(found):
-            reasons.append(f"{left} are more than the {dump_adapters.MOST} that are taken in of one file")
+            reasons.append(f"{left} exceed the limit of {dump_adapters.MOST} adapters per file")
         return ready, "; ".join(dict.fromkeys(reasons)) or None
 
 
