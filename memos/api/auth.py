@@ -46,7 +46,7 @@ class LoginThrottle:
         left_s = since + _WITHIN_S - self._clock()
         if failures >= _MOST_FAILURES and left_s > 0 and _digest(secret) not in self._good:
             raise LimitReached(
-                "Too many wrong keys came from this address: wait before trying another.", retry_after_s=left_s
+                "Too many invalid API keys from this address; wait before you try again.", retry_after_s=left_s
             )
 
     def failed(self, address: str) -> None:
@@ -148,7 +148,7 @@ def set_retry_after(error: MemosError, response: Response) -> None:
 def read_key(header: str) -> str:
     scheme, _, secret = header.strip().partition(" ")
     if scheme.lower() not in _SCHEMES or not secret.strip():
-        raise Unauthenticated("The request has no key: send the header `Authorization: Bearer KEY`.")
+        raise Unauthenticated("The request has no API key; send the header `Authorization: Bearer KEY`.")
     return secret.strip()
 
 

@@ -57,7 +57,7 @@ def resolve_identity(
 
 def _find_or_create(memos: MemOS, admin: str, name: str, *, agent: bool, new: bool) -> Identity:
     if name == LOCAL_OWNER:
-        raise PermissionDenied(f"{LOCAL_OWNER!r} is the person at the machine itself: name another user.")
+        raise PermissionDenied(f"{LOCAL_OWNER!r} is reserved for the person at the machine; use another user.")
     try:
         return memos.users.get(name, actor=admin)
     except NotFound:

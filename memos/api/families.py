@@ -44,7 +44,7 @@ class RouteNotFound(RequestRefused):
     code = "not_found"
 
     def __init__(self, path: str) -> None:
-        super().__init__(404, f"There is no such route: {shown(path)}. The API is described at {_DOCUMENTS}.")
+        super().__init__(404, f"No such route: {shown(path)}. See {_DOCUMENTS} for the API.")
 
 
 class MethodNotAllowed(RequestRefused):
@@ -92,7 +92,9 @@ class BodyLimitMiddleware:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._most:
-                raise HTTPException(413, f"The body has more than the {self._most:,} bytes that are taken here.")
+                raise HTTPException(
+                    413, f"The request body is larger than {self._most:,} bytes, the limit of this route."
+                )
             return message
 
         await self._app(scope, counted, send)
@@ -142,7 +144,7 @@ def create_group(
 
     def on_exception(request: Request, error: Exception) -> Response:
         log.error("request failed", extra={"path": request.scope.get("route_path", "")}, exc_info=error)
-        return respond(RequestRefused(500, "The server made a mistake; its log says which, under the request's id."))
+        return respond(RequestRefused(500, "Internal server error; look up the request's id in the server's log."))
 
     app.add_exception_handler(MemosError, on_memos_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)

@@ -32,7 +32,7 @@ def as_json(value: Any, where: str = "arguments") -> bytes:
         return json.dumps(packed(value), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         told = "is nested too deep or has a number too large" if not isinstance(error, TypeError) else str(error)
-        raise InvalidInput(where, f"{told}: that cannot be sent to the server; use text, numbers, lists") from error
+        raise InvalidInput(where, f"{told} and cannot be sent to the server; use strings, numbers and lists") from error
 
 
 def packed(value: Any) -> Json:
@@ -87,7 +87,7 @@ def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:
             return {unpacked(key, rebuild): unpacked(entry, rebuild) for key, entry in told[_IS]}
         case "value":
             return rebuild(told[_OF], {key: unpacked(entry, rebuild) for key, entry in told[_IS].items()})
-    raise ValueError("no such kind of value")
+    raise ValueError("unknown kind of value")
 
 
 def error_told(error: MemosError) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
 def work(home: Path | None, settings: Settings, announce: Callable[[str], None]) -> None:
     """Run background tasks until SIGINT or SIGTERM, without serving requests; unfinished tasks are released."""
     if settings.tasks.workers == 0:
-        raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
+        raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, so a worker has nothing to do; set it to 1 or more")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), _tracing() as tracing, MemOS.open(home, settings=settings) as memos:
         if tracing is not None:

@@ -114,7 +114,7 @@ class ClientDisconnected(RequestRefused):
     """The client closed the connection before there was an answer; status 499 in the log, sent to nobody."""
 
     def __init__(self) -> None:
-        super().__init__(499, "The client closed the connection before there was an answer.")
+        super().__init__(499, "The client closed the connection before it was answered.")
 
 
 class ChatRunner:

@@ -166,8 +166,8 @@ class Members(Value):
 class Me(Value):
     """Whom a key stands for."""
 
-    identity: Identity = Field(description="Whose the key is")
-    rights: tuple[str, ...] = Field(description="What calls with it may do at the most")
+    identity: Identity = Field(description="Owner of the key")
+    rights: tuple[str, ...] = Field(description="Rights of the key")
 
 
 class KeyLimits(identities.KeyLimits, Value):
@@ -186,14 +186,14 @@ class NewKey(Value):
     key: Key = Field(description="The key")
     secret: str | None = Field(
         repr=False,
-        description="What to send as `Authorization: Bearer …`; shown this once, null when the request is repeated",
+        description="Secret to send as `Authorization: Bearer …`; shown only once, null if the request is repeated",
     )
 
 
 class Task(types.Task, Value):
     """A background task and its current state."""
 
-    ended: bool = Field(description="Whether no worker will touch it again")
+    ended: bool = Field(description="Whether the task has ended")
 
 
 class Event(types.Event, Value):
@@ -203,40 +203,40 @@ class Event(types.Event, Value):
 class Dump(Value):
     """Description of a dump."""
 
-    cube: str = Field(description="Cube it was made of")
-    description: str = Field(description="What the cube is for")
-    created_at: datetime = Field(description="The moment it shows")
-    program: str = Field(description="Version of hippocube that wrote it")
+    cube: str = Field(description="Cube that was dumped")
+    description: str = Field(description="Description of the cube")
+    created_at: datetime = Field(description="Time of the dump")
+    program: str = Field(description="Version of hippocube that wrote the file")
     embedder: str = Field(description="Embedder of its vectors")
-    fits: bool = Field(description="Whether that is the embedder here")
-    vectors: int = Field(description="How many pairs of vectors it has")
-    sealed: bool = Field(description="Whether it is sealed with a passphrase")
+    fits: bool = Field(description="Whether that is the configured embedder")
+    vectors: int = Field(description="Number of vector pairs")
+    sealed: bool = Field(description="Whether it is encrypted with a passphrase")
     bytes: int = Field(description="Size of the file")
     counts: dict[str, int] = Field(description="Rows by table")
-    left_out: tuple[str, ...] = Field(description="Parts that this version does not load")
-    kv_blocks: int = Field(description="How many blocks of activation memory it has")
-    adapters: int = Field(description="How many adapters it has")
+    left_out: tuple[str, ...] = Field(description="Parts that this version does not support")
+    kv_blocks: int = Field(description="Number of blocks of activation memory")
+    adapters: int = Field(description="Number of adapters")
 
 
 class Loaded(Value):
     """Result of a load."""
 
-    cube: str = Field(description="Cube it was loaded as, or into")
-    merged: bool = Field(description="Whether the cube was there before")
-    trusted: bool = Field(description="Whether what it says is trusted")
-    items: int = Field(description="Memories that are new")
+    cube: str = Field(description="Cube it was loaded into")
+    merged: bool = Field(description="Whether the cube existed before")
+    trusted: bool = Field(description="Whether its memories are trusted")
+    items: int = Field(description="Memories added")
     versions: int = Field(description="Their versions")
-    messages: int = Field(description="Messages that are new")
-    files: int = Field(description="Documents and pictures that are new")
-    skipped: int = Field(description="Memories that were here at the same version")
-    differing: tuple[str, ...] = Field(description="Memories that are here at another version and stayed as they are")
-    erased: int = Field(description="Memories that were erased here and stay so")
-    unsourced: int = Field(description="Memories left out: untrusted, and said to come from messages here")
-    left_out: tuple[str, ...] = Field(description="Parts that this version does not load")
-    kv_blocks: int = Field(description="Blocks of activation memory that were taken in")
-    kv_left_out: str | None = Field(description="Why none were of those in the file")
-    adapters: int = Field(description="Adapters that passed their examination here, and may be made active")
-    adapters_left_out: str | None = Field(description="Why the others of the file did not, or were not taken")
+    messages: int = Field(description="Messages added")
+    files: int = Field(description="Documents and images added")
+    skipped: int = Field(description="Memories that existed at the same version")
+    differing: tuple[str, ...] = Field(description="Memories that existed at another version and were not changed")
+    erased: int = Field(description="Memories left out because they were erased here")
+    unsourced: int = Field(description="Memories left out: untrusted, with a message that exists here as their source")
+    left_out: tuple[str, ...] = Field(description="Parts that this version does not support")
+    kv_blocks: int = Field(description="Blocks of activation memory loaded")
+    kv_left_out: str | None = Field(description="Why the file's blocks were left out")
+    adapters: int = Field(description="Adapters that passed their evaluation here and can be activated")
+    adapters_left_out: str | None = Field(description="Why the file's other adapters were left out")
 
 
 class Adapter(Value):
@@ -244,14 +244,16 @@ class Adapter(Value):
 
     id: str = Field(description="Its id")
     cube: str = Field(description="Cube it is of")
-    shard: str = Field(description="Empty, but for adapters of version 0.1 that were of one topic of the cube")
-    number: int = Field(description="Counts the cube's adapters from 1")
+    shard: str = Field(description="Empty, except for adapters of version 0.1 for one topic of the cube")
+    number: int = Field(description="Number of the adapter in its cube, from 1")
     state: str = Field(description="`training`, `refused`, `ready`, `active` or `retired`")
-    stale: bool = Field(description="Whether a memory that it saw is different now: then it answers nothing")
-    model: str = Field(description="Model it was trained for; the last part of its name for whom the cube is not")
+    stale: bool = Field(description="Whether a memory it was trained on has changed; it then does not answer")
+    model: str = Field(
+        description="Model it was trained for; only the last part of its name for those who do not own the cube"
+    )
     facts: int = Field(description="Memories it saw")
     reason: str | None = Field(description="Why it was refused")
-    measures: dict[str, Any] | None = Field(description="What its examination found")
+    measures: dict[str, Any] | None = Field(description="Results of its evaluation")
     size_bytes: int | None = Field(description="Bytes of its files")
     created_at: datetime = Field(description="When its training began")
     finished_at: datetime | None = Field(description="When its training ended")
@@ -261,9 +263,9 @@ class Learnable(Value):
     """The memories that a cube's next adapter would learn."""
 
     cube: str = Field(description="The cube")
-    allowed: bool = Field(description="Whether its owner allows that its memories are learned")
-    memories: tuple[str, ...] = Field(description="Texts of the memories that would be learned")
-    left_out: dict[str, int] = Field(description="How many memories are not learned, by reason")
+    allowed: bool = Field(description="Whether its owner allows training on its memories")
+    memories: tuple[str, ...] = Field(description="Texts of the memories to train on")
+    left_out: dict[str, int] = Field(description="Number of memories left out, by reason")
 
 
 class Consent(Value):
@@ -271,13 +273,13 @@ class Consent(Value):
 
     cube: str = Field(description="The cube")
     allowed: bool = Field(description="Whether they may")
-    removed: int = Field(description="How many adapters were removed")
+    removed: int = Field(description="Number of adapters removed")
 
 
 class Learning(Value):
     """The task that trains an adapter of a cube."""
 
-    task: str | None = Field(description="Task that trains where that is due")
+    task: str | None = Field(description="Task that trains, if training is due")
     adapter: Adapter | None = Field(description="Always null since version 0.1")
 
 
@@ -286,8 +288,8 @@ class Unlearned(Value):
 
     cube: str = Field(description="Cube they are in")
     items: tuple[str, ...] = Field(description="Ids of the memories")
-    adapters: tuple[str, ...] = Field(description="Ids of adapters that saw one, and were removed")
-    files: int = Field(description="How many files were removed")
+    adapters: tuple[str, ...] = Field(description="Ids of removed adapters that were trained on them")
+    files: int = Field(description="Number of files removed")
     size_bytes: int = Field(description="Bytes of these files")
 
 

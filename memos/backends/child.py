@@ -113,7 +113,7 @@ class Child:
             yield
         except BlockingIOError as error:
             self.kill()
-            raise BackendTimeout(f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s.") from error
+            raise BackendTimeout(f"The {self._what} did not answer {method} within {_CALL_TIMEOUT_S} s.") from error
         except (EOFError, OSError) as error:
             raise ChildDied(f"it ended with status {self._process.poll()}") from error
 
@@ -216,7 +216,7 @@ def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 raise BackendUnavailable(
-                    f"The {what} in {folder} is in use by another process; end it and repeat."
+                    f"The {what} in {folder} is in use by another process; stop that process and try again."
                 ) from error
             time.sleep(0.02)
         else:
@@ -229,7 +229,7 @@ def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
         write_durably(pointer, first)
     named = pointer.read_text(encoding="utf-8", errors="replace").strip()
     if not name.fullmatch(named):
-        raise IntegrityError(f"{pointer} is damaged: it says {named[:40]!r}.")
+        raise IntegrityError(f"{pointer} is damaged; it contains {named[:40]!r}.")
     return folder / named
 
 

@@ -68,7 +68,7 @@ class _Bounded(httpx2.SyncByteStream):
             if size > MOST_BYTES:
                 raise TooLarge
             if time.monotonic() > self._until:
-                raise httpx2.ReadTimeout("the answer came in too slowly")
+                raise httpx2.ReadTimeout("the answer took too long")
             yield chunk
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ def _start(request: httpx2.Request) -> None:
 
 def _bound(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise httpx2.DecodingError("the answer is packed, which nobody asked for", request=response.request)
+        raise httpx2.DecodingError("the answer is compressed although that was not requested", request=response.request)
     assert isinstance(response.stream, httpx2.SyncByteStream)
     response.stream = _Bounded(response.stream, response.request.extensions[_UNTIL])
 
@@ -159,7 +159,7 @@ class WebImages:
                 return got
             url = urljoin(url, got)
         raise InvalidInput(
-            where, f"is redirected more than {_MOST_REDIRECTS} times; give the {self._wanted.noun}'s own address"
+            where, f"is redirected more than {_MOST_REDIRECTS} times; give the {self._wanted.noun}'s own URL"
         )
 
     def _checked_address(self, where: str, target: SplitResult) -> str:
@@ -168,14 +168,18 @@ class WebImages:
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.") from error
+            raise BackendUnavailable(
+                f"Cannot resolve the {noun}'s host {host:.80}; check the name, or try again later."
+            ) from error
         if not found:
-            raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.")
+            raise BackendUnavailable(
+                f"Cannot resolve the {noun}'s host {host:.80}; check the name, or try again later."
+            )
         if not all(self._allowed(address) for address in found):
             raise InvalidInput(
                 where,
-                f"names {host[:80]!r}, which is a private address of this machine or its networks; only public "
-                f"addresses are fetched: give the {noun}'s bytes",
+                f"names {host[:80]!r}, a private address; only public addresses are fetched, so give the {noun}'s "
+                "bytes",
             )
         return found[0]
 
@@ -193,11 +197,12 @@ class WebImages:
             # What the other side said is not repeated: it may be anything.
             if time.monotonic() >= until or isinstance(error, TimeoutError):
                 raise BackendTimeout(
-                    f"The {noun}'s host {target.hostname:.80} did not answer within {self._timeout_s:g} s: try later."
+                    f"The {noun}'s host {target.hostname:.80} did not answer within {self._timeout_s:g} s; try again "
+                    "later."
                 ) from error
             raise BackendUnavailable(
-                f"The {noun}'s host {target.hostname:.80} cannot be reached or broke off ({type(error).__name__}): try "
-                f"later, or give the {noun}'s bytes."
+                f"The {noun}'s host {target.hostname:.80} cannot be reached, or the connection was lost "
+                f"({type(error).__name__}); try again later, or give the {noun}'s bytes."
             ) from error
         finally:
             watch.cancel()
@@ -209,14 +214,18 @@ class WebImages:
         if response.status in _REDIRECTS and (location := response.getheader("Location")):
             return location
         if response.status >= 500 or response.status == 429:
-            raise BackendUnavailable(f"The {noun}'s host {target.hostname:.80} answers {response.status}: try later.")
+            raise BackendUnavailable(
+                f"The {noun}'s host {target.hostname:.80} answered with status {response.status}; try again later."
+            )
         if response.status != 200:
-            raise InvalidInput(where, f"answers {response.status}; give the address of a {noun} that anyone can get")
+            raise InvalidInput(
+                where, f"answers with status {response.status}; give the URL of a {noun} that anyone can get"
+            )
         media_type = (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
         if self._wanted is IMAGE and (not media_type.startswith("image/") or "svg" in media_type):
-            raise InvalidInput(where, f"has the type {media_type[:60]!r}, which is no image such as image/png")
+            raise InvalidInput(where, f"has the type {media_type[:60]!r}, expected an image such as image/png")
         if (response.getheader("Content-Encoding") or "identity").lower() != "identity":
-            raise InvalidInput(where, f"is sent compressed although that was not asked for; give the {noun}'s bytes")
+            raise InvalidInput(where, f"is sent compressed although that was not requested; give the {noun}'s bytes")
         name = unquote(target.path.rsplit("/", 1)[-1], errors="replace")
         source = f"{target.scheme}://{target.netloc}{target.path}"
         return FetchedImage(self._body(where, response, until), media_type, name, source)
@@ -227,7 +236,8 @@ class WebImages:
             body += chunk
             if len(body) > self._max_bytes:
                 raise InvalidInput(
-                    where, f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}"
+                    where,
+                    f"has more than {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}{self._wanted.remedy}",
                 )
         if time.monotonic() >= until:
             raise TimeoutError  # it was cut off here, which looks like its end
@@ -268,9 +278,9 @@ def _target(where: str, url: str) -> SplitResult:
     except ValueError:
         known = False
     if not known or len(url) > _URL_CHARS or any(ord(sign) <= 32 or ord(sign) == 127 for sign in url):
-        raise InvalidInput(where, "is no address such as https://example.org/a.jpg")
+        raise InvalidInput(where, "must be a URL such as https://example.org/a.jpg")
     if "@" in target.netloc:
-        raise InvalidInput(where, "has a user in it; give a plain address")
+        raise InvalidInput(where, "contains a user name; give a URL without one")
     return target
 
 

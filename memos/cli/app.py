@@ -14,22 +14,22 @@ from memos.version import __version__
 
 EXIT_CODES = """\b
 Exit codes:
-  0  done
-  1  verify found differences, or another error
-  2  wrong input
+  0  success
+  1  other error, or `verify` found differences
+  2  invalid input
   3  not found
   4  conflict
   5  not permitted
-  6  store in use, full or unavailable
-  7  model failed
+  6  storage in use, full or unavailable
+  7  model call failed
   8  data damaged or from a newer version
-  9  over a limit
-  130  interrupted; what was acknowledged stays
+  9  limit exceeded
+  130  interrupted; acknowledged changes are kept
 """
 
 app = typer.Typer(
     cls=Commands,
-    help="Memory for agents and people, in a folder or on a server.",
+    help="Long-term memory for LLM agents, in a folder or on a server.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -27,18 +27,20 @@ _SHOWN_CHARS = 100
 def chat(
     memos: MemOS,
     query: Annotated[
-        str | None, typer.Argument(help="The question; '-' reads standard input, none talks in a terminal")
+        str | None, typer.Argument(help="The question; '-' reads standard input; without one, chat in the terminal")
     ] = None,
     cube: CubeNames = None,
-    conversation: Annotated[str | None, typer.Option(help="Conversation it belongs to; its end is shown")] = None,
+    conversation: Annotated[
+        str | None, typer.Option(help="Conversation it belongs to; the model sees its most recent messages")
+    ] = None,
     system: Annotated[str | None, typer.Option("--system", help="Instructions for the model")] = None,
-    token_budget: Annotated[int | None, typer.Option(help="Most tokens of memory in the prompt")] = None,
-    store: Annotated[bool, typer.Option(help="Remember question and answer, in the first cube")] = True,
+    token_budget: Annotated[int | None, typer.Option(help="Maximum tokens of memory in the prompt")] = None,
+    store: Annotated[bool, typer.Option(help="Store the question and the answer in the first cube")] = True,
     actor: Actor = LOCAL_OWNER,
     as_json: AsJson = False,
 ) -> Output | None:
     if query is None and as_json:
-        raise InvalidInput("query", "is required with --json, which prints the answer to one question")
+        raise InvalidInput("query", "is required with --json; pass one question")
     if query is None and not sys.stdin.isatty():
         query = "-"
     if query == "-":

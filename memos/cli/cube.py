@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 CubeId = Annotated[str, typer.Argument(help="Id of the cube")]
-CubeFile = Annotated[Path, typer.Argument(help="Cube file, as `memos export` writes it")]
+CubeFile = Annotated[Path, typer.Argument(help="Cube file written by `memos export`")]
 Grantee = Annotated[str, typer.Argument(help="User, agent or group; '*' is everyone")]
 
 
@@ -51,10 +51,10 @@ def list_(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
 def create(
     memos: MemOS,
     cube: CubeId,
-    description: Annotated[str, typer.Option(help="What it is for")] = "",
-    time_zone: Annotated[str | None, typer.Option(help="Zone of times without an offset")] = None,
+    description: Annotated[str, typer.Option(help="Description of the cube")] = "",
+    time_zone: Annotated[str | None, typer.Option(help="Time zone of times without an offset")] = None,
     redact_pii: Annotated[
-        bool, typer.Option("--redact-pii", help="Mask e-mail addresses, phone numbers and so on")
+        bool, typer.Option("--redact-pii", help="Mask personal data such as e-mail addresses and phone numbers")
     ] = False,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -66,9 +66,9 @@ def create(
 def edit(
     memos: MemOS,
     cube: CubeId,
-    description: Annotated[str | None, typer.Option(help="What it is for")] = None,
+    description: Annotated[str | None, typer.Option(help="Description of the cube")] = None,
     redact_pii: Annotated[
-        bool | None, typer.Option("--redact-pii/--keep-pii", help="Mask personal data in what comes in from now on")
+        bool | None, typer.Option("--redact-pii/--keep-pii", help="Mask personal data in what is added from now on")
     ] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -78,7 +78,7 @@ def edit(
 
 @command
 def drop(memos: MemOS, cube: CubeId, yes: Yes = False, actor: Actor = LOCAL_OWNER) -> Output:
-    sure(f"Erase cube {cube!r} and everything in it for good?", yes=yes)
+    sure(f"Permanently erase cube {cube!r} and everything in it?", yes=yes)
     receipt = memos.cubes.drop(cube, actor=actor)
     return Output({"cube": cube, "receipt": receipt}, f"dropped {cube}")
 
@@ -87,19 +87,17 @@ def drop(memos: MemOS, cube: CubeId, yes: Yes = False, actor: Actor = LOCAL_OWNE
 def export(
     memos: MemOS,
     cube: CubeId,
-    file: Annotated[Path, typer.Argument(help="New file; it will hold all of the cube's memory text")],
+    file: Annotated[Path, typer.Argument(help="New file; it will contain all memory text of the cube")],
     seal: Annotated[
-        bool, typer.Option("--seal", help="Seal it with a passphrase: MEMOS_CUBE_PASSPHRASE, or asked for")
+        bool, typer.Option("--seal", help="Encrypt the file with a passphrase, from MEMOS_CUBE_PASSPHRASE or a prompt")
     ] = False,
     vectors: Annotated[
-        bool, typer.Option("--vectors/--no-vectors", help="Also write vectors, so that a load need not compute them")
+        bool, typer.Option("--vectors/--no-vectors", help="Include vectors, so that a load need not compute them")
     ] = True,
     kv: Annotated[
-        bool, typer.Option("--kv/--no-kv", help="Also write the KV that models in this process keep of its prompts")
+        bool, typer.Option("--kv/--no-kv", help="Include the KV cache that models in this process keep for its prompts")
     ] = False,
-    adapters: Annotated[
-        bool, typer.Option("--adapters/--no-adapters", help="Also write the adapters that answer for it")
-    ] = False,
+    adapters: Annotated[bool, typer.Option("--adapters/--no-adapters", help="Include its active adapters")] = False,
     actor: Actor = LOCAL_OWNER,
     as_json: AsJson = False,
 ) -> Output:
@@ -113,24 +111,24 @@ def export(
 @command
 def inspect(memos: MemOS, file: CubeFile, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.transfer.inspect(file, passphrase=_passphrase_for(file), actor=actor)
-    fits = "the one here" if found.fits else "another one than here: a load embeds anew"
+    fits = "the one here" if found.fits else "not the configured one: a load embeds again"
     lines = [
         f"cube {found.cube}: {_contents(found)}, made {found.created_at:%F %T} UTC by hippocube {found.program}",
         f"embedder {found.embedder}, {fits}; {'sealed' if found.sealed else 'not sealed'}, {found.bytes:,} bytes",
-        *(f"not loaded by this version: {name}" for name in found.left_out),
+        *(f"not supported by this version, not loaded: {name}" for name in found.left_out),
     ]
     return Output(found, lines)
 
 
-@command(safe="nothing was loaded, or all of it")
+@command(safe="either everything was loaded or nothing")
 def load(
     memos: MemOS,
     file: CubeFile,
-    as_: Annotated[str | None, typer.Option("--as", help="Id to load it under (default: its own)")] = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Load into the existing cube of that id")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="Trust what it says as what was said here")] = False,
+    as_: Annotated[str | None, typer.Option("--as", help="Id of the new cube (default: the id in the file)")] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Load into the existing cube with that id")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Trust its memories like those added here")] = False,
     restore_erased: Annotated[
-        bool, typer.Option("--restore-erased", help="Also bring back what was erased here since")
+        bool, typer.Option("--restore-erased", help="Also restore memories that were erased here since")
     ] = False,
     actor: Actor = LOCAL_OWNER,
     as_json: AsJson = False,
@@ -146,15 +144,15 @@ def _loaded(done: Loaded) -> Iterator[str]:
     how = "merged into" if done.merged else "loaded as"
     yield f"{how} {done.cube}: {done.items} items, {done.versions} versions, {done.files} files"
     if done.skipped:
-        yield f"{done.skipped} were here already"
+        yield f"{done.skipped} existed already"
     if done.erased:
-        yield f"{done.erased} were erased here and stay so; --restore-erased brings them back"
+        yield f"{done.erased} were erased here and are left out; --restore-erased restores them"
     if done.unsourced:
-        yield f"{done.unsourced} are untrusted and said to come from messages that are here already: left out"
+        yield f"{done.unsourced} were left out: they are untrusted and name messages that exist here as their source"
     if done.differing:
-        yield f"{len(done.differing)} are here at another version and stay as they are:"
+        yield f"{len(done.differing)} exist here at another version and were not changed:"
     yield from (f"  {item}" for item in done.differing[:_SHOWN])
-    yield from (f"not loaded by this version: {name}" for name in done.left_out)
+    yield from (f"not supported by this version, not loaded: {name}" for name in done.left_out)
     if done.kv_blocks:
         yield f"{done.kv_blocks} blocks of activation memory"
     if done.kv_left_out:
@@ -165,7 +163,7 @@ def _loaded(done: Loaded) -> Iterator[str]:
     if done.adapters_left_out:
         yield f"adapters were left out: {done.adapters_left_out}"
     if not done.trusted:
-        yield "it counts as untrusted; --trust would have changed that"
+        yield "its memories count as untrusted; load with --trust to trust them"
 
 
 def _contents(made: DumpInfo) -> str:
@@ -196,11 +194,13 @@ def _passphrase(*, twice: bool) -> str:
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         if not line:
-            raise InvalidInput("passphrase", "is required and nobody can be asked; set MEMOS_CUBE_PASSPHRASE")
+            raise InvalidInput(
+                "passphrase", "is required, and there is no terminal to ask on; set MEMOS_CUBE_PASSPHRASE"
+            )
         return line.rstrip("\r\n")
     given = getpass.getpass("Passphrase: ", stream=sys.stderr)
     if twice and getpass.getpass("Once more: ", stream=sys.stderr) != given:
-        complain("They differ; nothing was written.")
+        complain("The passphrases differ; nothing was written.")
         raise typer.Exit(2)
     return given
 
@@ -251,11 +251,13 @@ def list_rules(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL
 def add_rule(
     memos: MemOS,
     action: Annotated[str, typer.Argument(help="archive, delete or erase")],
-    type_: Annotated[list[str] | None, typer.Option("--type", help="Only items of this type; may be repeated")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only items with this tag; may be repeated")] = None,
-    status: Annotated[list[str] | None, typer.Option(help="Only items of this status; may be repeated")] = None,
-    age_days: Annotated[float, typer.Option(help="Only items stored at least so many days ago")] = 0,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take a rule that matches every item")] = False,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", help="Only memories of this type; can be repeated")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only memories with this tag; can be repeated")] = None,
+    status: Annotated[list[str] | None, typer.Option(help="Only memories with this status; can be repeated")] = None,
+    age_days: Annotated[float, typer.Option(help="Only memories stored at least this many days ago")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Confirm a rule that matches every memory")] = False,
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -275,8 +277,8 @@ def remove_rule(
 @command
 def run_rules(
     memos: MemOS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting or erasing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")] = False,
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -287,7 +289,7 @@ def run_rules(
             sure(f"{' and '.join(map(_loss, lost)).capitalize()} of cube {cube!r}?", yes=yes)
         effects = memos.retention.run(cube=cube, actor=actor)
     lines = (_effect(effect, done=not dry_run) for effect in effects)
-    return Output(effects, lines, "no rules" if dry_run else "nothing was old enough")
+    return Output(effects, lines, "no rules" if dry_run else "no memory was old enough")
 
 
 def _rule(rule: RetentionRule) -> str:

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 _SHOWN_CHARS = 300
-_REEMBED = "The cubes' embedder is another one: run `memos data reembed`, or set MEMOS_EMBED__MODEL back."
+_REEMBED = (
+    "The cubes were embedded with another embedder; run `memos data reembed`, or restore the former MEMOS_EMBED__MODEL."
+)
 
 Backup = Annotated[Path, typer.Argument(help="Folder of the backup")]
 
@@ -47,17 +49,19 @@ Backup = Annotated[Path, typer.Argument(help="Folder of the backup")]
 @command
 def import_(
     memos: MemOS,
-    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export; with --format memoryos a folder")],
+    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export, or a folder with --format memoryos")],
     cube: Annotated[
         str | None,
-        typer.Option("--cube", "-c", help="Cube to use (default: default; of a memoryos folder, one for each user)"),
+        typer.Option("--cube", "-c", help="Cube to use (default: default; for a memoryos folder, one per user)"),
     ] = None,
-    conversation: Annotated[str | None, typer.Option(help="Conversation of messages that name none")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Conversation id for messages without one")] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="Such as chatgpt, claude or memoryos; without it the file's first entry says"),
+        typer.Option(
+            "--format", help="Format such as chatgpt, claude or memoryos; default: detected from the first entry"
+        ),
     ] = None,
-    on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
+    on_bad: Annotated[str, typer.Option("--on-bad", help="On a record that cannot be read: stop or skip")] = "stop",
     mode: ReadMode = "rough",
     actor: Actor = LOCAL_OWNER,
     as_json: AsJson = False,
@@ -70,7 +74,9 @@ def import_(
     if on_bad not in ("stop", "skip"):
         raise InvalidInput("--on-bad", f"must be stop or skip; got {on_bad!r}")
     if format_ == MEMORYOS and mode != "rough":
-        raise InvalidInput("--mode", "is for chat exports; read a MemoryOS folder finely with `memos memory extract`")
+        raise InvalidInput(
+            "--mode", "applies to chat exports only; for a MemoryOS folder, run `memos memory extract` after the import"
+        )
     if format_ is not None and format_ not in {*Format, MEMORYOS}:
         raise InvalidInput("--format", f"must be one of {', '.join(Format)}, {MEMORYOS}; got {format_!r}")
     with progress_bar("messages", as_json) as on_progress:
@@ -90,7 +96,7 @@ def _imported(summary: ImportSummary) -> Iterator[str]:
     counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
     yield f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
     if summary.masked:
-        yield f"{summary.masked} secrets or personal data were masked, not stored"
+        yield f"{summary.masked} secrets or personal data were masked before storing"
     if summary.note:
         yield summary.note
     yield from (f"{record.place} {record.problem}" for record in summary.bad[:_SHOWN])
@@ -102,11 +108,14 @@ def _imported(summary: ImportSummary) -> Iterator[str]:
 def preview(
     file: Annotated[str, typer.Argument(help="Text, JSON, JSONL or chat export; '-' reads standard input")],
     mode: Annotated[
-        str, typer.Option(help="rough: no facts; patterns: facts by pattern; fine: by the configured model, if any")
+        str,
+        typer.Option(
+            help="rough: no facts; patterns: facts by pattern; fine: facts by the configured model, else by pattern"
+        ),
     ] = "patterns",
     limit: Annotated[int, typer.Option(help="Most messages")] = 200,
-    redact_pii: Annotated[bool, typer.Option("--redact-pii", help="Mask personal data as well")] = False,
-    time_zone: Annotated[str | None, typer.Option(help="Zone of times without an offset")] = None,
+    redact_pii: Annotated[bool, typer.Option("--redact-pii", help="Also mask personal data")] = False,
+    time_zone: Annotated[str | None, typer.Option(help="Time zone of times without an offset")] = None,
 ) -> Output:
     from zoneinfo import ZoneInfo  # noqa: PLC0415
 
@@ -141,7 +150,7 @@ def preview(
                 raise InvalidInput(file, f"cannot be read ({error.strerror})") from error
         found = reading.preview(given, wanted)
     code = InvalidInput.exit_code if found.problems and not found.items else 0
-    notes = ["There are more messages; --limit shows more of them."] if found.more else []
+    notes = ["There are more messages; raise --limit to see them."] if found.more else []
     return Output(found, _previewed(found), code=code, masked=found.masked, notes=notes)
 
 
@@ -162,7 +171,7 @@ def _previewed(found: Preview) -> Iterator[str | Table]:
     if found.facts:
         yield table("type", "subject", "key", "value", "valid", "quote", rows=map(_fact, found.facts))
     if found.by is not None:
-        refused = f", {found.rejected} refused: not in the messages" if found.rejected else ""
+        refused = f", {found.rejected} rejected as not in the messages" if found.rejected else ""
         yield f"{len(found.facts)} facts by {found.by}{refused}"
     yield from (f"{place} {problem}" for place, problem in found.problems[:_SHOWN])
     yield "nothing was stored"
@@ -183,7 +192,7 @@ def _span(since: datetime | None, until: datetime | None) -> str:
 def verify(
     memos: MemOS,
     cube: CubeNames = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Bring the indexes back to the ledger")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair the indexes from the ledger")] = False,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     report = memos.maintenance.verify(cubes=cube, actor=actor, repair=repair)
@@ -206,9 +215,9 @@ def reembed(memos: MemOS, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -
     return Output({"items": count}, f"embedded {count} items")
 
 
-@command(opens=False, safe="there is no backup yet")
+@command(opens=False, safe="no backups yet")
 def backup(
-    folder: Annotated[Path, typer.Argument(help="New folder for the backup; it will hold memory text")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the backup; it will contain memory text")],
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> Output:
@@ -230,7 +239,8 @@ def backup(
 def backups(
     memos: MemOS,
     forget: Annotated[
-        Path | None, typer.Option("--forget", help="Leave a backup whose folder is gone out of later receipts")
+        Path | None,
+        typer.Option("--forget", help="Forget a backup whose folder was removed, so that receipts no longer list it"),
     ] = None,
 ) -> Output:
     if forget is not None:
@@ -239,15 +249,15 @@ def backups(
     lines = []
     for made in found:
         state = "" if made.finished_at else ", cut off"
-        waiting = f", {made.untold} erasures not told" if made.untold else ""
+        waiting = f", {made.untold} erasures not yet noted in the backup" if made.untold else ""
         lines.append(f"{made.created_at:%F %T} {made.folder}{state}{waiting}")
     return Output(found, lines)
 
 
-@command(opens=False, safe="nothing was restored, or the indexes are not whole yet")
+@command(opens=False, safe="nothing was restored, or the indexes are not complete yet")
 def restore(
     folder: Backup,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the memories that are there, for good")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Permanently replace existing memories")] = False,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> Output:
@@ -261,7 +271,7 @@ def restore(
     return _arrived(done, told)
 
 
-@command(opens=False, safe="the source is as it was")
+@command(opens=False, safe="the source was not changed")
 def migrate(
     source: Annotated[str, typer.Option("--from", help="Folder of an installation, or a TOML file of settings")],
     target: Annotated[str, typer.Option("--to", help="New folder, or a TOML file of settings")],

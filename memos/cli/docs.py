@@ -21,7 +21,7 @@ Base = Annotated[str, typer.Argument(help="Id of the knowledge base")]
 def create(
     memos: MemOS,
     kb: Base,
-    description: Annotated[str, typer.Option(help="What it is about")] = "",
+    description: Annotated[str, typer.Option(help="Description of the knowledge base")] = "",
     redact_pii: Annotated[bool, typer.Option("--redact-pii", help="Mask personal data in its documents")] = False,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -45,7 +45,7 @@ def show(memos: MemOS, kb: Base, actor: Actor = LOCAL_OWNER) -> Output:
 
 @command
 def drop(memos: MemOS, kb: Base, yes: Yes = False, actor: Actor = LOCAL_OWNER) -> Output:
-    sure(f"Erase knowledge base {kb!r} with all its files for good?", yes=yes)
+    sure(f"Permanently erase knowledge base {kb!r} with all its files?", yes=yes)
     receipt = memos.knowledge.drop(kb, actor=actor)
     return Output(receipt, f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items")
 
@@ -69,7 +69,7 @@ def add(
             refused.append({"name": path.name, "error": error.reason})
     if wait:
         kept = _read(memos, kept, quiet=as_json)
-    lines = [_line(file) + ("  (was there already)" if file.id in known else "") for file in kept]
+    lines = [_line(file) + ("  (added before)" if file.id in known else "") for file in kept]
     failed = bool(refused) or any(file.state is FileState.FAILED for file in kept)
     notes = [f"{each['name']}: {each['error']}" for each in refused]
     return Output({"files": kept, "refused": refused}, lines, code=int(failed), notes=notes)
@@ -79,7 +79,7 @@ def add(
 def files(
     memos: MemOS,
     kb: Base,
-    state: Annotated[list[str] | None, typer.Option(help="Only files in this state; may be repeated")] = None,
+    state: Annotated[list[str] | None, typer.Option(help="Only files in this state; can be repeated")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.knowledge.files(kb, actor=actor, states=state or ())

@@ -59,7 +59,7 @@ class Finding:
 def doctor(
     config: Config = None,
     data_dir: DataDir = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is not as it should be")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show problems only")] = False,
 ) -> Output:
     found = examine(settings_of(data_dir, config))
     shown = [finding for finding in found if not quiet or finding.state in (State.BAD, State.DOUBTFUL)]
@@ -86,11 +86,11 @@ def _config(settings: Settings) -> Found:
     for name, instead in settings.former:
         yield State.DOUBTFUL, f"{name} is no longer a setting ({instead}); remove it"
     if settings.config is None:
-        yield State.GOOD, "from the environment; MEMOS_CONFIG names no file"
+        yield State.GOOD, "from the environment; MEMOS_CONFIG is not set"
         return
     path = settings.config.expanduser()
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield State.DOUBTFUL, f"others can read {path}: chmod 600 it if a key or password is in it"
+        yield State.DOUBTFUL, f"others can read {path}; run chmod 600 on it if it contains a key or password"
     else:
         yield State.GOOD, f"{path}"
 
@@ -102,14 +102,14 @@ def _folder(settings: Settings) -> Found:
         return
     existing = next(path for path in (home, *home.absolute().parents) if path.exists())
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        yield State.BAD, f"{existing} cannot be written: make it writable, or set MEMOS_HOME"
+        yield State.BAD, f"{existing} is not writable; make it writable, or set MEMOS_HOME"
         return
     free = shutil.disk_usage(existing).free
     needed = settings.limits.min_free_bytes
     if free < needed:
-        yield State.BAD, f"{home} has {free:,} bytes free and writes need {needed:,}: free some space"
+        yield State.BAD, f"{home} has {free:,} bytes free, but writes need {needed:,}; free some space"
     elif home.exists() and stat.S_IMODE(home.stat().st_mode) & 0o077:
-        yield State.DOUBTFUL, f"others on this machine can look into {home}: chmod 700 it"
+        yield State.DOUBTFUL, f"others on this machine can read {home}; run chmod 700 on it"
     else:
         yield State.GOOD, f"{home}, {free // 2**20:,} MiB free{'' if home.exists() else '; made at the first start'}"
 
@@ -121,13 +121,15 @@ def _server(settings: Settings) -> Found:
             with httpx2.Client(timeout=_ANSWER_S, trust_env=False) as client:
                 ready = client.get(f"{endpoint.url}/ready")
         except httpx2.HTTPError as error:
-            silent = f"process {endpoint.pid} should listen on {endpoint.url} and is silent ({type(error).__name__})"
-            yield State.BAD, f"{silent}: see its log; if it is gone, the next start takes over"
+            silent = (
+                f"process {endpoint.pid} should listen on {endpoint.url} but does not answer ({type(error).__name__})"
+            )
+            yield State.BAD, f"{silent}; check its log. If the process has ended, start the server again"
             return
         if ready.status_code == 200:
             yield State.GOOD, f"{endpoint.url} is ready"
         else:
-            yield State.BAD, f"{endpoint.url} is not ready: see its log"
+            yield State.BAD, f"{endpoint.url} is not ready; check its log"
         return
     if (settings.home / "lock").exists():
         lock = FolderLock(settings.home)
@@ -137,27 +139,27 @@ def _server(settings: Settings) -> Found:
             yield State.DOUBTFUL, str(error)
             return
         lock.release()
-    yield State.MISSING, "none runs on this folder; start one with `memos serve`"
+    yield State.MISSING, "not running on this folder; start it with `memos serve`"
 
 
 def _ledger(settings: Settings) -> Found:
     look = _look(settings)
     if look is None:
-        yield State.GOOD, "none yet; it is made at the first start"
+        yield State.GOOD, "none yet; created at the first start"
         return
     check_schema(look)
     if look.is_current:
         yield State.GOOD, f"{look.place}, schema {look.revision}"
     else:
         schema = look.revision or "none"
-        yield State.DOUBTFUL, f"{look.place} has schema {schema}: back it up, the next start brings it up to date"
+        yield State.DOUBTFUL, f"{look.place} has schema {schema}; back it up, as the next start migrates it"
 
 
 def _clock(settings: Settings) -> Found:
     look, now = _look(settings), datetime.now(UTC)
     if look is not None and look.changed_at is not None and look.changed_at - now > timedelta(minutes=1):
-        times = f"the newest change is from {look.changed_at:%F %T}Z and now is {now:%F %T}Z"
-        yield State.BAD, f"{times}: set the clock, run NTP"
+        times = f"the newest change is from {look.changed_at:%F %T}Z, but the clock says {now:%F %T}Z"
+        yield State.BAD, f"{times}; set the clock, for example by NTP"
     else:
         yield State.GOOD, f"{now:%F %T}Z"
 
@@ -185,7 +187,10 @@ def _on_server(index: str, reach: Callable[[], None]) -> tuple[State, str]:
 
 def _on_disk(home: Path, name: str) -> tuple[State, str]:
     if (home / "ledger.db").exists() and not (home / name).is_dir():
-        return State.DOUBTFUL, f"{name}: the folder {home / name} is gone; the next start fills it from the ledger"
+        return (
+            State.DOUBTFUL,
+            f"{name}: the folder {home / name} is missing; the next start rebuilds it from the ledger",
+        )
     return State.GOOD, f"{name}: embedded; `memos data verify` compares it with the ledger"
 
 
@@ -215,7 +220,7 @@ def _reranker(settings: Settings) -> Found:
         reranker = reranker_of(settings, stack)
         assert reranker is not None
         if settings.rerank.base_url is None and settings.rerank.model == JUDGE:
-            yield State.GOOD, "the reader model, above"
+            yield State.GOOD, "the reader model, see above"
             return
         began = time.perf_counter()
         reranker.scores("Is anybody there?", ["Yes, I am.", "The bus is late."])
@@ -226,8 +231,8 @@ def _local_model(purpose: str, name: str) -> tuple[State, str]:
     if not all(_installed(module) for module in _EXTRAS["local"]):
         return State.BAD, f"{purpose}: local:{name} needs the extra `local`: pip install '.[local]' in the clone"
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
-        return State.BAD, f"{purpose}: {name} is no folder of a model: it has no config.json"
-    return State.GOOD, f"{purpose}: {name}, in this process; it is loaded when first asked"
+        return State.BAD, f"{purpose}: {name} is not a model folder: it has no config.json"
+    return State.GOOD, f"{purpose}: {name}, in this process; loaded on first use"
 
 
 def _model(purpose: str, model: ChatSettings) -> tuple[State, str]:
@@ -239,15 +244,18 @@ def _model(purpose: str, model: ChatSettings) -> tuple[State, str]:
             answer = client.get(f"{model.base_url}/models", headers=secret)
         listed = answer.json() if answer.status_code == 200 else {}
     except (httpx2.HTTPError, ValueError) as error:
-        return State.BAD, f"{purpose}: {model.base_url} gives no answer to use ({type(error).__name__}): is it running?"
+        return (
+            State.BAD,
+            f"{purpose}: {model.base_url} gives no valid answer ({type(error).__name__}); check that it is running",
+        )
     if answer.status_code in (401, 403):
-        return State.BAD, f"{purpose}: {model.base_url} refuses the key: set MEMOS_{purpose.upper()}_MODEL__API_KEY"
+        return State.BAD, f"{purpose}: {model.base_url} refused the key; set MEMOS_{purpose.upper()}_MODEL__API_KEY"
     names = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(names, list):
-        told = f"{purpose}: {model.base_url} answers {answer.status_code}, and lists no models to compare"
+        told = f"{purpose}: {model.base_url} answers with status {answer.status_code} and lists no models"
         return State.DOUBTFUL, told
     if model.model not in [name.get("id") for name in names if isinstance(name, dict)]:
-        return State.DOUBTFUL, f"{purpose}: {model.base_url} does not list {model.model!r}: is the name right?"
+        return State.DOUBTFUL, f"{purpose}: {model.base_url} does not list {model.model!r}; check the name"
     return State.GOOD, f"{purpose}: {model.model} on {model.base_url}"
 
 

@@ -43,13 +43,18 @@ def add(
     memos: MemOS,
     text: Annotated[str, typer.Argument(help="What to remember; '-' reads standard input")],
     cube: CubeName = DEFAULT_CUBE,
-    conversation: Annotated[str | None, typer.Option(help="Conversation it belongs to")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Conversation id")] = None,
     role: Annotated[str, typer.Option(help="user, assistant, system or tool")] = "user",
     name: Annotated[str | None, typer.Option(help="Speaker's name")] = None,
-    chat_time: Annotated[str | None, typer.Option(help="When it was said, ISO 8601")] = None,
-    trust: Annotated[str | None, typer.Option(help="trusted or untrusted; a tool's message is untrusted")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tag; may be repeated")] = None,
-    key: Annotated[str | None, typer.Option("--idempotency-key", help="Repeating it stores nothing twice")] = None,
+    chat_time: Annotated[str | None, typer.Option(help="Time it was said, ISO 8601")] = None,
+    trust: Annotated[
+        str | None, typer.Option(help="trusted or untrusted; default: trusted, except for tool messages")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag; can be repeated")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--idempotency-key", help="Idempotency key; a repeated call with it stores nothing twice"),
+    ] = None,
     mode: ReadMode = "rough",
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -68,14 +73,16 @@ def search(
     cube: CubeNames = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Most hits")] = 10,
     filter_: Filter = None,
-    as_of: Annotated[str | None, typer.Option(help="Search what was stored by this time, whenever it was said")] = None,
-    reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
-    token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what gave each hit its score")] = False,
+    as_of: Annotated[str | None, typer.Option(help="Search only what was stored by this time")] = None,
+    reference_time: Annotated[str | None, typer.Option(help="Time the question is asked, ISO 8601")] = None,
+    token_budget: Annotated[
+        int | None, typer.Option(help="Print a context of at most this many tokens for a prompt")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how each hit got its score")] = False,
     rerank: Annotated[
         bool | None, typer.Option("--rerank/--no-rerank", help="Use the reranker; default: if there is one")
     ] = None,
-    why_not: Annotated[str | None, typer.Option("--why-not", help="Show where this memory falls out instead")] = None,
+    why_not: Annotated[str | None, typer.Option("--why-not", help="Show why this memory is not found")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     cubes = cube or [DEFAULT_CUBE]
@@ -112,11 +119,11 @@ def _missing(result: SearchResult) -> Iterator[str]:
 
     down = [arm for arm in result.missing_arms if arm not in (ARM, UNINDEXED)]
     if down:
-        yield f"Not searched, index unavailable: {', '.join(down)}"
+        yield f"Not searched, as the index is unavailable: {', '.join(down)}"
     if UNINDEXED in result.missing_arms:
-        yield "Not all searched: many memories still wait for the vector index; ask again later."
+        yield "Not everything was searched: many memories still wait for the vector index. Search again later."
     if ARM in result.missing_arms:
-        yield "Not reranked: the reranker did not answer; a line above says why."
+        yield "Not reranked: the reranker did not answer; see the log line above."
 
 
 def _shares(ranked: Hit | WhyNot) -> str:
@@ -170,8 +177,8 @@ def feedback(
     memos: MemOS,
     text: Annotated[str, typer.Argument(help='The correction, such as "no, I moved to Lyon in May"')],
     cube: CubeName = DEFAULT_CUBE,
-    speaker: Annotated[str | None, typer.Option(help="Whose words they are")] = None,
-    about: Annotated[list[str] | None, typer.Option(help="Memory it is about; may be repeated")] = None,
+    speaker: Annotated[str | None, typer.Option(help="Name of the speaker")] = None,
+    about: Annotated[list[str] | None, typer.Option(help="Id of a memory it corrects; can be repeated")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
@@ -187,12 +194,12 @@ def forget(memos: MemOS, items: ItemIds, actor: Actor = LOCAL_OWNER) -> Output:
 
 @command
 def erase(memos: MemOS, items: ItemIds, yes: Yes = False, actor: Actor = LOCAL_OWNER) -> Output:
-    sure(f"Erase {len(items)} memories for good?", yes=yes)
+    sure(f"Permanently erase {len(items)} memories?", yes=yes)
     receipt = memos.erase(items, actor=actor)
     lines = [f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items"]
     kept = ", ".join(store for store, state in receipt.stores.items() if state == "deleted")
     if kept:
-        lines.append(f"deleted from servers: {kept}; what they free is overwritten in their own time (docs/deploy.md)")
+        lines.append(f"deleted from servers: {kept}; they overwrite the freed space later (docs/deploy.md)")
     for place in receipt.backups:
         told = "could not be told" if place in receipt.untold_backups else "a restore leaves it out"
         lines.append(f"still in the backup {place} ({told})")
@@ -213,7 +220,7 @@ def history(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
 def rollback(
     memos: MemOS,
     item: ItemId,
-    to_version: Annotated[int, typer.Argument(help="Version to go back to")],
+    to_version: Annotated[int, typer.Argument(help="Version to restore")],
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.memories.rollback(item, to_version, actor=actor)
@@ -246,7 +253,7 @@ def extractions(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Outpu
         lines.append(f"{record.at:%F %T}  {record.reader}  {record.model or 'without a model'}")
         if record.output is not None:
             lines.append(f"    {record.output}")
-    return Output(found, lines, "nothing has read it into facts yet")
+    return Output(found, lines, "no facts were extracted from it yet")
 
 
 def _lines(found: Iterable[Item]) -> Iterator[str]:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from memos.kernel.memos import MemOS
 
 _KIB, _MIB = 2**10, 2**20
-_UNTOLD = {"absent": "what else somebody has", "stranger": "people nobody spoke of", "liking": "what else is liked"}
+_UNTOLD = {
+    "absent": "other things that somebody has",
+    "stranger": "people who were never mentioned",
+    "liking": "other things that are liked",
+}
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of an adapter")]
 Items = Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of memories")]
@@ -38,7 +42,7 @@ def list_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OW
 def show_tiers(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.kv.stats(actor=actor)
     if not found.tiers:
-        told = "nothing is kept here: no model of this process has answered; what endpoints keep is not counted"
+        told = "no KV cache here: no model in this process has answered yet; caches of endpoints are not counted"
         return Output(found, told)
     rows = (
         (
@@ -77,11 +81,11 @@ def pin_kv(
     if mark:
         told = f"{id_} is pinned, as {mark}"
     elif not found.room:
-        told = f"{id_} is pinned; prompts begin with it once a model keeps what they begin with (docs/activation.md)"
+        told = f"{id_} is pinned; prompts begin with it once a model keeps a prefix cache (docs/activation.md)"
     else:
         told = (
-            f"{id_} is pinned; prompts do not begin with it: it may be longer than a quarter of the {found.room} "
-            "tokens of room, have found no room, or come from a source that is not trusted"
+            f"{id_} is pinned; prompts do not begin with it: it is longer than a quarter of the {found.room} tokens of "
+            "room, there is no room left, or its source is not trusted"
         )
     return Output({"id": id_, "mark": mark}, told)
 
@@ -96,7 +100,7 @@ def drop_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OW
 def verify_kv(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
     damaged = memos.kv.verify(actor=actor)
     code = IntegrityError.exit_code if damaged else 0
-    notes = ["Damaged blocks were removed; they are computed again."] if damaged else []
+    notes = ["Damaged blocks were removed and will be computed again."] if damaged else []
     return Output({"damaged": damaged}, f"{len(damaged)} damaged blocks", code=code, notes=notes)
 
 
@@ -104,19 +108,19 @@ def verify_kv(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
 def allow(
     memos: MemOS,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="[ITEM...]", help="Ids of memories that `forget` keeps from it")
+        list[str] | None, typer.Argument(metavar="[ITEM...]", help="Ids of memories excluded by `forget`")
     ] = None,
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     memos.adapters.allow(cube, items=items or (), actor=actor)
-    return Output({"cube": cube, "allowed": True}, f"memories of {cube} may be learned")
+    return Output({"cube": cube, "allowed": True}, f"training on memories of {cube} is allowed")
 
 
 @command
 def disallow(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     count = memos.adapters.disallow(cube, actor=actor)
-    return Output({"cube": cube, "removed": count}, f"{count} adapters removed; nothing more is learned")
+    return Output({"cube": cube, "removed": count}, f"{count} adapters removed; training is disallowed")
 
 
 @command
@@ -138,11 +142,11 @@ def train(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNE
 def forget(memos: MemOS, items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER) -> Output:
     done = memos.adapters.forget(items, cube, actor=actor)
     lines = [
-        f"{len(done.items)} memories are learned no more",
+        f"{len(done.items)} memories are excluded from training",
         f"removed: {len(done.adapters)} adapters, {done.files} files, {done.size_bytes / _KIB:,.0f} KiB",
     ]
     if done.adapters:
-        lines.append(f"learn the rest again: memos model adapter train --cube {cube}")
+        lines.append(f"train again on the rest: memos model adapter train --cube {cube}")
     return Output(done, lines)
 
 
@@ -164,7 +168,7 @@ def list_adapters(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LO
     adapters = table("id", "number", "state", "facts", "recall", "abstention", "KiB", rows=rows)
     lines = [f"{len(found)} adapters"]
     if any(each.state == "training" for each in found):
-        lines.append(f"a training that was ended goes on with: memos model adapter train --cube {cube}")
+        lines.append(f"to continue an interrupted training: memos model adapter train --cube {cube}")
     return Output(found, [adapters, *lines] if found else lines)
 
 
@@ -196,10 +200,10 @@ def remove(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 def _lines(found: Adapter) -> Iterator[str]:
-    stale = "; stale: a memory that it saw is different now" if found.stale else ""
+    stale = "; stale: a memory it was trained on has changed" if found.stale else ""
     yield f"{found.id}: number {found.number} of {found.cube}, {found.state}{stale}; {found.facts} facts, {found.model}"
     if found.reason:
-        yield f"it failed its examination: {found.reason}"
+        yield f"it failed its evaluation: {found.reason}"
     for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
         if found.measures is not None and name in found.measures:
             yield f"{name}: {_share(found.measures[name])}"

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _STANDARD = "standard"
 
 Dimension = Annotated[str, typer.Argument(help="Id of a dimension, such as life.residence")]
-Subject = Annotated[str | None, typer.Option("--subject", "-s", help="Whom it is about; needed when there are several")]
+Subject = Annotated[
+    str | None, typer.Option("--subject", "-s", help="Person the profile describes; required if the cube has several")
+]
 
 
 @command
@@ -28,12 +30,12 @@ def show_profile(
     memos: MemOS,
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
-    as_of: Annotated[str | None, typer.Option(help="As it was recorded at this time")] = None,
-    tokens: Annotated[int | None, typer.Option(help="Print the text for a prompt, of at most so many tokens")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Show the profile as recorded at this time")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Print the text for a prompt, of at most this many tokens")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     if tokens is not None and as_of is not None:
-        raise InvalidInput("--as-of", "goes without --tokens; a prompt gets what is known now")
+        raise InvalidInput("--as-of", "cannot be combined with --tokens")
     if tokens is not None:
         text = memos.profiles.render(cube, subject, tokens, actor=actor)
         return Output({"text": text}, text)
@@ -67,8 +69,8 @@ def show_history(
 @command
 def show_diff(
     memos: MemOS,
-    since: Annotated[str, typer.Argument(help="From this time of recording, ISO 8601")],
-    until: Annotated[str | None, typer.Argument(help="To this time; default now")] = None,
+    since: Annotated[str, typer.Argument(help="From this recording time, ISO 8601")],
+    until: Annotated[str | None, typer.Argument(help="To this recording time; default: now")] = None,
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
@@ -80,7 +82,7 @@ def show_diff(
 def roll_back(
     memos: MemOS,
     dimension: Dimension,
-    version: Annotated[int, typer.Argument(help="Number of an entry of the history")],
+    version: Annotated[int, typer.Argument(help="Number of an entry in the history")],
     cube: CubeName = DEFAULT_CUBE,
     subject: Subject = None,
     actor: Actor = LOCAL_OWNER,
@@ -93,7 +95,7 @@ def set_trait(
     memos: MemOS,
     dimension: Dimension,
     value: Annotated[str, typer.Argument(help="What it is")],
-    subject: Annotated[str, typer.Option("--subject", "-s", help="Whom it is about")],
+    subject: Annotated[str, typer.Option("--subject", "-s", help="Person the profile describes")],
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:

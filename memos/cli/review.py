@@ -21,7 +21,7 @@ _SHOWN_CHARS = 2_000
 def list_pending(
     memos: MemOS,
     cube: CubeName = DEFAULT_CUBE,
-    limit: Annotated[int, typer.Option(help="At most so many")] = 50,
+    limit: Annotated[int, typer.Option(help="Maximum number")] = 50,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.review.list(cube=cube, actor=actor, limit=limit)
@@ -39,7 +39,7 @@ def approve(memos: MemOS, item: ItemId, expected_version: ExpectedVersion = None
 def edit(
     memos: MemOS,
     item: ItemId,
-    text: Annotated[str, typer.Argument(help="What it should say")],
+    text: Annotated[str, typer.Argument(help="New text")],
     expected_version: ExpectedVersion = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -73,8 +73,8 @@ def list_tools(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL
 def show_tool(
     memos: MemOS,
     tool: Annotated[str, typer.Argument(help="The tool's name")],
-    arguments: Annotated[str | None, typer.Argument(help="Arguments of one call, as JSON")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many calls")] = 20,
+    arguments: Annotated[str | None, typer.Argument(help="Only calls with these arguments, as JSON")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of calls")] = 20,
     cube: CubeName = DEFAULT_CUBE,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -84,7 +84,7 @@ def show_tool(
         one = memos.tools.called(tool, arguments, cube=cube, actor=actor)
         found = () if one is None else (one,)
     if not found:
-        raise NotFound("call of", tool, "See which tools there are with `memos memory tools list`.")
+        raise NotFound("call of", tool, "List the tools with `memos memory tools list`.")
     return Output(found, (line for item in found for line in _lines(item, str(item.info.get("last_used", "")))))
 
 

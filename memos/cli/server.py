@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memos.core.settings import Settings
 
 Config = Annotated[
-    Path | None, typer.Option(help="TOML file of settings (default: MEMOS_CONFIG); the environment goes before it")
+    Path | None, typer.Option(help="TOML file of settings (default: MEMOS_CONFIG); the environment takes precedence")
 ]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error (default: MEMOS_SERVER__LOG_LEVEL)")]
 
@@ -27,8 +27,10 @@ LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or erro
 @command(opens=False, has_json=False)
 def mcp(
     user: Annotated[str, typer.Option(help="User or agent to act for")] = LOCAL_OWNER,
-    all_tools: Annotated[bool, typer.Option("--all-tools", help="Show every tool, not only the everyday five")] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only tools that read")] = False,
+    all_tools: Annotated[
+        bool, typer.Option("--all-tools", help="Offer all tools, not only the five for daily use")
+    ] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only read-only tools")] = False,
     data_dir: DataDir = None,
 ) -> None:
     try:
@@ -55,9 +57,9 @@ def serve(
     def announce(started: Started) -> None:
         say(f"hippocube serves on {started.url}")
         if started.key is not None:
-            say(f"Key of the admin, shown this once: {started.key}")
+            say(f"Admin's API key, shown only once: {started.key}")
         if not started.loopback:
-            complain("Others can reach this address: put TLS in front of it (docs/deploy.md).")
+            complain("This address can be reached from other machines; put TLS in front of it (docs/deploy.md).")
 
     serving.serve(data_dir, settings, announce)
 

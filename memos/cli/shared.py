@@ -38,18 +38,18 @@ DataDir = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 CubeName = Annotated[str, typer.Option("--cube", "-c", help="Cube to use")]
-CubeNames = Annotated[list[str] | None, typer.Option("--cube", "-c", help="Cube to use; may be repeated")]
+CubeNames = Annotated[list[str] | None, typer.Option("--cube", "-c", help="Cube to use; can be repeated")]
 Actor = Annotated[str, typer.Option("--actor", help="User or agent to act as")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or leave it to the background")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the task, or return at once")]
 ReadMode = Annotated[
     str,
     typer.Option(
-        "--mode", help="rough, or fine: also read into facts, in the background; `memos task wait` waits for that"
+        "--mode", help="rough, or fine: also extract facts, in the background; wait for them with `memos task wait`"
     ),
 ]
 ItemId = Annotated[str, typer.Argument(help="Id of a memory")]
-ExpectedVersion = Annotated[int | None, typer.Option(help="Refuse when the memory is at another version")]
+ExpectedVersion = Annotated[int | None, typer.Option(help="Fail if the memory is at another version")]
 
 Human: TypeAlias = "str | Table | Iterable[str | Table]"
 
@@ -105,7 +105,7 @@ _Function: TypeAlias = Callable[..., Output | None]
 def command(function: _Function, /) -> Callable[..., None]: ...
 @overload
 def command(
-    *, opens: bool = True, has_json: bool = True, safe: str = "what was acknowledged is stored"
+    *, opens: bool = True, has_json: bool = True, safe: str = "acknowledged changes are stored"
 ) -> Callable[[_Function], Callable[..., None]]: ...
 def command(
     function: _Function | None = None,
@@ -113,7 +113,7 @@ def command(
     *,
     opens: bool = True,
     has_json: bool = True,
-    safe: str = "what was acknowledged is stored",
+    safe: str = "acknowledged changes are stored",
 ) -> Any:
     """Make a command of a function that returns its output.
 
@@ -184,12 +184,12 @@ def _wrong_setting(error: ValueError) -> InvalidInput | None:
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
         unknown = first["type"] == "extra_forbidden"
         return InvalidInput(
-            name, "is no setting (docs/settings.md)" if unknown else first["msg"].removeprefix("Value error, ")
+            name, "is not a setting; see docs/settings.md" if unknown else first["msg"].removeprefix("Value error, ")
         )
     if isinstance(error, SettingsError):
         field = re.search(r'field "(\w+)"', str(error))
         name = f"MEMOS_{field[1].upper()}" if field else "MEMOS_*"
-        return InvalidInput(name, "is no JSON; write an object, or set each value, as in MEMOS_EMBED__THREADS=2")
+        return InvalidInput(name, "is not JSON; write a JSON object, or set each value, as in MEMOS_EMBED__THREADS=2")
     return None
 
 
@@ -204,7 +204,7 @@ def _fail(error: MemosError, as_json: bool) -> NoReturn:
 
 
 @contextmanager
-def opened(data_dir: Path | None, safe: str = "what was acknowledged is stored") -> Iterator[MemOS]:
+def opened(data_dir: Path | None, safe: str = "acknowledged changes are stored") -> Iterator[MemOS]:
     """Open the installation for one command, or reach it through its server; an interrupt says what is safe."""
     settings = settings_of(data_dir)
     is_new = settings.ledger_url is None and not (settings.home / "ledger.db").exists()
@@ -246,8 +246,8 @@ def check_alone(words: str, settings: Settings) -> None:
     if memos is not None:
         memos.close()
         raise BackendUnavailable(
-            f"`memos {words}` needs {settings.home} for itself, and a server has it open: stop the server, "
-            "then run it again."
+            f"`memos {words}` needs {settings.home} for itself, but a server has it open; stop the server, then run it "
+            "again."
         )
 
 
@@ -354,7 +354,7 @@ def say_masked(masked: Iterable[Masked]) -> None:
     for each in masked:
         kinds[each.kind] += each.count
     if kinds:
-        complain("Masked, not stored: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+        complain("Masked before storing: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
 
 
 def table(*columns: str, rows: Iterable[Iterable[object]], whole: str = "") -> Table:

@@ -21,10 +21,10 @@ TaskId = Annotated[str, typer.Argument(help="Task id")]
 @command
 def list_(
     memos: MemOS,
-    state: Annotated[list[str] | None, typer.Option(help="Only tasks in this state; may be repeated")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only tasks of this kind; may be repeated")] = None,
-    cube: Annotated[list[str] | None, typer.Option(help="Only tasks of this cube; may be repeated")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many")] = 50,
+    state: Annotated[list[str] | None, typer.Option(help="Only tasks in this state; can be repeated")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only tasks of this kind; can be repeated")] = None,
+    cube: Annotated[list[str] | None, typer.Option(help="Only tasks of this cube; can be repeated")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number")] = 50,
 ) -> Output:
     found = memos.tasks.list(cubes=cube or None, states=state or [], kinds=kind or [], limit=limit)
     return Output(found, map(_line, found), "no tasks")
@@ -38,7 +38,7 @@ def show(memos: MemOS, task: TaskId) -> Output:
 @command
 def retry(memos: MemOS, task: TaskId) -> Output:
     found = memos.tasks.retry(task)
-    return Output(found, f"task {found.id} waits again")
+    return Output(found, f"task {found.id} is queued again")
 
 
 @command
@@ -47,11 +47,13 @@ def cancel(memos: MemOS, task: TaskId) -> Output:
     return Output(found, f"task {found.id} is cancelled")
 
 
-@command(safe="what was done is kept")
+@command(safe="finished work is kept")
 def wait(
     memos: MemOS,
-    task: Annotated[str | None, typer.Argument(help="Task id; without one, until no task waits or runs")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Give up after so many seconds")] = None,
+    task: Annotated[
+        str | None, typer.Argument(help="Task id; default: wait until no task is waiting or running")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Timeout in seconds")] = None,
     as_json: AsJson = False,
 ) -> Output:
     if task is None:

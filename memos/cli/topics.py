@@ -18,7 +18,7 @@ AnyId = Annotated[str, typer.Argument(metavar="ID", help="Id of a memory or a to
 
 @command
 def topics(
-    memos: MemOS, cube: CubeName = DEFAULT_CUBE, limit: Annotated[int, typer.Option(help="At most so many")] = 20
+    memos: MemOS, cube: CubeName = DEFAULT_CUBE, limit: Annotated[int, typer.Option(help="Maximum number")] = 20
 ) -> Output:
     found = memos.tiers.segments(cube=cube, limit=limit)
     lines = []
@@ -35,7 +35,10 @@ def analyse(
     memos: MemOS,
     cube: CubeName = DEFAULT_CUBE,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Read all there is, also what is not hot and what was just said")
+        bool,
+        typer.Option(
+            "--everything", help="Extract everything, including topics that are not hot and the newest messages"
+        ),
     ] = False,
     wait: Wait = True,
     actor: Actor = LOCAL_OWNER,
@@ -46,7 +49,7 @@ def analyse(
     ended = _ended(memos, {"cube": cube}, wait=wait)
     if memos.tiers.segments(cube=cube, limit=1):
         return ended
-    return Output(ended.value, [str(ended.human), f"nothing to read yet: {_newest(memos)}"])
+    return Output(ended.value, [str(ended.human), f"nothing to extract yet: {_newest(memos)}"])
 
 
 @command
@@ -77,7 +80,7 @@ def unpin(memos: MemOS, id_: AnyId, cube: CubeName = DEFAULT_CUBE, actor: Actor 
 def move(
     memos: MemOS,
     topic: Annotated[str, typer.Argument(help="Id of a topic")],
-    tier: Annotated[str, typer.Argument(help="long: read it now; archive: rank it lower; mid: bring it back")],
+    tier: Annotated[str, typer.Argument(help="long: extract facts now; archive: rank lower; mid: restore")],
     cube: CubeName = DEFAULT_CUBE,
     wait: Wait = True,
     actor: Actor = LOCAL_OWNER,
@@ -89,13 +92,13 @@ def move(
 @command
 def context(
     memos: MemOS,
-    conversation: Annotated[str | None, typer.Argument(help="Conversation; without one, that of the cube")] = None,
+    conversation: Annotated[str | None, typer.Argument(help="Conversation; default: the whole cube")] = None,
     cube: CubeName = DEFAULT_CUBE,
-    max_tokens: Annotated[int, typer.Option(help="Most tokens of it")] = 1_000,
+    max_tokens: Annotated[int, typer.Option(help="Maximum tokens")] = 1_000,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.tiers.working_memory(conversation, cube=cube, actor=actor, max_tokens=max_tokens)
-    return Output(found, found.text or "nothing to keep in mind yet")
+    return Output(found, found.text or "the working memory is empty")
 
 
 def _ended(memos: MemOS, about: dict[str, str], *, wait: bool) -> Output:
@@ -110,4 +113,4 @@ def _ended(memos: MemOS, about: dict[str, str], *, wait: bool) -> Output:
 
 def _newest(memos: MemOS) -> str:
     capacity = TierSettings.of(memos.settings.heat).short_capacity
-    return f"the newest {capacity} exchanges of a conversation stay as they are"
+    return f"the newest {capacity} exchanges of a conversation are not grouped into topics"

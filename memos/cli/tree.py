@@ -32,26 +32,28 @@ class Group(NamedTuple):
 Panels: TypeAlias = Mapping[str, Mapping[str, Command | Group]]
 
 PROFILE = Group(
-    "What is known of people, and how to change it.",
+    "What is known about people, and how to change it.",
     {
-        "show": Command("profile:show_profile", "Show a profile with its evidence, or the text a prompt gets of it."),
+        "show": Command("profile:show_profile", "Show a profile with its evidence, or its text for a prompt."),
         "subjects": Command("profile:list_subjects", "List the people a cube has a profile of."),
-        "history": Command("profile:show_history", "Show everything that was written in one dimension, oldest first."),
-        "diff": Command("profile:show_diff", "Show what became known, changed and ended between two moments."),
-        "rollback": Command("profile:roll_back", "Set a trait back to an entry of its history."),
+        "history": Command("profile:show_history", "Show every entry of one dimension, oldest first."),
+        "diff": Command("profile:show_diff", "Show what was added, changed and ended between two times."),
+        "rollback": Command("profile:roll_back", "Restore a trait from an entry of its history."),
         "set": Command("profile:set_trait", "Set a trait by hand; messages never change it."),
         "unset": Command("profile:unset_trait", "Remove a trait that was set by hand."),
         "templates": Command("profile:show_template", "Show the template of a cube's profiles, with every dimension."),
-        "use": Command("profile:use_template", "Give a cube a template of its own, or the standard one again."),
+        "use": Command("profile:use_template", "Set a cube's own template, or the standard one again."),
     },
 )
 REVIEW = Group(
-    "Memories that wait until somebody approves them.",
+    "Memories that wait for approval.",
     {
-        "list": Command("review:list_pending", "List what awaits review, its sources and why, oldest first."),
-        "approve": Command("review:approve", "Approve a memory: it can be found."),
+        "list": Command(
+            "review:list_pending", "List pending memories with their sources and the reason, oldest first."
+        ),
+        "approve": Command("review:approve", "Approve a memory, so that searches find it."),
         "edit": Command("review:edit", "Approve a memory with another text."),
-        "reject": Command("review:reject", "Delete a memory; `memos memory rollback` lets it wait again."),
+        "reject": Command("review:reject", "Delete a memory; `memos memory rollback` makes it pending again."),
     },
 )
 TOOLS = Group(
@@ -60,8 +62,10 @@ TOOLS = Group(
         "list": Command(
             "review:list_tools",
             "List tools: calls, success rate, last use and the last lesson.",
-            more="Calls are those that were answered; worked is the share of them that did not fail, ? where no answer "
-            "says; the last lesson is what the latest failure, or what ended it, taught.",
+            more=(
+                "`calls` counts answered calls; `worked` is the share that did not fail, or ? if unknown; the last "
+                "lesson comes from the latest failure, or from what fixed it."
+            ),
         ),
         "show": Command("review:show_tool", "Show the calls of a tool, the newest first, or one call."),
     },
@@ -70,24 +74,26 @@ MEMORY = Group(
     "Versions, facts, topics and review of memories, and calls of tools.",
     {
         "history": Command("memory:history", "Show every version of a memory."),
-        "rollback": Command("memory:rollback", "Make an old version the current one again."),
-        "erase": Command("memory:erase", "Remove memories in every form, for good, and print the receipt."),
+        "rollback": Command("memory:rollback", "Make an earlier version the current one."),
+        "erase": Command("memory:erase", "Permanently erase memories and all copies of them, and print the receipt."),
         "extract": Command(
             "memory:extract",
             "Extract facts from messages that were added without it.",
-            more="What was read before is not read again. Exit code 1 when a task failed.",
+            more="Messages that were extracted before are skipped. Exit code 1 if a task failed.",
         ),
-        "extractions": Command("memory:extractions", "Show what read a message into facts, or what read a fact."),
+        "extractions": Command(
+            "memory:extractions", "Show how facts were extracted from a message, or how a fact was extracted."
+        ),
         "analyse": Command(
             "topics:analyse",
-            "Read older exchanges into facts, preferences, instructions and traits.",
-            more="Without --everything the newest of a conversation (10) are left alone.",
+            "Extract facts, preferences, instructions and traits from older exchanges.",
+            more="Without --everything, the 10 newest exchanges of a conversation are skipped.",
         ),
-        "consolidate": Command("topics:consolidate", "Keep one current value for each key, and join duplicates."),
-        "reflect": Command("topics:reflect", "Let the chat model conclude what several facts show together."),
-        "topics": Command("topics:topics", "List the topics of older exchanges, the hottest first."),
+        "consolidate": Command("topics:consolidate", "Keep one current value per key, and merge duplicates."),
+        "reflect": Command("topics:reflect", "Let the chat model draw conclusions from several facts."),
+        "topics": Command("topics:topics", "List the topics of older exchanges, hottest first."),
         "context": Command("topics:context", "Show the working memory that a prompt begins with."),
-        "pin": Command("topics:pin", "Keep a memory in the working memory, or a topic out of the archive."),
+        "pin": Command("topics:pin", "Keep a memory in the working memory, or keep a topic out of the archive."),
         "unpin": Command("topics:unpin", "Remove a pin."),
         "move": Command("topics:move", "Move a topic to another tier."),
         "review": REVIEW,
@@ -95,33 +101,33 @@ MEMORY = Group(
     },
 )
 RETENTION = Group(
-    "Rules for what happens to memories when they get old.",
+    "Rules that archive, delete or erase old memories.",
     {
-        "list": Command("cube:list_rules", "List a cube's rules in the order in which they are applied."),
-        "add": Command("cube:add_rule", "Archive, delete or erase memories of an age; applied every hour."),
-        "remove": Command("cube:remove_rule", "Remove a rule; what it did stays done."),
-        "run": Command("cube:run_rules", "Apply a cube's rules now, or show what that would do."),
+        "list": Command("cube:list_rules", "List a cube's rules in the order they are applied."),
+        "add": Command("cube:add_rule", "Add a rule to archive, delete or erase old memories; applied every hour."),
+        "remove": Command("cube:remove_rule", "Remove a rule; what it did is not undone."),
+        "run": Command("cube:run_rules", "Apply a cube's rules now, or show what they would do."),
     },
 )
 CUBE = Group(
-    "Cubes, who may use them, and their rules and events.",
+    "Cubes, their access, rules and events.",
     {
         "list": Command("cube:list_", "List the cubes."),
         "create": Command("cube:create", "Create an empty cube."),
         "edit": Command("cube:edit", "Change a cube's description, or whether personal data is masked in it."),
-        "drop": Command("cube:drop", "Erase a cube with everything in it."),
-        "load": Command("cube:load", "Load a cube file, as a new cube or into an existing one; all of it or nothing."),
+        "drop": Command("cube:drop", "Permanently erase a cube with everything in it."),
+        "load": Command("cube:load", "Load a cube file as a new cube or into an existing one, entirely or not at all."),
         "inspect": Command("cube:inspect", "Check a cube file and show what is in it; load nothing."),
         "share": Command(
             "cube:share",
-            "Give somebody a role on a cube, in place of an earlier one.",
+            "Grant a role on a cube, replacing an earlier one.",
             example="memos cube share alice team --role editor",
         ),
-        "unshare": Command("cube:unshare", "Take a role back."),
-        "shares": Command("cube:shares", "List who was given which role on a cube."),
+        "unshare": Command("cube:unshare", "Revoke a role on a cube."),
+        "shares": Command("cube:shares", "List the roles granted on a cube."),
         "events": Command(
             "watch:events",
-            "Show what was done to a cube: who did what when, by ids and numbers.",
+            "Show the events of a cube: who did what and when, without memory text.",
             example="memos cube events --cube alice --follow --json",
         ),
         "retention": RETENTION,
@@ -133,21 +139,21 @@ TASK = Group(
         "list": Command("task:list_", "List tasks, newest first.", example="memos task list --state failed"),
         "show": Command("task:show", "Show one task."),
         "retry": Command("task:retry", "Run a failed, dead or cancelled task again."),
-        "cancel": Command("task:cancel", "Stop a task before it is done; it keeps nothing of its work."),
+        "cancel": Command("task:cancel", "Cancel a task; nothing of its work is kept."),
         "wait": Command(
             "task:wait",
-            "Run background tasks here until one, or all, have ended.",
-            more="Exit code 1 when the one task did not succeed.",
+            "Run background tasks here until one task, or all, have ended.",
+            more="Exit code 1 if that task did not succeed.",
         ),
         "work": Command("server:work", "Run background tasks until interrupted, beside servers on one PostgreSQL."),
-        "top": Command("watch:top", "Show tiers, tasks and rates, the busiest cubes first, until interrupted."),
+        "top": Command("watch:top", "Show tiers, tasks and rates live, busiest cubes first, until interrupted."),
     },
 )
 KEY = Group(
     "API keys for the server.",
     {
-        "create": Command("user:create_key", "Create a key and print its secret, this once."),
-        "list": Command("user:list_keys", "List keys, the oldest first, without their secrets."),
+        "create": Command("user:create_key", "Create a key and print its secret, which is shown only once."),
+        "list": Command("user:list_keys", "List keys without their secrets, oldest first."),
         "revoke": Command("user:revoke_key", "Revoke a key."),
     },
 )
@@ -158,7 +164,7 @@ USER = Group(
         "list": Command("user:list_users", "List users, agents and groups by id."),
         "show": Command("user:show_user", "Show a user, agent or group."),
         "enable": Command("user:enable_user", "Enable a user, agent or group again."),
-        "disable": Command("user:disable_user", "Disable a user, agent or group; nothing of theirs is removed."),
+        "disable": Command("user:disable_user", "Disable a user, agent or group; their data is kept."),
         "join": Command("user:join_group", "Make a user or agent a member of a group."),
         "leave": Command("user:leave_group", "Remove a member from a group."),
         "members": Command("user:list_members", "List a group's members by id."),
@@ -170,31 +176,31 @@ DATA = Group(
     {
         "preview": Command(
             "data:preview",
-            "Show what would be stored of a file; store nothing.",
+            "Show what an import of a file would store; store nothing.",
             example="memos data preview conversations.json --mode fine",
-            more="It shows the memories, what is masked in them, and the facts.",
+            more="It shows the memories, the facts, and what is masked.",
         ),
         "verify": Command(
-            "data:verify", "Compare the ledger with itself and the indexes.", more="Exit code 1 when something differs."
+            "data:verify", "Compare the ledger with itself and the indexes.", more="Exit code 1 if something differs."
         ),
-        "reindex": Command("data:reindex", "Build the indexes anew from the ledger."),
+        "reindex": Command("data:reindex", "Rebuild the indexes from the ledger."),
         "reembed": Command(
             "data:reembed",
-            "Embed every cube with the embedder now configured.",
+            "Embed every cube again with the configured embedder.",
             more="The embedder is MEMOS_EMBED__MODEL.",
         ),
         "backup": Command(
             "data:backup",
-            "Write a backup of one moment; check it by restoring it elsewhere.",
+            "Write a consistent backup; test it by restoring it elsewhere.",
             example="memos data backup /srv/backups/monday",
         ),
-        "backups": Command("data:backups", "List the backups that were made, or forget one that is gone."),
-        "restore": Command("data:restore", "Restore a backup; what was erased since stays erased."),
+        "backups": Command("data:backups", "List backups, or forget one whose folder was removed."),
+        "restore": Command("data:restore", "Restore a backup; memories erased since stay erased."),
         "migrate": Command(
             "data:migrate",
             "Copy an installation with its history to servers, or back.",
             example="memos data migrate --from ./data --to servers.toml",
-            more="The source stays as it is.",
+            more="The source is not changed.",
         ),
     },
 )
@@ -205,22 +211,22 @@ DOCS = Group(
             "docs:add",
             "Add files to a knowledge base.",
             example="memos docs add manuals *.pdf",
-            more="Exit code 1 when one of them could not be taken or read; the others are added all the same.",
+            more="Exit code 1 if a file could not be added or read; the others are added anyway.",
         ),
         "files": Command(
             "docs:files",
-            "List the files of a knowledge base, the newest first.",
-            more="Deleted ones are listed only when asked for: --state deleted",
+            "List the files of a knowledge base, newest first.",
+            more="Deleted files are listed only with --state deleted.",
         ),
         "delete": Command(
             "docs:delete",
-            "Delete a file with all that was made of it.",
-            more="It cannot be found from then on, and is erased when the retention period is over.",
+            "Delete a file with everything made from it.",
+            more="Searches no longer find it; it is erased after the retention period.",
         ),
         "create": Command("docs:create", "Create an empty knowledge base."),
         "list": Command("docs:list_", "List the knowledge bases."),
         "show": Command("docs:show", "Show a knowledge base and the state of its files."),
-        "drop": Command("docs:drop", "Erase a knowledge base with all its files, for good."),
+        "drop": Command("docs:drop", "Permanently erase a knowledge base with all its files."),
     },
 )
 KV = Group(
@@ -228,26 +234,28 @@ KV = Group(
     {
         "list": Command("model:list_kv", "List the memories that prompts of a cube begin with."),
         "stat": Command("model:show_tiers", "Show how full the tiers are."),
-        "warm": Command(
-            "model:warm_kv", "Compute what prompts of a cube begin with now, so that answers begin sooner."
+        "warm": Command("model:warm_kv", "Compute the KV of a cube's prompt prefix now, so that answers begin sooner."),
+        "pin": Command(
+            "model:pin_kv", "Make prompts of a cube begin with a memory; undo it with `memos memory unpin`."
         ),
-        "pin": Command("model:pin_kv", "Let prompts of a cube begin with a memory; `memos memory unpin` undoes it."),
-        "drop": Command("model:drop_kv", "Remove what is kept of a cube's prompts; it is computed again when needed."),
-        "verify": Command("model:verify_kv", "Read every block on the disk, and remove damaged ones."),
+        "drop": Command("model:drop_kv", "Remove the KV kept for a cube's prompts; it is computed again when needed."),
+        "verify": Command("model:verify_kv", "Check every block on disk, and remove damaged ones."),
     },
 )
 ADAPTER = Group(
-    "Parametric memory: what is stable in a cube, trained into an adapter (docs/parametric.md).",
+    "Parametric memory: stable memories of a cube, trained into an adapter (docs/parametric.md).",
     {
         "allow": Command("model:allow", "Allow training on memories of a cube."),
-        "disallow": Command("model:disallow", "Disallow it again, and remove what was trained."),
-        "preview": Command("model:preview", "Show what the next adapter would know, and why the rest is left out."),
-        "train": Command("model:train", "Train an adapter, examine it, and activate it if it passes."),
-        "forget": Command("model:forget", "Remove what was trained on memories, for good; the memories stay."),
-        "list": Command("model:list_adapters", "List the adapters of a cube, the newest first."),
-        "show": Command("model:show", "Show an adapter and its examination."),
-        "export": Command("model:export", "Write an adapter's files for peft and others."),
-        "activate": Command("model:activate", "Let an adapter answer, in place of the active one."),
+        "disallow": Command("model:disallow", "Disallow training, and remove the cube's adapters."),
+        "preview": Command(
+            "model:preview", "Show what the next adapter would be trained on, and why the rest is left out."
+        ),
+        "train": Command("model:train", "Train an adapter, evaluate it, and activate it if it passes."),
+        "forget": Command("model:forget", "Permanently remove adapters trained on memories; the memories are kept."),
+        "list": Command("model:list_adapters", "List the adapters of a cube, newest first."),
+        "show": Command("model:show", "Show an adapter and its evaluation."),
+        "export": Command("model:export", "Export an adapter's files for peft and other tools."),
+        "activate": Command("model:activate", "Activate an adapter, in place of the active one."),
         "remove": Command("model:remove", "Remove an adapter and its files."),
     },
 )
@@ -261,22 +269,22 @@ TREE: Panels = {
             "memory:list_", "List a cube's memories, oldest first.", example='memos list --filter \'{"tags": "work"}\''
         ),
         "show": Command("memory:show", "Show one memory with its sources."),
-        "edit": Command("memory:edit", "Write a memory's next version."),
+        "edit": Command("memory:edit", "Change a memory; earlier versions are kept."),
         "feedback": Command(
             "memory:feedback",
-            "Correct what is remembered, in plain words.",
+            "Correct memories in plain words.",
             example='memos feedback "No, I moved to Lyon in May." --speaker Alice',
         ),
         "forget": Command(
             "memory:forget",
-            "Forget memories; `memos memory rollback` brings them back.",
-            more="To remove them in every form, for good: memos memory erase",
+            "Delete memories; `memos memory rollback` restores them.",
+            more="To remove them permanently: memos memory erase",
         ),
         "chat": Command(
             "chat:chat",
-            "Ask the chat model with what is remembered.",
+            "Ask the chat model, with memories in the prompt.",
             example='memos chat "Where does Alice live?" --cube alice',
-            more="Question and answer are remembered too.",
+            more="The question and the answer are stored too.",
         ),
     },
     "In and out": {
@@ -284,11 +292,11 @@ TREE: Panels = {
             "data:import_",
             "Import a chat export; running it again adds only what is missing.",
             example="memos import conversations.json --on-bad skip",
-            more="A cube file, as `memos export` writes it, is loaded with `memos cube load`.",
+            more="To load a cube file written by `memos export`, use `memos cube load`.",
         ),
         "export": Command(
             "cube:export",
-            "Export a cube as it is now, with its history, to one file.",
+            "Export a cube with its history to one file.",
             example="memos export default life.memcube --seal",
         ),
     },
@@ -299,13 +307,13 @@ TREE: Panels = {
             example="memos serve --host 0.0.0.0 --port 8765",
             more="The first start prints an admin's key, once.",
         ),
-        "mcp": Command("server:mcp", "Serve memory to one MCP host, until it closes standard input."),
+        "mcp": Command("server:mcp", "Serve memory to one MCP host over standard input and output."),
         "doctor": Command(
             "doctor:doctor",
-            "Check what the installation needs, and say what to do.",
-            more="Exit code 1 when something is bad.",
+            "Check the installation, and say what to fix.",
+            more="Exit code 1 if there is a problem.",
         ),
-        "demo": Command("demo.run:demo", "Show the main job on a bundled conversation, in a temporary folder."),
+        "demo": Command("demo.run:demo", "Run a demonstration on a bundled conversation, in a temporary folder."),
         "version": Command("app:version", "Print the version."),
     },
     "More": {
@@ -316,14 +324,14 @@ TREE: Panels = {
         "task": TASK,
         "user": USER,
         "data": DATA,
-        "model": Group("What models keep of memories: prompts as KV, adapters.", {"kv": KV, "adapter": ADAPTER}),
+        "model": Group("Memory inside models: KV caches of prompts, and adapters.", {"kv": KV, "adapter": ADAPTER}),
     },
 }
 
 REMOVED = {
     "adapters diff": "`memos model adapter export ID FOLDER` writes a `manifest.json` with the memories it saw",
-    "adapters estimate": "`memos model adapter train` tells its steps while it goes on",
-    "adapters rollback": "`memos model adapter activate ID` lets the one that answered before answer again",
+    "adapters estimate": "`memos model adapter train` reports its progress",
+    "adapters rollback": "activate the earlier adapter with `memos model adapter activate ID`",
 }
 """Commands of version 0.1 without a successor of the same arguments, and what does the same."""
 

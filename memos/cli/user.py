@@ -38,13 +38,13 @@ def create_user(
 @command
 def list_users(
     memos: MemOS,
-    kind: Annotated[str | None, typer.Option(help="Only users, agents or groups: user, agent, group")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many")] = 100,
-    after: Annotated[str, typer.Option(help="Go on behind this id")] = "",
+    kind: Annotated[str | None, typer.Option(help="Only this kind: user, agent or group")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number")] = 100,
+    after: Annotated[str, typer.Option(help="Continue after this id")] = "",
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.users.list(kind=kind, limit=limit, after=after, actor=actor)
-    empty = "no users: the installation is one person's, and any name may do everything"
+    empty = "no users: this installation has a single owner, and any name has all rights"
     return Output(found, map(_told, found), empty)
 
 
@@ -66,13 +66,13 @@ def disable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 @command
 def join_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
     memos.users.join(group, member, actor=actor)
-    return Output({"group": group, "member": member}, f"{member} is in {group}")
+    return Output({"group": group, "member": member}, f"{member} is now in {group}")
 
 
 @command
 def leave_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
     memos.users.leave(group, member, actor=actor)
-    return Output({"group": group, "member": member}, f"{member} is not in {group}")
+    return Output({"group": group, "member": member}, f"{member} is no longer in {group}")
 
 
 @command
@@ -84,25 +84,25 @@ def list_members(memos: MemOS, group: GroupId, actor: Actor = LOCAL_OWNER) -> Ou
 @command
 def create_key(
     memos: MemOS,
-    identity: Annotated[str, typer.Argument(help="User or agent it is for")],
-    name: Annotated[str, typer.Argument(help="Its name, such as where it is used")],
+    identity: Annotated[str, typer.Argument(help="User or agent the key is for")],
+    name: Annotated[str, typer.Argument(help="Name of the key, such as where it is used")],
     right: Annotated[
-        list[str] | None, typer.Option(help="What it may do at the most: read, write, own; may be repeated")
+        list[str] | None, typer.Option(help="Rights of the key: read, write, own; can be repeated")
     ] = None,
-    days: Annotated[int | None, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until it ends")] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until it expires")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     rights = tuple(right) if right else ("read", "write", "own")
     made = memos.keys.create(identity, name, rights=rights, expires_at=expires_at, actor=actor)
-    told = f"Key {made.key.name!r} of {made.key.identity}, id {made.key.id}, shown this once: {made.secret}"
+    told = f"Key {made.key.name!r} of {made.key.identity}, id {made.key.id}, shown only once: {made.secret}"
     return Output(made, told)
 
 
 @command
 def list_keys(
     memos: MemOS,
-    identity: Annotated[str | None, typer.Argument(help="Whose; default: all there are")] = None,
+    identity: Annotated[str | None, typer.Argument(help="User or agent; default: everyone")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.keys.list(identity, actor=actor)

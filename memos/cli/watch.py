@@ -38,14 +38,14 @@ _ENDED = (TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED)
 @command(opens=False)
 def events(
     cube: CubeName = DEFAULT_CUBE,
-    after: Annotated[int | None, typer.Option(help="Only events behind this number")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only events of this kind; may be repeated")] = None,
-    limit: Annotated[int | None, typer.Option(help=f"At most so many ({_LISTED} unless following)")] = None,
+    after: Annotated[int | None, typer.Option(help="Only events after this number")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only events of this kind; can be repeated")] = None,
+    limit: Annotated[int | None, typer.Option(help=f"Maximum number ({_LISTED} unless following)")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new ones as they come; without --after with those alone")
+        bool, typer.Option("--follow", "-f", help="Follow new events; with --after, print the older ones first")
     ] = False,
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; when following, one line an event")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; one line per event when following")] = False,
 ) -> Output | None:
     with _while_read() as unread, opened(data_dir) as memos:
         if not follow:
@@ -67,10 +67,10 @@ def events(
 @command(opens=False)
 def top(
     cube: Annotated[
-        list[str] | None, typer.Option("--cube", "-c", help="Only this cube, with its hottest topics; may be repeated")
+        list[str] | None, typer.Option("--cube", "-c", help="Only this cube, with its hottest topics; can be repeated")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print once and end, as where there is no terminal")] = False,
-    every: Annotated[float, typer.Option(help="Seconds from one look to the next")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit; the default without a terminal")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between updates")] = 2.0,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> Output | None:

@@ -87,7 +87,7 @@ def _safe(given: str) -> str:
 
 DEFAULT_ASSISTANT = "default_assistant_profile"
 
-_NOTE = "embeddings, heat, session summaries and chain notes are not taken over: they are made again from the pages"
+_NOTE = "embeddings, heat, session summaries and chain notes are not imported: they are computed again from the pages"
 
 
 def import_memoryos(
@@ -108,7 +108,9 @@ def import_memoryos(
     found = owners(folder)
     users = [owner for owner in found if owner.kind == "user"]
     if cube is not None and len(users) > 1:
-        raise InvalidInput("cube", f"would mix {len(users)} users; leave it out, each then gets a cube")
+        raise InvalidInput(
+            "cube", f"would mix {len(users)} users in one cube; leave it out, so that each user gets a cube"
+        )
     talk = conversation or conversation_with(_assistant(found))
     parts: list[Part] = []
     new: dict[str, Owner] = {}

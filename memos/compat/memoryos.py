@@ -87,7 +87,7 @@ class Memoryos(Closing):
             self.close()
             raise
         if self._memory.new and (folder / "users").is_dir():
-            log.warning("files of MemoryOS in %s are not read: import them (docs/memoryos.md)", folder)
+            log.warning("files of MemoryOS in %s are not read; import them (docs/memoryos.md)", folder)
 
     def add_memory(
         self,
@@ -155,7 +155,7 @@ class Memoryos(Closing):
     def _open(self) -> UserMemory:
         memory = self._memory
         if memory is None:
-            raise BackendUnavailable("This Memoryos is closed; make another one.", permanent=True)
+            raise BackendUnavailable("This Memoryos is closed; create a new one.", permanent=True)
         return memory
 
 
@@ -182,7 +182,9 @@ class MemoryOS(Closing):
     ) -> None:
         given = str(storage_path) if isinstance(storage_path, Path) else storage_path
         if number("long_term_heat_threshold", long_term_heat_threshold) != _LONG_TERM_HEAT:
-            log.warning("long_term_heat_threshold changes nothing: mid_term_heat_threshold says what becomes long-term")
+            log.warning(
+                "long_term_heat_threshold has no effect: mid_term_heat_threshold decides what becomes long-term"
+            )
         self._memory = Memoryos(
             user_id,
             openai_api_key,

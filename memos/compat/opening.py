@@ -134,9 +134,7 @@ def embedder_of(name: Json, kwargs: Json) -> str | None:
         raise InvalidInput("embedding_model_kwargs", f"must be an object, not {type(kwargs).__name__}")
     known = filled("embedding_model_name", name).strip()
     if kwargs:
-        log.warning(
-            "embedding_model_kwargs change nothing: the embedder has settings of its own (MEMOS_EMBED__THREADS)"
-        )
+        log.warning("embedding_model_kwargs has no effect: the embedder has its own settings (MEMOS_EMBED__THREADS)")
     if known == "e5":
         return "e5"
     if known.casefold() in _SAME_MODEL:

@@ -291,7 +291,7 @@ class UserMemory:
         messages: list[dict[str, Json]] = []
         for where, role, text in said:
             if not check_text(where, text, limit).strip():
-                raise InvalidInput(where, "is empty; an exchange has something said on both sides")
+                raise InvalidInput(where, "is empty; both sides of an exchange need text")
             messages.append({"role": str(role), "content": text})
         if timestamp:  # an empty one means now, as in the original
             if isinstance(timestamp, str):
@@ -337,7 +337,7 @@ class UserMemory:
         self._finish(moves.ANALYSE, until)
         for task in self._tasks(moves.ANALYSE, _ENDED_BADLY):
             if task.id not in before:
-                raise BackendUnavailable(f"Some pages were not read: {task.error} (`memos task retry {task.id}`)")
+                raise BackendUnavailable(f"Some pages were not processed: {task.error} (`memos task retry {task.id}`)")
 
     def _finish(self, kind: str, until: float) -> None:
         """Wait for the cube's tasks of a kind, also for those that they leave."""

@@ -113,7 +113,7 @@ def _parse(raw: Json, depth: int, count: _Count) -> Node:
     if not isinstance(raw, dict):
         raise InvalidInput("filter", f"must be an object such as {{'type': 'message'}}, not {type(raw).__name__}")
     if not raw:
-        raise InvalidInput("filter", "has an empty object inside; leave it out or name a field")
+        raise InvalidInput("filter", "contains an empty object; remove it or name a field")
     parts: list[Node] = []
     for name, value in raw.items():
         if name in ("and", "or"):
@@ -143,7 +143,7 @@ def _conditions(name: str, value: Json, count: _Count) -> list[Condition]:
             raise InvalidInput("filter", f"has more than {_MAX_CONDITIONS} conditions; use 'in' with a list")
         count.values += len(operand) if isinstance(operand, list) else 1
         if count.values > _MAX_VALUES:
-            raise InvalidInput("filter", f"has more than {_MAX_VALUES:,} values; ask in several calls")
+            raise InvalidInput("filter", f"has more than {_MAX_VALUES:,} values; split it into several calls")
         conditions.append(Condition(field, op, _operand(name, field, op, operand)))
     return conditions
 
@@ -152,7 +152,7 @@ def _field(name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput("filter", f"field name {str(name)[:80]!r} may have only letters, digits, '_', '.' and '-'")
     if name == "info.":
-        raise InvalidInput("filter", "field name 'info.' names no info key; write info.colour, or colour")
+        raise InvalidInput("filter", "field name 'info.' has no key; write info.colour, or colour")
     name = _ALIASES.get(name, name)
     return name if name in FIELDS or name.startswith("info.") else f"info.{name}"
 
@@ -206,7 +206,7 @@ def _number(where: str, value: Json) -> int | float:
 
 def _text(where: str, value: str) -> str:
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise InvalidInput(where, "has a NUL character or a lone surrogate, as no stored text has; remove it")
+        raise InvalidInput(where, "contains a NUL character or a lone surrogate, which no stored text has; remove it")
     return value
 
 

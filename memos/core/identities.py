@@ -51,10 +51,10 @@ class Identity:
 
     id: Annotated[str, "Its id"]
     kind: Annotated[IdentityKind, "`user`, `agent` or `group`"]
-    name: Annotated[str, "Its name for people"]
-    admin: Annotated[bool, "Whether it may do everything"]
-    disabled: Annotated[bool, "Whether it may do nothing"]
-    home: Annotated[str | None, "Cube that is used when none is named"]
+    name: Annotated[str, "Display name"]
+    admin: Annotated[bool, "Whether it has all rights"]
+    disabled: Annotated[bool, "Whether it is disabled"]
+    home: Annotated[str | None, "Cube used by default"]
     acts_for: Annotated[str | None, "User an agent acts for"]
     created_by: Annotated[str, "Who made it"]
     created_at: Annotated[datetime, "When it was made"]
@@ -76,9 +76,9 @@ class KeyLimits:
     """Limits of one API key; None means the installation's setting applies."""
 
     requests_per_minute: Annotated[int | None, "Requests a minute"] = None
-    items_per_day: Annotated[int | None, "Memories stored a UTC day"] = None
-    bytes_per_day: Annotated[int | None, "Bytes of text and files stored a UTC day"] = None
-    tokens_per_day: Annotated[int | None, "Tokens of the chat model a UTC day"] = None
+    items_per_day: Annotated[int | None, "Memories stored per UTC day"] = None
+    bytes_per_day: Annotated[int | None, "Bytes of text and files stored per UTC day"] = None
+    tokens_per_day: Annotated[int | None, "Tokens of the chat model per UTC day"] = None
 
     def over(self, defaults: KeyLimits) -> KeyLimits:
         """Return these limits, and the defaults where there are none."""
@@ -96,14 +96,14 @@ class Key:
     id: Annotated[str, "Its id"]
     identity: Annotated[str, "Whose it is"]
     name: Annotated[str, "Its name"]
-    hint: Annotated[str, "How its secret begins"]
-    rights: Annotated[tuple[Right, ...], "What calls with it may do at the most: `read`, `write`, `own`"]
+    hint: Annotated[str, "First characters of its secret"]
+    rights: Annotated[tuple[Right, ...], "Rights of the key: `read`, `write`, `own`"]
     created_by: Annotated[str, "Who made it"]
     created_at: Annotated[datetime, "When it was made"]
-    expires_at: Annotated[datetime | None, "When it stops opening anything"] = None
+    expires_at: Annotated[datetime | None, "When it expires"] = None
     revoked_at: Annotated[datetime | None, "When it was revoked"] = None
     last_used_at: Annotated[datetime | None, "When it was used last, to the minute"] = None
-    limits: Annotated[KeyLimits, "How much it may use"] = field(default_factory=KeyLimits)
+    limits: Annotated[KeyLimits, "Limits of the key"] = field(default_factory=KeyLimits)
     counts_for: str | None = None
 
     @property

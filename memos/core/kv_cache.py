@@ -62,13 +62,13 @@ class Activation:
     """
 
     prompt_tokens: Annotated[int, "Tokens of the prompt"]
-    cached_tokens: Annotated[int, "Those of them that were not computed"] = 0
-    tier: Annotated[str | None, "Where they were kept: `device`, `host`, `disk` or `server`"] = None
-    load_s: Annotated[float | None, "Seconds to bring them to the model"] = None
+    cached_tokens: Annotated[int, "Tokens taken from the cache"] = 0
+    tier: Annotated[str | None, "Tier they came from: `device`, `host`, `disk` or `server`"] = None
+    load_s: Annotated[float | None, "Seconds to load them"] = None
     compute_s: Annotated[float | None, "Seconds to compute the rest"] = None
     first_token_s: Annotated[float | None, "Seconds until the first token of the answer"] = None
-    reason: Annotated[str | None, "Why nothing could be taken from memory"] = None
-    exact: Annotated[bool | None, "Whether what was cached equals what would have been computed, to the bit"] = None
+    reason: Annotated[str | None, "Why nothing came from the cache"] = None
+    exact: Annotated[bool | None, "Whether the cached KV is identical, to the bit, to computed KV"] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,12 @@ class Fill(Protocol):
 class PrefixEntry:
     """A memory of a prefix; `changed` if it is different from when the prefix was composed."""
 
-    mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
+    mark: Annotated[str, "Citation mark, such as `m1`"]
     item: Annotated[str, "Id of the memory"]
-    version: Annotated[int, "Version that stands there"]
+    version: Annotated[int, "Version in the prefix"]
     memory: Annotated[str, "Its text now"]
-    added_at: Annotated[datetime, "When it was put there"]
-    changed: Annotated[bool, "Whether it is no more what it was then"]
+    added_at: Annotated[datetime, "When it was added to the prefix"]
+    changed: Annotated[bool, "Whether the memory has changed since"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ class CubePrefix:
     cube: Annotated[str, "The cube"]
     entries: Annotated[tuple[PrefixEntry, ...], "Its memories, in order"]
     tokens: Annotated[int, "Estimated tokens of the text"]
-    room: Annotated[int, "Most tokens of memories it may have; 0 where no model keeps them"]
-    text: Annotated[str, "The section of the prompt; empty when there is none"]
-    blocks: Annotated[dict[str, int], "How many blocks of the cube are kept, by the fastest tier that each is in"]
+    room: Annotated[int, "Maximum tokens of memories; 0 if no model keeps them"]
+    text: Annotated[str, "Section of the prompt; empty if there is none"]
+    blocks: Annotated[dict[str, int], "Number of the cube's blocks, by the fastest tier of each"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Warmed:
     """Result of precomputing a cube's prompt prefix in the model: the time it took."""
 
     cube: Annotated[str, "The cube"]
-    tokens: Annotated[int, "Estimated tokens of what they begin with"]
+    tokens: Annotated[int, "Estimated tokens of the prefix"]
     seconds: Annotated[float, "Seconds it took"]
 
 
@@ -150,17 +150,17 @@ class TierFill:
     tier: Annotated[str, "`device`, `host` or `disk`"]
     blocks: Annotated[int, "Blocks in it"]
     size_bytes: Annotated[int, "Bytes of these"]
-    budget_bytes: Annotated[int, "Bytes it may have"]
-    hits: Annotated[int, "How often a block was found there"]
-    evictions: Annotated[int, "How many blocks left it to make room"]
-    bytes_per_s: Annotated[float | None, "How quickly it is read; null before it was"]
+    budget_bytes: Annotated[int, "Maximum bytes"]
+    hits: Annotated[int, "Number of hits"]
+    evictions: Annotated[int, "Number of evicted blocks"]
+    bytes_per_s: Annotated[float | None, "Measured read rate; null before the first read"]
 
 
 @dataclass(frozen=True, slots=True)
 class KvStats:
     """Statistics of the KV store; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
 
-    tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
-    dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0
-    damaged: Annotated[int, "Damaged files that were met"] = 0
-    forgotten: Annotated[int, "Blocks removed because what they were made of may not be kept"] = 0
+    tiers: Annotated[tuple[TierFill, ...], "Tiers; empty if no model in the server has cached anything"] = ()
+    dropped_writes: Annotated[int, "Blocks not written to disk, because it was too slow, full or failed"] = 0
+    damaged: Annotated[int, "Damaged files found"] = 0
+    forgotten: Annotated[int, "Blocks removed because a memory in them was changed or erased"] = 0

@@ -55,14 +55,14 @@ def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
     usual = asdict(LoraRecipe())
     for name, value in GIVEN_UP.items():
         if told.get(name, value) != value:
-            raise ValueError(f"{name} is always {value} since version 0.2: leave it out")
+            raise ValueError(f"{name} is always {value} since version 0.2; leave it out")
     told = {name: value for name, value in told.items() if name not in GIVEN_UP}
     for name, value in told.items():
         if name not in usual:
-            raise ValueError(f"{shown(name)} is nothing of a recipe: there are {', '.join(usual)}")
+            raise ValueError(f"{shown(name)} is not part of a recipe; known are {', '.join(usual)}")
         kind = type(usual[name])
         if type(value) is not kind and not (kind is float and type(value) is int):
-            raise ValueError(f"{name} must be of the kind {kind.__name__}, not {shown(value)}")
+            raise ValueError(f"{name} must be of type {kind.__name__}, not {shown(value)}")
         least, most = _BOUNDS.get(name, (0, 0))
         if name in _BOUNDS and not (isinstance(value, int | float) and least <= value <= most):
             raise ValueError(f"{name} must be from {least:,} to {most:,}, not {shown(value)}")
@@ -150,11 +150,11 @@ def wrong_with(folder: Path, digest: str | None) -> str | None:
     except OSError as error:
         return f"its files cannot be read ({error.strerror or type(error).__name__})"
     except (ValueError, RecursionError):
-        return f"{MANIFEST} is not what was written"
+        return f"{MANIFEST} was changed"
     if found["weights_sha256"] != digest:
-        return f"{ADAPTER_FILE} is not what was examined"
+        return f"{ADAPTER_FILE} was changed since its evaluation"
     if told.get("config_sha256") != found["config_sha256"]:
-        return f"{CONFIG} is not what was examined"
+        return f"{CONFIG} was changed since its evaluation"
     return None
 
 
@@ -173,7 +173,8 @@ def card_of(manifest: Mapping[str, Json]) -> str:
 
 def unwritten(why: object) -> BackendUnavailable:
     return BackendUnavailable(
-        f"The adapter could not be written ({why}): free some disk and train again; it goes on from what was kept."
+        f"The adapter could not be written ({why}); free some disk space and train again, which resumes from the last "
+        "checkpoint."
     )
 
 

@@ -376,17 +376,17 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         if not self.messages:
-            raise InvalidInput("messages", "are empty; ask something")
+            raise InvalidInput("messages", "must not be empty")
         if self.max_tokens is not None and self.max_tokens < 1:
-            raise InvalidInput("max_tokens", f"is {self.max_tokens}; at least 1 is needed")
+            raise InvalidInput("max_tokens", f"must be at least 1; got {self.max_tokens}")
         if self.max_tokens is not None and self.max_tokens > _MOST_TOKENS:
-            raise InvalidInput("max_tokens", f"is more than {_MOST_TOKENS:,}; no answer is that long")
+            raise InvalidInput("max_tokens", f"must be at most {_MOST_TOKENS:,}; got {self.max_tokens:,}")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
-            raise InvalidInput("temperature", f"is {self.temperature}; it goes from 0 to 2")
+            raise InvalidInput("temperature", f"must be from 0 to 2; got {self.temperature}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InvalidInput("top_p", f"is {self.top_p}; it goes from above 0 to 1")
+            raise InvalidInput("top_p", f"must be above 0 and at most 1; got {self.top_p}")
         if any(message.images and message.role != "user" for message in self.messages):
-            raise InvalidInput("messages", "have an image that is not a user's; endpoints take images of users alone")
+            raise InvalidInput("messages", "can have images only in messages of the user")
 
     @property
     def estimated_tokens(self) -> int:

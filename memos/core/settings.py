@@ -79,21 +79,21 @@ class TimeWindow:
 # Settings of version 0.1 that version 0.2 ignores with a warning, and what applies instead; 0.3 refuses them.
 
 _CALLS: Final = {
-    "retries": "a call has three further attempts",
-    "requests_per_minute": "an endpoint that is busy says so, and is asked again later",
-    "tokens_per_minute": "an endpoint that is busy says so, and is asked again later",
-    "temperature": "it is 0, where a task asks for no other",
-    "cache_bytes": "answers are remembered in 16 MiB",
+    "retries": "a failed call is retried three times",
+    "requests_per_minute": "calls are retried later when the endpoint is busy",
+    "tokens_per_minute": "calls are retried later when the endpoint is busy",
+    "temperature": "it is 0 unless a task needs another",
+    "cache_bytes": "answers are cached in 16 MiB",
 }
 _AS_CHAT: Final = {
     **_CALLS,
-    "timeout_s": "MEMOS_CHAT_MODEL__TIMEOUT_S is for every model",
-    "parallel": "MEMOS_CHAT_MODEL__PARALLEL is for every model",
-    "max_tokens": "MEMOS_CHAT_MODEL__MAX_TOKENS is for every model",
-    "prefix_cache": "only the chat model's endpoint can have one",
+    "timeout_s": "MEMOS_CHAT_MODEL__TIMEOUT_S applies to every model",
+    "parallel": "MEMOS_CHAT_MODEL__PARALLEL applies to every model",
+    "max_tokens": "MEMOS_CHAT_MODEL__MAX_TOKENS applies to every model",
+    "prefix_cache": "only the chat model can have one",
 }
 _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
-    "": {"otlp_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT says where traces are sent"},
+    "": {"otlp_endpoint": "set OTEL_EXPORTER_OTLP_ENDPOINT instead"},
     "index": {
         "flush_every_s": "indexes are flushed 20 s after a change",
         "flush_every_rows": "indexes are flushed after 2,000 changes",
@@ -102,73 +102,71 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "qdrant": {
         "grpc_port": "the server is called over REST",
-        "timeout_s": "a call may take 10 s",
-        "shards": "a new collection has as many as the server is set to give it",
-        "replicas": "a new collection has as many as the server is set to give it",
+        "timeout_s": "the timeout is 10 s",
+        "shards": "new collections use the server's default",
+        "replicas": "new collections use the server's default",
     },
-    "neo4j": {"database": "the database `neo4j` is used", "timeout_s": "a transaction may take 10 s"},
+    "neo4j": {"database": "the database `neo4j` is used", "timeout_s": "the timeout is 10 s"},
     "limits": {
-        "message_bytes": "a message may have 1 MiB",
-        "messages_per_add": "one add may have 1,000 messages",
-        "top_k": "it may be 1,000",
-        "query_chars": "a question may have 20,000 characters",
+        "message_bytes": "the limit is 1 MiB per message",
+        "messages_per_add": "the limit is 1,000 messages per add",
+        "top_k": "the limit is 1,000",
+        "query_chars": "the limit is 20,000 characters",
     },
     "images": {
-        "max_bytes": "an image may have 20 MiB",
-        "max_pixels": "an image may have 50 million pixels",
-        "fetch": "MEMOS_SERVER__FETCH_FILES is for images too",
+        "max_bytes": "the limit is 20 MiB per image",
+        "max_pixels": "the limit is 50 million pixels per image",
+        "fetch": "MEMOS_SERVER__FETCH_FILES applies to images too",
     },
     "tasks": {
-        "busy_share": "a thread works half of its time",
+        "busy_share": "a thread works at most half of the time",
         "seconds_per_day": "MEMOS_TASKS__TOKENS_PER_DAY is the only budget",
     },
     "upkeep": {
-        "verify_every_h": "run `memos data verify`, by cron for instance",
-        "reflect": "run `memos memory reflect`, by cron for instance",
+        "verify_every_h": "run `memos data verify`, for example with cron",
+        "reflect": "run `memos memory reflect`, for example with cron",
     },
     "heat": {
-        "policy": "accesses become heat by forward decay; `Settings(heat=TierSettings(policy=…))` takes another",
+        "policy": "heat uses forward decay; pass another policy as `Settings(heat=TierSettings(policy=…))`",
         "preset": "`memoryos` has the parameters of its package",
-        "tau_days": "it is 20 days, and less in a cube that is too large for its tier",
+        "tau_days": "it is 20 days, or less in a cube that exceeds its tier",
         "demote_below": "a segment is archived below a heat of 0.05",
         "short_capacity": "the short tier has 10 exchanges of a conversation",
-        "idle_hours": "the last exchanges of a conversation move on after 12 hours",
+        "idle_hours": "the last exchanges of a conversation leave the short tier after 12 hours",
         "mid_capacity": "the mid tier has 2,000 segments of a cube",
-        "similarity": "a page joins a segment from 0.5",
+        "similarity": "a page joins a segment at a similarity of 0.5 or more",
     },
     "server": {
-        "threads": "40 requests are worked on at once",
-        "body_bytes": "the body of a request may have 200 MiB",
-        "proxy_models": "the proxy answers with the chat model, whatever a request names",
-        "stop_within_s": "requests have 20 s to end at a stop",
+        "threads": "up to 40 requests run at once",
+        "body_bytes": "the limit is 200 MiB per request",
+        "proxy_models": "the proxy always answers with the chat model",
+        "stop_within_s": "requests get 20 s to finish when the server stops",
     },
     "recall": {
-        "top_k": "12 memories, or what a request says as `top_k`",
-        "relevance": "0, or what a request says as `relevance`",
-        "position": "memories stand in the system message",
+        "top_k": "it is 12; set `top_k` in the request",
+        "relevance": "it is 0; set `relevance` in the request",
+        "position": "memories are put into the system message",
     },
     "rerank": {
-        "timeout_s": "a search waits 10 s",
+        "timeout_s": "the timeout is 10 s",
         "candidates": "50 candidates are reranked",
-        "weight": "the best gets as much as the best score without it",
+        "weight": "the reranker's vote has the weight of the best score",
     },
     "activation": {
-        "device_bytes": "2 GiB of KV are kept on a GPU",
-        "disk_form": "KV is kept exactly",
-        "stable_days": "a memory has to be unchanged for 3 days",
+        "device_bytes": "up to 2 GiB of KV are kept on a GPU",
+        "disk_form": "KV is stored without compression",
+        "stable_days": "a memory must be unchanged for 3 days",
     },
     "parametric": {
-        "facts": "an adapter learns the 64 hottest memories",
-        "night_minutes": "MEMOS_PARAMETRIC__NIGHT alone says when adapters are trained by themselves",
-        "new_facts": "a cube is learned again by itself from 8 new memories",
-        "vllm_folder": "`memos model adapter export` hands an adapter out, to load it elsewhere",
+        "facts": "an adapter is trained on the 64 hottest memories",
+        "night_minutes": "only MEMOS_PARAMETRIC__NIGHT sets when adapters are trained automatically",
+        "new_facts": "8 new memories trigger a new training",
+        "vllm_folder": "export an adapter with `memos model adapter export`",
     },
     "chat_model": _CALLS,
     "reader_model": _AS_CHAT,
     "vision_model": _AS_CHAT,
-    "judge_model": dict.fromkeys(
-        (*_AS_CHAT, "base_url", "model", "api_key"), "the reader model decides between statements and reranks"
-    ),
+    "judge_model": dict.fromkeys((*_AS_CHAT, "base_url", "model", "api_key"), "the reader model is used instead"),
 }
 
 _FORMER_GROUP: Final = TypeAdapter(dict[str, Any], config=ConfigDict(hide_input_in_errors=True))
@@ -245,7 +243,7 @@ class EnvironmentSource(EnvSettingsSource):
 
 
 def _hint(close: list[str], prefix: str) -> str:
-    return f"did you mean `{prefix}{close[0]}`?" if close else "docs/settings.md lists them"
+    return f"did you mean `{prefix}{close[0]}`?" if close else "see docs/settings.md"
 
 
 class SettingsFile(PydanticBaseSettingsSource):
@@ -266,10 +264,10 @@ def read(path: Path, model: type[BaseModel]) -> dict[str, Any]:
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidInput("config", f"{path} cannot be read ({error.strerror}); name a TOML file") from error
+        raise InvalidInput("config", f"{path} cannot be read ({error.strerror}); give a TOML file") from error
     except ValueError as error:  # what it says may be a password
         raise InvalidInput(
-            "config", f"{path} is no TOML in UTF-8; write it like `[server]` and `port = 8765`"
+            "config", f"{path} is not TOML in UTF-8; write it like `[server]` and `port = 8765`"
         ) from error
     _check(without_former(told)[0], model, str(path), "")
     return told
@@ -310,14 +308,14 @@ class EmbedSettings(_Group):
     model: Literal["minilm", "e5"] = Field(
         "minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)"
     )
-    threads: int = Field(2, ge=1, le=256, description="CPU threads one embedding call uses")
+    threads: int = Field(2, ge=1, le=256, description="CPU threads per embedding call")
 
 
 class IndexSettings(_Group):
     """Time that a change waits for the indexes."""
 
     wait_s: float = Field(
-        5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`"
+        5.0, ge=0, le=600, description="Maximum time `add` waits for the indexes before it returns `indexed: false`"
     )
 
 
@@ -325,7 +323,7 @@ def sendable(value: SecretStr | None) -> SecretStr | None:
     """Return a key as an HTTP header can carry it. Raises: ValueError."""
     key = "" if value is None else value.get_secret_value().strip()  # a key read from a file ends with a newline
     if not (key.isascii() and key.isprintable()):
-        raise ValueError("has characters no HTTP header can carry; copy the key again")
+        raise ValueError("contains characters that are not allowed in an HTTP header; copy the key again")
     return SecretStr(key) if key else None
 
 
@@ -339,9 +337,9 @@ class QdrantSettings(_Group):
     url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
     api_key: Key = Field(None, description="Qdrant's API key")
     collection: str = Field(
-        "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Name the collections begin with"
+        "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Prefix of the collection names"
     )
-    on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk and only 8-bit ones in its memory")
+    on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk, and only 8-bit vectors in its memory")
 
 
 class Neo4jSettings(_Group):
@@ -370,9 +368,9 @@ def plain_url(value: str | None) -> str | None:
     except ValueError:
         known = False
     if not known:
-        raise ValueError("is not a URL such as https://models.example.org/v1")
+        raise ValueError("must be a URL such as https://models.example.org/v1")
     if "@" in url.netloc or url.query or url.fragment:
-        raise ValueError("has a user, a query or a fragment; give a plain URL, and the key as API_KEY")
+        raise ValueError("contains a user, a query or a fragment; give a plain URL, and the key as API_KEY")
     return value.rstrip("/")
 
 
@@ -386,13 +384,13 @@ class ModelSettings(_Group):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: Url = Field(
-        None, description="Model endpoint up to and with its version, such as `http://127.0.0.1:8080/v1`; default: none"
+        None, description="Model endpoint including its version, such as `http://127.0.0.1:8080/v1`; default: none"
     )
     model: str | None = Field(
         None,
         min_length=1,
         max_length=256,
-        description="Name the endpoint knows the model by; or `local:` and a folder or hub name (extra `local`)",
+        description="Model name at the endpoint; or `local:` and a folder or hub name (extra `local`)",
     )
     api_key: Key = Field(None, description="Key of the model endpoint")
 
@@ -411,9 +409,9 @@ class ModelSettings(_Group):
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:
         if self.base_url is not None and self.model is None:
-            raise ValueError("has a BASE_URL, so it needs a MODEL too")
+            raise ValueError("has a BASE_URL but no MODEL; set MODEL")
         if self.base_url is not None and str(self.model).startswith(LOCAL_MODEL):
-            raise ValueError("has a BASE_URL and a MODEL in this process; set one of them")
+            raise ValueError("has both a BASE_URL and a MODEL in this process; set only one of them")
         return self
 
 
@@ -421,12 +419,12 @@ class ChatSettings(ModelSettings):
     """The chat model, and how every language model is called."""
 
     timeout_s: float = Field(
-        60.0, gt=0, le=3600, description="Longest time one attempt may take, of any model; there are four attempts"
+        60.0, gt=0, le=3600, description="Timeout of one attempt, for every model; there are four attempts"
     )
-    parallel: int = Field(4, ge=1, le=1024, description="Most requests at once of this process to one model")
-    max_tokens: int = Field(1024, ge=1, description="Longest answer in tokens, where a task asks for no other")
+    parallel: int = Field(4, ge=1, le=1024, description="Maximum concurrent requests of this process to one model")
+    max_tokens: int = Field(1024, ge=1, description="Default maximum of tokens in an answer")
     prefix_cache: Literal["off", "on", "salt"] = Field(
-        "off", description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`"
+        "off", description="Whether the endpoint caches KV of prompt prefixes; `salt`: it also takes a `cache_salt`"
     )
 
 
@@ -449,7 +447,7 @@ class RerankSettings(_Group):
         description="Reranker: `onnx:` and a folder, `judge`, or with a BASE_URL a model's name there; default: none",
     )
     base_url: Url = Field(
-        None, description="Endpoint with a path `/rerank`, up to that path, such as `http://127.0.0.1:8080/v1`"
+        None, description="Endpoint with a path `/rerank`, without that path, such as `http://127.0.0.1:8080/v1`"
     )
     api_key: Key = Field(None, description="Key of that endpoint")
 
@@ -464,16 +462,16 @@ class RerankSettings(_Group):
     def _names_a_model(self) -> Self:
         if self.model is None:
             if self.base_url is not None or self.api_key is not None:
-                raise ValueError("has a BASE_URL or an API_KEY, so it needs a MODEL too")
+                raise ValueError("has a BASE_URL or an API_KEY but no MODEL; set MODEL")
         elif self.base_url is not None:
             if self.model.startswith(ONNX_MODEL):
-                raise ValueError("has a BASE_URL and a MODEL in this process; set one of them")
+                raise ValueError("has both a BASE_URL and a MODEL in this process; set only one of them")
         elif self.folder == "":
-            raise ValueError("has a MODEL without a folder; give one, such as onnx:/models/ms-marco-MiniLM-L6-v2")
+            raise ValueError("has a MODEL without a folder; give a folder, such as onnx:/models/ms-marco-MiniLM-L6-v2")
         elif self.folder is None and self.model != JUDGE:
             raise ValueError(
-                "has the MODEL of an endpoint and no BASE_URL; give one, or a MODEL that is `onnx:` and a folder, or "
-                "`judge`"
+                "has the MODEL of an endpoint but no BASE_URL; set BASE_URL, or set MODEL to `onnx:` and a folder, or "
+                "to `judge`"
             )
         return self
 
@@ -483,7 +481,9 @@ class TaskSettings(_Group):
 
     workers: int = Field(2, ge=0, le=256, description="Threads of this process that run background tasks; 0 runs none")
     tokens_per_day: int | None = Field(
-        None, ge=0, description="Language model tokens the tasks of one cube may spend a UTC day; default: any number"
+        None,
+        ge=0,
+        description="Language model tokens that the tasks of one cube may use per UTC day; default: no limit",
     )
 
 
@@ -492,23 +492,29 @@ class HeatSettings(_Group):
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    promote_above: float = Field(5.0, gt=0, description="Heat from which a segment is read into long-term memory")
+    promote_above: float = Field(
+        5.0, gt=0, description="Heat at which facts are extracted from a segment into long-term memory"
+    )
 
 
 class UpkeepSettings(_Group):
     """Schedule of periodic maintenance."""
 
-    backup_folder: Path | None = Field(None, description="Folder that periodic backups are made in; default: none")
+    backup_folder: Path | None = Field(None, description="Folder for periodic backups; default: none")
     backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
-    backups_kept: int = Field(7, ge=1, le=10_000, description="Periodic backups that are kept; older ones are removed")
+    backups_kept: int = Field(
+        7, ge=1, le=10_000, description="Number of periodic backups to keep; older ones are removed"
+    )
 
 
 class LimitSettings(_Group):
     """Where input is refused instead of harming the installation."""
 
-    file_bytes: int = Field(104_857_600, ge=1024, description="Largest file that is taken, in bytes")
-    min_free_bytes: int = Field(67_108_864, ge=0, description="Free disk space under which writes are refused")
-    dump_bytes: int = Field(8_589_934_592, ge=1024, description="Most bytes that a dump of a cube may unpack to")
+    file_bytes: int = Field(104_857_600, ge=1024, description="Maximum file size, in bytes")
+    min_free_bytes: int = Field(
+        67_108_864, ge=0, description="Minimum free disk space, in bytes; below it, writes are refused"
+    )
+    dump_bytes: int = Field(8_589_934_592, ge=1024, description="Maximum unpacked size of a cube file, in bytes")
 
 
 class ServerSettings(_Group):
@@ -516,18 +522,16 @@ class ServerSettings(_Group):
 
     host: str = Field("127.0.0.1", description="Address the server listens on; if not loopback, put TLS in front")
     port: int = Field(8765, ge=0, le=65535, description="Port the server listens on; 0 takes a free one")
-    new_users: bool = Field(
-        True, description="Make a user when a request with an admin's key names one that is not known yet"
-    )
+    new_users: bool = Field(True, description="Create unknown users named in a request with an admin's key")
     fetch_files: bool = Field(
         False,
-        description="Fetch files and images that are named by a web address; private addresses are refused even then",
+        description="Fetch files and images given by URL; private addresses are always refused",
     )
     cors_origins: tuple[str, ...] = Field(
-        (), description="Origins whose web pages may call the server, as a JSON list; default: none"
+        (), description="Origins allowed to call the server from a browser (CORS), as a JSON list; default: none"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least level of what the server logs; `debug` may show what messages of errors say"
+        "info", description="Minimum log level of the server; `debug` may log the text of error messages"
     )
 
 
@@ -536,26 +540,26 @@ class RecallSettings(_Group):
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    tokens: int = Field(1500, ge=100, le=1_000_000, description="Most tokens of the memory section in a prompt")
+    tokens: int = Field(1500, ge=100, le=1_000_000, description="Maximum tokens of the memory section in a prompt")
 
 
 class ActivationSettings(_Group):
     """Attention KV kept of prompts, and the memory it may use in each tier; 0 keeps none there."""
 
-    host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
-    disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
+    host_bytes: int = Field(1_073_741_824, ge=0, description="Maximum bytes of KV kept in main memory")
+    disk_bytes: int = Field(8_589_934_592, ge=0, description="Maximum bytes of KV kept in files in the home folder")
     prefix_tokens: int = Field(
-        1024, ge=0, le=100_000, description="Most tokens of memories that each prompt of a cube begins with; 0: none"
+        1024, ge=0, le=100_000, description="Maximum tokens of memories at the beginning of a cube's prompts; 0: none"
     )
 
 
 class ParametricSettings(_Group):
     """Training of adapters: on which memories, of which model, and when automatically."""
 
-    stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
+    stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory must be unchanged")
     night: str | None = Field(
         None,
-        description="Hours, UTC, in which adapters are trained by themselves, such as `02:00-05:00`; default: none",
+        description="Hours, UTC, in which adapters are trained automatically, such as `02:00-05:00`; default: none",
     )
     base: str | None = Field(
         None,
@@ -565,7 +569,7 @@ class ParametricSettings(_Group):
     )
     recipe: Mapping[str, bool | int | float | str] = Field(
         default_factory=dict,
-        description="What of the usual recipe is different, as JSON: docs/parametric.md has its names",
+        description="Changes to the default recipe, as JSON; see docs/parametric.md",
     )
 
     @field_validator("recipe")
@@ -585,13 +589,13 @@ class ParametricSettings(_Group):
 class QuotaSettings(_Group):
     """Limits of keys that have no limits of their own."""
 
-    requests_per_minute: int | None = Field(None, ge=0, description="Requests a key may make a minute; default: any")
-    items_per_day: int | None = Field(None, ge=0, description="Memories a key may store a UTC day; default: any number")
+    requests_per_minute: int | None = Field(None, ge=0, description="Requests per minute and key; default: no limit")
+    items_per_day: int | None = Field(None, ge=0, description="Memories stored per UTC day and key; default: no limit")
     bytes_per_day: int | None = Field(
-        None, ge=0, description="Bytes of text and files a key may store a UTC day; default: any number"
+        None, ge=0, description="Bytes of text and files stored per UTC day and key; default: no limit"
     )
     tokens_per_day: int | None = Field(
-        None, ge=0, description="Tokens of the chat model a key may use a UTC day; default: any number"
+        None, ge=0, description="Tokens of the chat model per UTC day and key; default: no limit"
     )
 
 
@@ -607,21 +611,23 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
     )
 
-    config: Path | None = Field(None, description="TOML file of settings; arguments and the environment go before it")
+    config: Path | None = Field(
+        None, description="TOML file of settings; arguments and the environment take precedence"
+    )
     home: Path = Field(default_factory=default_home, description="Folder of the embedded installation")
     ledger_url: SecretStr | None = Field(
         None, description="`postgresql://user:password@host/database` of the ledger; default: SQLite in the home folder"
     )
-    time_zone: str = Field("UTC", description="Time zone new cubes get; naive times are read in their cube's")
+    time_zone: str = Field(
+        "UTC", description="Time zone of new cubes; times without an offset are in the cube's time zone"
+    )
     retention_days: int = Field(
-        30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
+        30, ge=0, le=36_500, description="Days for which a deleted memory can be restored; then it is erased"
     )
     cube_passphrase: SecretStr | None = Field(
         None, description="Passphrase of sealed cube files; without it `memos export --seal` and `memos cube load` ask"
     )
-    mask_secrets: bool = Field(
-        True, description="Mask keys, tokens and passwords of known formats in everything that comes in"
-    )
+    mask_secrets: bool = Field(True, description="Mask keys, tokens and passwords of known formats in all input")
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
@@ -730,9 +736,9 @@ class Settings(BaseSettings):
     @classmethod
     def _has_its_own_endpoint(cls, value: ModelSettings) -> ModelSettings:
         if value.local is not None:
-            raise ValueError("is in this process, where no model sees images; give it a BASE_URL")
+            raise ValueError("is a model in this process, which cannot take images; set BASE_URL")
         if value.model_fields_set and value.base_url is None:
-            raise ValueError("is set without a BASE_URL; give it one, since the chat model need not see images")
+            raise ValueError("is set without a BASE_URL; set it too, as the chat model may not take images")
         return value
 
     @field_validator("chat_model", "reader_model")
@@ -741,7 +747,5 @@ class Settings(BaseSettings):
         named = value.model_fields_set & ModelSettings.model_fields.keys() and not value.there
         chat_model = info.data.get("chat_model")
         if named and (info.field_name == "chat_model" or chat_model is None or not chat_model.there):
-            raise ValueError(
-                "is set without a BASE_URL; give its endpoint's address, or a MODEL that is `local:` and a folder"
-            )
+            raise ValueError("is set without a BASE_URL; set the endpoint's URL, or set MODEL to `local:` and a folder")
         return value

@@ -28,7 +28,7 @@ class EventData:
         lines = (whole[:-1] if kept else whole).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = lines.pop() + (b"\r" if kept else b"")
         if len(self._rest) > _LONGEST_LINE:
-            raise ValueError("an event has a line that is longer than any")
+            raise ValueError("an event has a line that is too long")
         for line in lines:
             if not line:
                 if self._data:

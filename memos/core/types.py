@@ -185,9 +185,9 @@ class Fingerprint:
     """The identity of an embedding space: vectors are comparable only if their fingerprints are equal."""
 
     name: Annotated[str, "Name of the embedder"]
-    dimension: Annotated[int, "Numbers of a vector"]
-    prefix_rule: Annotated[str, "What is put before a text"]
-    normalised: Annotated[bool, "Whether vectors have length 1"]
+    dimension: Annotated[int, "Dimensions of a vector"]
+    prefix_rule: Annotated[str, "Prefix put before a text"]
+    normalised: Annotated[bool, "Whether vectors are normalised to length 1"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +213,10 @@ class Cube:
 
     id: Annotated[str, "Its id"]
     owner: Annotated[str, "Who owns it"]
-    description: Annotated[str, "What it is for"]
-    time_zone: Annotated[str, "Zone that times without one are read in"]
-    fingerprint: Annotated[Fingerprint, "Embedder its vectors are of"]
-    created_at: Annotated[datetime, "When it was made"]
+    description: Annotated[str, "Description of the cube"]
+    time_zone: Annotated[str, "Time zone for times without one"]
+    fingerprint: Annotated[Fingerprint, "Embedder of its vectors"]
+    created_at: Annotated[datetime, "When it was created"]
     items: Annotated[int, "Memories in it"] = 0
     kind: Annotated[CubeKind, "`memory` or `knowledge`"] = CubeKind.MEMORY
     redact_pii: Annotated[bool, "Whether personal data is masked in what is added"] = False
@@ -325,14 +325,14 @@ class Fact:
 class Source:
     """Where an item comes from: characters `start` to `end` of a stored message."""
 
-    message_id: Annotated[str, "Id of the memory that is the message"]
-    start: Annotated[int, "First character of the passage"]
-    end: Annotated[int, "Character after the passage"]
+    message_id: Annotated[str, "Id of the message's memory"]
+    start: Annotated[int, "Start of the passage, in characters"]
+    end: Annotated[int, "End of the passage, in characters"]
     speaker: Annotated[str, "Who said it"]
     at: Annotated[datetime, "When it was said"]
     passage: Annotated[str, "The passage"]
     conversation: Annotated[str | None, "Conversation of the message"] = None
-    external_id: Annotated[str | None, "The caller's own id of the message"] = None
+    external_id: Annotated[str | None, "The caller's id of the message"] = None
     trust: Annotated[Trust, "`trusted` or `untrusted`"] = Trust.TRUSTED
 
 
@@ -349,26 +349,26 @@ class Item:
     tier: Annotated[Tier, "`short`, `mid`, `long` or `archive`"]
     status: Annotated[Status, "`active`, `pending`, `superseded`, `archived` or `deleted`"]
     speaker: Annotated[str, "Who said it"]
-    role: Annotated[Role, "Role of who said it"]
-    key: Annotated[str | None, "What it says something about, such as `home.city`"]
-    value: Annotated[str | None, "What it says about the key"]
+    role: Annotated[Role, "Role of the speaker"]
+    key: Annotated[str | None, "Key of the statement, such as `home.city`"]
+    value: Annotated[str | None, "Value of the key"]
     tags: Annotated[tuple[str, ...], "Tags"]
-    info: Annotated[Mapping[str, Json], "The caller's own fields"]
+    info: Annotated[Mapping[str, Json], "Metadata"]
     confidence: Annotated[float, "0 to 1"]
     entities: Annotated[tuple[str, ...], "Names in it"]
     keywords: Annotated[tuple[str, ...], "Keywords in it"]
-    conversation: Annotated[str | None, "Conversation it is from"]
+    conversation: Annotated[str | None, "Conversation id"]
     position: int | None
     page: int | None
     session: int | None
     said_at: Annotated[datetime | None, "When it was said"]
-    valid_from: Annotated[datetime | None, "Since when it holds"]
-    valid_to: Annotated[datetime | None, "Until when it holds"]
+    valid_from: Annotated[datetime | None, "Valid from"]
+    valid_to: Annotated[datetime | None, "Valid until"]
     created_at: Annotated[datetime, "When it was stored"]
     updated_at: Annotated[datetime, "When this version was stored"]
     recorded_to: datetime | None = None
     superseded_by: Annotated[str | None, "Id of the memory that replaced it"] = None
-    sources: Annotated[tuple[Source, ...], "Where it comes from; filled for a single memory and for hits"] = ()
+    sources: Annotated[tuple[Source, ...], "Sources; filled for a single memory and for hits"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ class Version:
     actor: Annotated[str, "Who made it"]
     reason: Annotated[str, "Why"]
     recorded_at: Annotated[datetime, "When it was stored"]
-    before: Annotated[Item | None, "The memory before; null for the first version"]
+    before: Annotated[Item | None, "Memory before this version; null for the first"]
     after: Annotated[Item, "The memory since"]
 
 
@@ -390,8 +390,8 @@ class ExtractionRecord:
     """A reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
 
     id: Annotated[str, "Id of the reading"]
-    reader: Annotated[str, "What read: patterns, or a prompt with its version"]
-    model: Annotated[str | None, "Language model; null when none was asked"]
+    reader: Annotated[str, "Extractor: patterns, or a prompt with its version"]
+    model: Annotated[str | None, "Language model; null if none was used"]
     at: Annotated[datetime, "When"]
     output: Annotated[str | None, "The model's answer as JSON text"]
 
@@ -400,7 +400,7 @@ class ExtractionRecord:
 class Masked:
     """So many passages of one kind (a key's format, a kind of personal data) that were masked in one field."""
 
-    where: Annotated[str, "Field they were in"]
+    where: Annotated[str, "Field of the request"]
     kind: Annotated[str, "Kind of secret or personal data"]
     count: Annotated[int, "How many"]
 
@@ -422,8 +422,8 @@ class StoredFile:
     state: Annotated[FileState, "`processing`, `available`, `failed`, `superseded` or `deleted`"]
     actor: Annotated[str, "Who added it"]
     created_at: Annotated[datetime, "When it was added"]
-    error: Annotated[str | None, "Why it could not be read"] = None
-    info: Annotated[Mapping[str, Json], "What was found out about it, such as `pages`"] = field(default_factory=dict)
+    error: Annotated[str | None, "Why it could not be processed"] = None
+    info: Annotated[Mapping[str, Json], "Properties of the file, such as `pages`"] = field(default_factory=dict)
     item: Annotated[str | None, "Message an image is part of"] = None
     replaced_by: Annotated[str | None, "Newer version of a document"] = None
     finished_at: Annotated[datetime | None, "When it was read"] = None
@@ -437,24 +437,24 @@ class AddReceipt:
     """
 
     cube: Annotated[str, "Cube it was stored in"]
-    conversation: Annotated[str | None, "Conversation it belongs to"]
+    conversation: Annotated[str | None, "Conversation id"]
     item_ids: Annotated[tuple[str, ...], "Ids of the memories stored, in the order of the messages"]
     duplicates: Annotated[tuple[str, ...], "Ids of messages that were stored already"]
-    indexed: Annotated[bool, "False when an index has yet to catch up; searches find it all the same"]
-    replayed: Annotated[bool, "True when the idempotency key was used before: the receipt of then"] = False
-    masked: Annotated[tuple[Masked, ...], "What was not stored as written"] = ()
-    task: Annotated[str | None, "Task that reads it finely; null without one"] = None
+    indexed: Annotated[bool, "False while an index is behind; searches find the memories anyway"]
+    replayed: Annotated[bool, "True if the idempotency key was used before; this is the earlier receipt"] = False
+    masked: Annotated[tuple[Masked, ...], "What was masked"] = ()
+    task: Annotated[str | None, "Task that extracts facts; null without one"] = None
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReceipt:
     """The correction stored as a new item, what it was linked to and what it replaced."""
 
-    item_id: Annotated[str, "Id of the memory that says it"]
-    related: Annotated[tuple[str, ...], "Ids of the memories it was linked to"]
-    superseded: Annotated[tuple[str, ...], "Ids of the memories it took the place of"]
-    indexed: Annotated[bool, "False when an index has yet to catch up"]
-    masked: Annotated[tuple[Masked, ...], "What was not stored as written"] = ()
+    item_id: Annotated[str, "Id of the memory with the correction"]
+    related: Annotated[tuple[str, ...], "Ids of the memories it is linked to"]
+    superseded: Annotated[tuple[str, ...], "Ids of the memories it replaced"]
+    indexed: Annotated[bool, "False while an index is behind"]
+    masked: Annotated[tuple[Masked, ...], "What was masked"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,12 +469,12 @@ class EraseReceipt:
     id: Annotated[str, "Id of the receipt"]
     cube: Annotated[str, "Cube it was in"]
     state: Annotated[str, "`purging` while files and logs may still hold it, then `purged`"]
-    item_ids: Annotated[tuple[str, ...], "Ids of what was erased, also of what was made of it"]
-    rebuilt: Annotated[tuple[str, ...], "Ids of neighbours whose windows contained it"]
+    item_ids: Annotated[tuple[str, ...], "Ids of erased memories, including derived ones"]
+    rebuilt: Annotated[tuple[str, ...], "Ids of neighbours whose windows contained erased text"]
     removed: Annotated[Mapping[str, int], "Rows removed, by table"]
     stores: Annotated[Mapping[str, str], "State of each store"]
-    backups: Annotated[tuple[str, ...], "Backups that still hold it; a restore leaves it out"] = ()
-    untold_backups: Annotated[tuple[str, ...], "Those of them that could not be told so"] = ()
+    backups: Annotated[tuple[str, ...], "Backups that still contain it; a restore leaves it out"] = ()
+    untold_backups: Annotated[tuple[str, ...], "Those of them in which the erasure could not be recorded"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,9 +482,9 @@ class ArmScore:
     """A recall arm's vote for a hit: 1-based rank, the arm's own score, and its share of the fused score."""
 
     arm: Annotated[str, "Name of the arm, such as `dense-turn` or `bm25-window`"]
-    rank: Annotated[int, "Place in its list, from 1"]
+    rank: Annotated[int, "Rank in the arm, from 1"]
     score: Annotated[float, "Its own score"]
-    gave: Annotated[float, "What it added to the hit's score"] = 0.0
+    gave: Annotated[float, "Its part of the hit's score"] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,12 +504,12 @@ class Hit:
     """
 
     item: Annotated[Item, "The memory"]
-    score: Annotated[float, "Orders the hits of one search"]
-    relevance: Annotated[float, "0 to 1, and means the same in every search"]
+    score: Annotated[float, "Score that orders the hits of this search"]
+    relevance: Annotated[float, "Relevance from 0 to 1, comparable across searches"]
     sources: Annotated[tuple[Source, ...], "Where it comes from"]
-    duplicates: Annotated[tuple[str, ...], "Ids of memories that say the same"] = ()
-    arms: Annotated[tuple[ArmScore, ...], "What each arm gave, with `explain`"] = ()
-    boosts: Annotated[tuple[Boost, ...], "What was added besides, with `explain`"] = ()
+    duplicates: Annotated[tuple[str, ...], "Ids of duplicates"] = ()
+    arms: Annotated[tuple[ArmScore, ...], "Score of each arm, with `explain`"] = ()
+    boosts: Annotated[tuple[Boost, ...], "Boosts, with `explain`"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,10 +523,10 @@ class WhyNot:
     item_id: Annotated[str, "Id of the memory"]
     stage: Annotated[str, "`ledger`, `filter`, `index`, `recall`, `duplicate`, `rank`, `budget`, or `found`"]
     reason: Annotated[str, "Why there"]
-    place: Annotated[int | None, "Its place among all candidates, from 1"] = None
+    place: Annotated[int | None, "Rank among all candidates, from 1"] = None
     score: Annotated[float | None, "Its score"] = None
-    arms: Annotated[tuple[ArmScore, ...], "What each arm gave"] = ()
-    boosts: Annotated[tuple[Boost, ...], "What was added besides"] = ()
+    arms: Annotated[tuple[ArmScore, ...], "Score of each arm"] = ()
+    boosts: Annotated[tuple[Boost, ...], "Boosts"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,10 +539,10 @@ class SearchResult:
 
     query: Annotated[str, "The question"]
     hits: Annotated[tuple[Hit, ...], "Found memories, best first"]
-    context: Annotated[str, "Ready text for a prompt, with `token_budget`"] = ""
+    context: Annotated[str, "Text for a prompt, with `token_budget`"] = ""
     context_tokens: Annotated[int, "Tokens of that text"] = 0
     missing_arms: Annotated[
-        tuple[str, ...], "Ways of searching that could not be used; `unindexed`: many memories wait for the index"
+        tuple[str, ...], "Search arms that were unavailable; `unindexed`: many memories wait for the index"
     ] = ()
     timings_ms: Annotated[Mapping[str, float], "Time of each stage in milliseconds"] = field(default_factory=dict)
 
@@ -563,13 +563,13 @@ class Segment:
     id: Annotated[str, "Its id"]
     cube: Annotated[str, "Cube it is in"]
     state: Annotated[str, "`open` or `archived`"]
-    summary: Annotated[str, "What it is about"]
+    summary: Annotated[str, "Subject"]
     keywords: Annotated[tuple[str, ...], "Its keywords"]
     pages: Annotated[int, "Pages in it"]
     heat: Annotated[float, "Its heat now"]
-    visits: Annotated[int, "How often it was looked up"]
-    pinned: Annotated[bool, "Whether it stays out of the archive"]
-    created_at: Annotated[datetime, "When it was made"]
+    visits: Annotated[int, "Number of uses"]
+    pinned: Annotated[bool, "Whether it is pinned and stays out of the archive"]
+    created_at: Annotated[datetime, "When it was created"]
     updated_at: Annotated[datetime, "When it was changed last"]
 
 
@@ -584,24 +584,24 @@ class Task:
 
     id: Annotated[str, "Its id"]
     kind: Annotated[str, "What it does, such as `read` or `file`"]
-    cube: Annotated[str, "Cube it is about; empty: the whole installation"]
+    cube: Annotated[str, "Cube; empty: the whole installation"]
     scope: Mapping[str, Json]
     payload: Mapping[str, Json]
     priority: int
     state: Annotated[TaskState, "`waiting`, `running`, `done`, `failed`, `dead` or `cancelled`"]
     attempts: Annotated[int, "Attempts so far"]
     key: str | None
-    not_before: Annotated[datetime, "When it may begin"]
-    created_at: Annotated[datetime, "When it was made"]
+    not_before: Annotated[datetime, "Earliest start"]
+    created_at: Annotated[datetime, "When it was created"]
     lease_owner: str | None = None
     lease_until: datetime | None = None
     started_at: Annotated[datetime | None, "When the last attempt began"] = None
     finished_at: Annotated[datetime | None, "When it ended"] = None
     progress: Annotated[float, "0 to 1"] = 0.0
     note: Annotated[str | None, "Why it waits"] = None
-    error: Annotated[str | None, "How the last attempt failed"] = None
-    tokens: Annotated[int, "Tokens of language models it took"] = 0
-    seconds: Annotated[float, "Seconds all attempts took"] = 0.0
+    error: Annotated[str | None, "Error of the last attempt"] = None
+    tokens: Annotated[int, "Language model tokens it used"] = 0
+    seconds: Annotated[float, "Duration of all attempts, in seconds"] = 0.0
 
     @property
     def ended(self) -> bool:
@@ -620,7 +620,7 @@ class Event:
     at: Annotated[datetime, "When it was committed"]
     actor: Annotated[str, "Who did it"]
     kind: Annotated[str, "What was done, such as `add` or `move`"]
-    item: Annotated[str | None, "Id of the memory it is about"]
+    item: Annotated[str | None, "Id of the memory"]
     body: Annotated[Json, "Ids and numbers, never memory text; null when it was erased"]
 
 
@@ -634,12 +634,12 @@ class RetentionRule:
     id: Annotated[str, "Id of the rule"]
     cube: Annotated[str, "Cube it is for"]
     action: Annotated[RetentionAction, "`archive`, `delete` or `erase`"]
-    types: Annotated[tuple[ItemType, ...], "Types it is about; empty: all"]
-    tags: Annotated[tuple[str, ...], "Tags it is about; empty: all"]
-    statuses: Annotated[tuple[Status, ...], "Statuses it is about; empty: all"]
-    age_days: Annotated[float, "Age in days from which it applies"]
+    types: Annotated[tuple[ItemType, ...], "Types of memories it applies to; empty: all"]
+    tags: Annotated[tuple[str, ...], "Tags of memories it applies to; empty: all"]
+    statuses: Annotated[tuple[Status, ...], "Statuses of memories it applies to; empty: all"]
+    age_days: Annotated[float, "Minimum age in days"]
     actor: Annotated[str, "Who made it"]
-    created_at: Annotated[datetime, "When it was made"]
+    created_at: Annotated[datetime, "When it was created"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -650,9 +650,9 @@ class RetentionEffect:
     """
 
     rule: Annotated[RetentionRule, "The rule"]
-    count: Annotated[int, "Memories it is about"]
+    count: Annotated[int, "Memories it applies to"]
     items: Annotated[tuple[str, ...], "Ids of the first of them"]
-    derived: Annotated[int, "How many more are erased since they were made of those"] = 0
+    derived: Annotated[int, "Number of derived memories erased with them"] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -660,7 +660,7 @@ class PendingItem:
     """An item that awaits review, with its sources; `why` says what made it wait."""
 
     item: Annotated[Item, "The memory, with its sources"]
-    why: Annotated[str, "What made it wait"]
+    why: Annotated[str, "Why it is pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -668,9 +668,9 @@ class Difference:
     """A thing `verify` found wrong, and what was or can be done about it."""
 
     store: Annotated[str, "Where"]
-    kind: Annotated[str, "What kind of wrong"]
-    subject: Annotated[str, "What it is about"]
-    detail: Annotated[str, "What was or can be done"]
+    kind: Annotated[str, "Kind of difference"]
+    subject: Annotated[str, "Subject"]
+    detail: Annotated[str, "What was done or can be done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -680,7 +680,7 @@ class VerifyReport:
     items: Annotated[int, "Memories checked"]
     checked: Annotated[Mapping[str, int], "What was checked, by store"]
     differences: Annotated[tuple[Difference, ...], "What is wrong"]
-    repaired: Annotated[int, "How much was repaired"]
+    repaired: Annotated[int, "Number of repairs"]
 
     @property
     def clean(self) -> bool:

@@ -52,15 +52,15 @@ class Scopes:
         if not isinstance(cubes, Collection):
             raise InvalidInput("cubes", f"must be a list of names, not {type(cubes).__name__}")
         if not cubes:
-            raise InvalidInput("cubes", "is empty; name at least one cube")
+            raise InvalidInput("cubes", "must not be empty; name at least one cube")
         names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
         self.guard.check(check_name("actor", actor, 128), names, right)
         known = self._heads_of(names)
         for name in names:
             if embeds and known[name].fingerprint != self.fingerprint:
                 raise Conflict(
-                    f"Cube {name!r} was embedded with {known[name].fingerprint.name}, this program uses "
-                    f"{self.fingerprint.name}: run `memos data reembed`, or set MEMOS_EMBED__MODEL back."
+                    f"Cube {name!r} was embedded with {known[name].fingerprint.name}, but this process uses "
+                    f"{self.fingerprint.name}; run `memos data reembed`, or restore the former MEMOS_EMBED__MODEL."
                 )
         first = known[names[0]]
         return Scope(actor, names, first.time_zone, first.redact_pii, right)
@@ -189,7 +189,7 @@ class Context:
     def change(self, scope: Scope) -> Iterator[Change]:
         """Open a transaction that changes a scope's first cube. Raises: PermissionDenied (read-only), as `write`."""
         if scope.right is Right.READ:
-            raise PermissionDenied(f"Read-only scope: {scope.actor!r} may not change this cube.")
+            raise PermissionDenied(f"Read-only scope: {scope.actor!r} cannot change this cube.")
         with self.write() as connection:
             yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock, self.quotas.charge)
 

@@ -140,10 +140,10 @@ class Cubes:
 class KnowledgeBase:
     """A cube of documents; `files` counts them by state."""
 
-    id: Annotated[str, "Its id, also as a cube"]
-    description: Annotated[str, "What it is about"]
+    id: Annotated[str, "Id, also used as a cube id"]
+    description: Annotated[str, "Description"]
     owner: Annotated[str, "Who owns it"]
-    items: Annotated[int, "Passages and other memories in it"]
+    items: Annotated[int, "Number of passages and other memories"]
     files: Annotated[Mapping[FileState, int], "Files by state"]
 
 
@@ -171,7 +171,9 @@ class KnowledgeBases:
         with self.context.ledger.read() as connection:
             cube = cube_rows.get(connection, scope.cubes[0])
             if cube.kind is not CubeKind.KNOWLEDGE:
-                raise NotFound("knowledge base", id, "It is a cube of memories; make one with `memos docs create`.")
+                raise NotFound(
+                    "knowledge base", id, "It is a cube, not a knowledge base; create one with `memos docs create`."
+                )
             return _base(cube, files.counts(connection, cube.id))
 
     def list(self, *, actor: str = LOCAL_OWNER) -> Bases:

@@ -63,8 +63,8 @@ class Documents:
         if self._web is None:
             raise InvalidInput(
                 where,
-                "is a web address, and this installation fetches no files: give the file's bytes as base64, or "
-                "set MEMOS_SERVER__FETCH_FILES",
+                "is a URL, but fetching files is off; give the file's bytes as base64, or set "
+                "MEMOS_SERVER__FETCH_FILES",
             )
         got = self._web.fetch(where, url)
         return _name(got.name or "file"), got.data
@@ -146,7 +146,7 @@ class Documents:
             text = files.text(connection, found.id)
         if not text:
             why = f"failed: it {found.error}" if found.error else f"is {found.state}"
-            raise Conflict(f"File {file} has no text to show, since it {why}.")
+            raise Conflict(f"File {file} has no text to show, because it {why}.")
         return text
 
     def delete(
@@ -183,7 +183,7 @@ class Documents:
         if readable is not None and found.cube not in readable:
             raise files.unknown(file)  # as if there were none
         if found.cube not in self._context.scopes.check([cube or found.cube], actor, embeds=False).cubes:
-            raise NotFound("file", file, f"Cube {cube!r} has none of this id.")
+            raise NotFound("file", file, f"Cube {cube!r} has no file with this id.")
         return found
 
     def _unindexed(self) -> int:
@@ -227,12 +227,12 @@ def _read(path: Path, most: int) -> bytes:
         # What waits for a writer, such as a named pipe, must not hold the caller.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "its path has a NUL character"
+        why = getattr(error, "strerror", None) or "its path contains a NUL character"
         raise InvalidInput("file", f"{path.name!r:.100} cannot be opened ({why})") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
-        raise InvalidInput("file", f"{path.name!r:.100} is no regular file; name the files in a folder one by one")
+        raise InvalidInput("file", f"{path.name!r:.100} is not a regular file; name the files in a folder one by one")
     with os.fdopen(descriptor, "rb") as file:
         if found.st_size > most:
             raise _too_large(found.st_size, most)
@@ -247,7 +247,7 @@ def _read(path: Path, most: int) -> bytes:
 
 def _too_large(size: int, most: int) -> InvalidInput:
     return InvalidInput(
-        "file", f"has {size:,} bytes, at most {most:,} are taken; split it, or raise MEMOS_LIMITS__FILE_BYTES"
+        "file", f"has {size:,} bytes, more than the limit of {most:,}; split it, or raise MEMOS_LIMITS__FILE_BYTES"
     )
 
 

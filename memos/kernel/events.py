@@ -136,5 +136,5 @@ def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     if isinstance(kinds, str | bytes) or not isinstance(kinds, Sequence):
         raise InvalidInput("kinds", f"must be a list of names, not {type(kinds).__name__}")
     if len(kinds) > _MOST_KINDS:
-        raise InvalidInput("kinds", f"has {len(kinds):,} names, at most {_MOST_KINDS} are taken")
+        raise InvalidInput("kinds", f"has {len(kinds):,} names, more than the limit of {_MOST_KINDS}")
     return tuple(dict.fromkeys(check_name("kinds", kind, 64) for kind in kinds))

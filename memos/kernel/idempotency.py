@@ -120,17 +120,19 @@ def _call_of(creation: Creation) -> Call:
     try:
         body = json.dumps([creation.call, json_copy(creation.given)], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("body", "cannot be written as JSON; use text, numbers, lists and objects") from error
+        raise InvalidInput("body", "is not JSON; use strings, numbers, lists and objects") from error
     return Call(current_identity(creation.actor), key, body, creation.cube)
 
 
 def _made(earlier: Earlier) -> tuple[str, ...]:
     if not earlier.same:
-        raise Conflict("The idempotency key was used for another call within a day: use a new one for a new call.")
+        raise Conflict(
+            "The idempotency key was used for another call in the last 24 hours; use a new key for a new call."
+        )
     if earlier.made is None:
         raise Conflict(
-            "A call with this idempotency key is being answered, or was cut off when it was done: repeat it in a "
-            "moment, and look what is there before you use another key."
+            "A call with this idempotency key is still running, or was interrupted; repeat it in a moment, and check "
+            "what was stored before you use another key."
         )
     return earlier.made
 

@@ -19,7 +19,7 @@ from memos.reader.importers.formats import CheckedRecord, Format, checked, detec
 OnBad = Literal["stop", "skip"]
 
 BATCH = 50  # messages of one transaction: small enough to show progress, large enough to share a flush
-_REMEDY = "mend it, or skip bad records (--on-bad skip)"
+_REMEDY = "fix it, or skip bad records (--on-bad skip)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _readable(records: Iterable[CheckedRecord], doing: Import) -> Iterator[Expor
     for entry in records:
         record = entry.record
         if record.problem is not None and doing.on_bad == "stop":
-            told = f"{record.place} {record.problem}; the file was changed while it was read, import it again"
+            told = f"{record.place} {record.problem}; the file was changed while it was read; import it again"
             raise InvalidInput(str(doing.path), told)
         if record.problem is None and record.message:
             yield record

@@ -124,8 +124,9 @@ class KvService:
         asker = self.models.chat
         if asker is None or not self.context.settings.prefix_room:
             raise BackendUnavailable(
-                "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, "
-                "set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_CHAT_MODEL__PREFIX_CACHE (docs/activation.md).",
+                "No model with a prefix cache is configured. Set MEMOS_CHAT_MODEL__MODEL to local:PATH, or set "
+                "MEMOS_CHAT_MODEL__PREFIX_CACHE, for the process that opens this installation, and restart it "
+                "(docs/activation.md).",
                 permanent=True,
             )
         with self.context.ledger.read() as connection:

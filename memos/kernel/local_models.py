@@ -78,7 +78,7 @@ class LocalModels:
         with self._lock:
             loaded = self._loaded.get(str(settings.local))
         if loaded is None:
-            raise BackendUnavailable("This program is closing.", permanent=True)
+            raise BackendUnavailable("This process is shutting down.", permanent=True)
         return loaded.base
 
     def shape(self, settings: ChatSettings) -> KvShape | None:
@@ -125,8 +125,8 @@ class LocalModels:
                 return sum(store.drop(cube) for cube in erased_in) + store.reconcile()
             except OSError as error:
                 raise BackendUnavailable(
-                    f"Blocks of activation memory could not be removed ({error.strerror or error}): look into "
-                    f"{self._folder}; what is to be forgotten stays until they are."
+                    f"Blocks of activation memory could not be removed ({error.strerror or error}); check "
+                    f"{self._folder}. Erased memories stay in them until they are removed."
                 ) from error
 
     def forget_if_due(self) -> None:

@@ -212,12 +212,15 @@ class Maintenance:
         damaged = installation.activations.verify() if strangers else []
         harmed = forgetting.differences(installation.ledger, installation.adapters) if strangers else []
         told = [
-            Difference("parametric", "damaged", id_, f"{what}; it answers nothing: train again") for id_, what in harmed
+            Difference("parametric", "damaged", id_, f"{what}; the adapter is not used, train again")
+            for id_, what in harmed
         ]
         if repair:  # blocks are removed, which is all there is to repair
             report = replace(report, repaired=report.repaired + len(damaged))
         else:
-            told += [Difference("activation", "damaged", key, "is removed; it is computed again") for key in damaged]
+            told += [
+                Difference("activation", "damaged", key, "was removed and will be computed again") for key in damaged
+            ]
         return replace(report, differences=(*report.differences, *told))
 
     def _forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:

@@ -378,7 +378,7 @@ class Memories:
         with self._context.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             if state.status is Status.DELETED:
-                raise NotFound("item", item, "It is deleted; `memos memory rollback` brings it back.")
+                raise NotFound("item", item, "It is deleted; restore it with `memos memory rollback`.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
     @retry_read
@@ -450,7 +450,7 @@ class Memories:
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         with self._context.change(scope) as change:
             if name is not None and not reading.is_conversation(change.connection, change.cube, name):
-                raise NotFound("conversation", name, "See what there is with `memos list`.")
+                raise NotFound("conversation", name, "List memories with `memos list`.")
             return tuple(reading.queue_all(change.connection, change.cube, name, change.now))
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:

@@ -38,5 +38,5 @@ class Models:
         self._context.lifecycle.check_open()
         settings = configured.model_copy(update={"base_url": None, "model": model})
         if settings.local is None or not settings.local:
-            raise InvalidInput("model", "must be local: and a folder or a hub name; others are set, not named")
+            raise InvalidInput("model", "must be `local:` and a folder or hub name, or the configured model")
         return self._askers.of(settings)

@@ -75,8 +75,8 @@ log = logging.getLogger("memos.engines")
 _QUICK_CHECK_BYTES = 64 * 1024 * 1024
 _CACHED_TEXTS = 4096
 _SERVED = (
-    "A vLLM server may still answer with adapters of version 0.1, which this version does not take back: restart that "
-    "server without them, then remove %s, where they are noted."
+    "A vLLM server may still use adapters of version 0.1, which this version cannot unload; restart that server "
+    "without them, then remove %s, which lists them."
 )
 
 _Index = TypeVar("_Index")
@@ -246,7 +246,7 @@ def _claim(ledger: Ledger, home: Path, *, embedded: bool, follows_graph: bool) -
         before = last_alone(connection)
         set_alone(connection, folder)
     if before not in (None, folder):
-        log.warning("another process had this ledger since this one: the vector index in %s is filled anew", home)
+        log.warning("another process used this ledger meanwhile; rebuilding the vector index in %s", home)
         shutil.rmtree(home / "vector")
         _make_folder(home / "vector")
 
@@ -258,7 +258,7 @@ def _record_graph(ledger: Ledger, *, follows_graph: bool) -> None:
         elif ledger.is_sqlite or not another_follows_graph(connection):
             outbox.leave_graph(connection)
         else:
-            log.warning("another process keeps a graph index: set MEMOS_NEO4J__URL for this one too")
+            log.warning("another process keeps a graph index; set MEMOS_NEO4J__URL for this one too")
 
 
 def write_private(path: Path, text: str) -> None:
@@ -293,7 +293,7 @@ def _remove_former_graph(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except OSError as error:
-        log.warning("cannot remove %s (%s): delete it, nothing reads it any more", folder, error.strerror)
+        log.warning("cannot remove %s (%s); delete it, as it is no longer used", folder, error.strerror)
 
 
 def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> GraphIndex | None:
@@ -355,7 +355,7 @@ def _make_folder(home: Path) -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise BackendUnavailable(f"The disk for {home} is full: free some space and repeat.") from error
-        raise PermissionDenied(f"Cannot make {home} ({error.strerror}): choose another --data-dir.") from error
+        raise PermissionDenied(f"Cannot create {home} ({error.strerror}): choose another --data-dir.") from error
 
 
 def _make_private(path: Path) -> None:
@@ -372,7 +372,7 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()
         if url.startswith("sqlite"):
-            raise InvalidInput("ledger_url", "names sqlite; leave it out: the home folder then has the ledger")
+            raise InvalidInput("ledger_url", "names sqlite; leave it out to keep the ledger in the home folder")
         return Ledger.open(url)
     path = home / "ledger.db"
     _make_private(path)
@@ -432,7 +432,7 @@ def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> 
             if not askers.has("reader"):
                 raise InvalidInput(
                     "MEMOS_RERANK__MODEL",
-                    "is `judge` and there is no such model: set MEMOS_CHAT_MODEL__BASE_URL and "
+                    "is `judge`, but no language model is configured; set MEMOS_CHAT_MODEL__BASE_URL and "
                     "MEMOS_CHAT_MODEL__MODEL, or MEMOS_READER_MODEL__*",
                 )
             return ChatReranker(lambda: askers.reader)

@@ -68,7 +68,7 @@ class Profiles:
         first = self._time("since", since, scope)
         last = self._context.clock.now() if until is None else self._time("until", until, scope)
         if first > last:
-            raise InvalidInput("since", "is after until; exchange them")
+            raise InvalidInput("since", "is after `until`; swap them")
         with self._context.ledger.read() as connection:
             whose = _subject(connection, scope.cubes[0], subject)
             before = self._profile(connection, scope.cubes[0], whose, first)
@@ -86,7 +86,7 @@ class Profiles:
             whose = _subject(change.connection, change.cube, subject)
             entries = views.history(change.connection, change.cube, whose, dimension)
             if version > len(entries):
-                raise NotFound("entry", f"{dimension} {version}", "See what there is with `memos profile history`.")
+                raise NotFound("entry", f"{dimension} {version}", "List entries with `memos profile history`.")
             state = views.restore(change, whose, dimension, entries[version - 1])
             told = self._trait(change.connection, state)
         self._context.wait_indexed()
@@ -101,7 +101,9 @@ class Profiles:
             masking.record(change)
             known = views.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
             if known is None:
-                raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
+                raise InvalidInput(
+                    "dimension", "is not a dimension of the cube's template; see `memos profile templates`"
+                )
             state = self._give(change, scope, known, _value(known, value), whose)
             told = self._trait(change.connection, state)
         self._context.wait_indexed()
@@ -138,7 +140,7 @@ class Profiles:
             by_id = views.template_of(change.connection, change.cube).by_id
             for name in (*given, *remove):
                 if name not in by_id:
-                    raise InvalidInput(shown(name), "is no dimension of the template; see `memos profile templates`")
+                    raise InvalidInput(shown(name), "is not a dimension of the template; see `memos profile templates`")
             for name, value in given.items():
                 self._give(change, scope, by_id[name], _value(by_id[name], value), whose)
             for name in remove:
@@ -197,7 +199,7 @@ class Profiles:
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
                 raise InvalidInput(
-                    "found", "has a fact that is no trait; make them with memos.memcube.profiles.traits.trait"
+                    "found", "has a fact that is not a trait; create traits with memos.memcube.profiles.traits.trait"
                 )
         masking = self._context.scopes.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
@@ -240,7 +242,7 @@ class Profiles:
 
     def _time(self, where: str, raw: Json, scope: Scope) -> datetime:
         if raw is None:
-            raise InvalidInput(where, "is missing; give a time such as 2023-06-05T10:00:00+02:00")
+            raise InvalidInput(where, "is required; give a time such as 2023-06-05T10:00:00+02:00")
         return read_time(where, raw, ZoneInfo(scope.time_zone), self._context.clock.now())
 
 
@@ -258,7 +260,7 @@ def _subject(connection: sa.Connection, cube: str, subject: str | None) -> str:
         return check_name("subject", subject)
     known = _subjects(connection, cube)
     if len(known) > 1:
-        raise InvalidInput("subject", f"is missing, and cube {cube!r} has {len(known)}; see `memos profile subjects`")
+        raise InvalidInput("subject", f"is required, as cube {cube!r} has {len(known)}; see `memos profile subjects`")
     return known[0] if known else ""
 
 
@@ -268,4 +270,4 @@ def _value(dimension: Dimension, value: str) -> str:
         return text
     if dimension.allowed:
         raise InvalidInput("value", f"must be one of {', '.join(dimension.allowed)}")
-    raise InvalidInput("value", "says nothing, or is too long or no plain text; give up to 200 characters")
+    raise InvalidInput("value", "is empty, too long or not plain text; give up to 200 characters")

@@ -115,12 +115,12 @@ def settings_of(option: str, place: str) -> Settings:
         told = tomllib.loads(Path(place).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFound(
-            "file", place, f"Write the fields of the settings into it, or give {option} a folder."
+            "file", place, f"Create it with the settings of the installation, or pass a folder as {option}."
         ) from error
     except (OSError, ValueError) as error:
         raise InvalidInput(option, f'{place} cannot be read ({error}); write it like `home = "/srv/memos"`') from error
     if unknown := sorted(without_former(told)[0].keys() - Settings.model_fields.keys()):
-        raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; docs/settings.md lists them")
+        raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/settings.md")
     base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores}
     try:
         return Settings().model_copy(update=dict(_Told(**{**base, **told})))
@@ -162,7 +162,7 @@ def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Le
     embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
     with ExitStack() as stack:
         if settings.ledger_url is None and must_exist and not path.is_file():
-            raise NotFound("installation", str(home), "Name the folder with ledger.db in it.")
+            raise NotFound("installation", str(home), "Pass the folder that contains ledger.db.")
         if settings.ledger_url is None or (embedded and alone):
             with disk_errors(home):
                 home.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -75,8 +75,8 @@ class Retention:
                 return same
             if len(known) >= MAX_RULES:
                 raise Conflict(
-                    f"Cube {rule.cube!r} has {MAX_RULES} retention rules, the most it may have: remove one with "
-                    "`memos cube retention remove`, or say more in one rule."
+                    f"Cube {rule.cube!r} has {MAX_RULES} retention rules, which is the limit; remove one with `memos "
+                    "cube retention remove`, or combine rules."
                 )
             rule = replace(rule, created_at=change.now)
             retention.add(change.connection, rule)
@@ -103,7 +103,7 @@ class Retention:
         with self._context.change(scope) as change:
             found = retention.require(change.connection, rule)
             if found.cube not in scope.cubes:
-                raise NotFound("retention rule", rule, f"Cube {cube!r} has none of this id.")
+                raise NotFound("retention rule", rule, f"Cube {cube!r} has no rule with this id.")
             retention.remove(change.connection, rule)
             changes.record(change, "rule", {"rule": rule, "action": "removed"})
         return found
@@ -139,15 +139,15 @@ def _check(rule: RetentionRule, *, yes: bool) -> None:
     touched = TOUCHED[rule.action]
     if rule.statuses and touched.isdisjoint(rule.statuses):
         raise InvalidInput(
-            "statuses", f"the action {rule.action} changes nothing about items that are {' or '.join(rule.statuses)}"
+            "statuses", f"the action {rule.action} has no effect on memories that are {' or '.join(rule.statuses)}"
         )
     any_type = not rule.types or len(rule.types) == len(ItemType)
     any_status = not rule.statuses or touched.issubset(rule.statuses)
     if any_type and any_status and not rule.tags and yes is not True:  # a "no" would count as yes
         raise InvalidInput(
             "yes",
-            f"is needed, since the rule would {rule.action} every item of cube {rule.cube!r} that is old enough: "
-            "name types, tags or statuses, or say yes (`--yes`)",
+            f"is required, as the rule would {rule.action} every memory of cube {rule.cube!r} that is old enough; "
+            "name types, tags or statuses, or confirm with `--yes`",
         )
 
 

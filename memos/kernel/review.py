@@ -92,8 +92,7 @@ def _waiting(change: Change, item: str) -> Item:
     state = items.require(change.connection, [change.cube], item)
     if state.status is not Status.PENDING:
         raise Conflict(
-            f"Item {item} is {state.status}, not pending: there is nothing to review. See what is with "
-            "`memos memory review list`."
+            f"Item {item} is {state.status}, not pending; list pending memories with `memos memory review list`."
         )
     return state
 

@@ -100,11 +100,11 @@ class _RerankInput:
 def _checked_input(query: str, documents: Sequence[str], top_n: int | None = None) -> _RerankInput:
     query = check_text("query", query, MAX_QUERY_CHARS * 4)
     if not query.strip():
-        raise InvalidInput("query", "is empty; ask something")
+        raise InvalidInput("query", "must not be empty")
     if isinstance(documents, str) or not isinstance(documents, Sequence) or not documents:
         raise InvalidInput("documents", "must be a list of at least one text")
     if len(documents) > MOST_TEXTS:
-        raise InvalidInput("documents", f"has {len(documents):,} texts, at most {MOST_TEXTS} are taken")
+        raise InvalidInput("documents", f"has {len(documents):,} texts, more than the limit of {MOST_TEXTS}")
     texts = tuple(check_text(f"documents[{n}]", text, MAX_MESSAGE_BYTES) for n, text in enumerate(documents))
     return _RerankInput(query, texts, len(texts) if top_n is None else within("top_n", top_n, 1, 2**31 - 1))
 
@@ -281,7 +281,7 @@ class SearchService:
             state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
             if state is None:
                 items.require(connection, scope.cubes, item)
-                raise NotFound("item", item, f"There was no such item yet at {request.as_of}.")
+                raise NotFound("item", item, f"It was not stored yet at {request.as_of}.")
         return why_not(self._searcher, request, state)
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
@@ -321,9 +321,9 @@ class SearchService:
         zone = ZoneInfo(scope.time_zone)
         text = check_text("query", query, MAX_QUERY_CHARS * 4)
         if not text.strip():
-            raise InvalidInput("query", "is empty; ask something")
+            raise InvalidInput("query", "must not be empty")
         if len(text) > MAX_QUERY_CHARS:
-            raise InvalidInput("query", f"has {len(text):,} characters, at most {MAX_QUERY_CHARS:,} are taken")
+            raise InvalidInput("query", f"has {len(text):,} characters, more than the limit of {MAX_QUERY_CHARS:,}")
         moment = None if as_of is None else read_time("as_of", as_of, zone, now)
         return SearchRequest(
             query=text,
@@ -344,5 +344,7 @@ class SearchService:
         if not isinstance(rerank, bool):
             raise InvalidInput("rerank", "must be true or false, or left out")
         if rerank and self._reranker is None:
-            raise InvalidInput("rerank", "is wanted and there is no reranker: set MEMOS_RERANK__MODEL, or leave it out")
+            raise InvalidInput(
+                "rerank", "is set, but no reranker is configured; set MEMOS_RERANK__MODEL, or leave it out"
+            )
         return rerank

@@ -66,8 +66,8 @@ class Overview:
     covers all requested cubes.
     """
 
-    at: Annotated[datetime, "When this was so"]
-    seconds: Annotated[float, "Seconds that rates are of"]
+    at: Annotated[datetime, "Time of the measurement"]
+    seconds: Annotated[float, "Seconds over which rates are measured"]
     cubes: Annotated[tuple[CubeOverview, ...], "The busiest cubes first"]
     more_cubes: Annotated[int, "Cubes left out"]
     tasks: Annotated[Mapping[str, Mapping[str, int]], "Tasks by kind and state; ended ones of the last hour"]
@@ -85,7 +85,7 @@ class OverviewRequest:
 
     def __post_init__(self) -> None:
         if self.cubes is not None and len(self.cubes) > _MOST_NAMED:
-            raise InvalidInput("cubes", f"has {len(self.cubes):,} names, at most {_MOST_NAMED} are taken")
+            raise InvalidInput("cubes", f"has {len(self.cubes):,} names, more than the limit of {_MOST_NAMED}")
         if self.since is not None and not isinstance(self.since, Overview):
             raise InvalidInput("since", f"must be an earlier overview, not {type(self.since).__name__}")
 

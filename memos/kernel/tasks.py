@@ -121,7 +121,7 @@ class Tasks:
             raise InvalidInput("weight", "must be a number from 0.01 to 100")
         self._context.scopes.cubes_of([cube], actor, Right.OWN)
         if self._context.scopes.cubes_of(None, actor, Right.OWN) is not None:
-            raise PermissionDenied(f"{actor!r} is no admin: how cubes take turns is for admins to say.")
+            raise PermissionDenied(f"{actor!r} is not an admin; only admins can set the share of a cube.")
         with self._context.ledger.write() as connection:
             queues.set_weight(connection, cube, float(weight))
 
@@ -141,4 +141,4 @@ def _state(state: str) -> TaskState:
     try:
         return TaskState(state)
     except ValueError as error:
-        raise InvalidInput("state", f"is none of {', '.join(TaskState)}") from error
+        raise InvalidInput("state", f"is unknown; use one of {', '.join(TaskState)}") from error

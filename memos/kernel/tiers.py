@@ -45,7 +45,7 @@ class WorkingMemory:
     tokens: Annotated[int, "Tokens of that text"]
     items: Annotated[tuple[Item, ...], "Memories in it, in order"]
     topic: Annotated[str, "What the current topic is about"]
-    left_out: Annotated[int, "Lines that had no room"]
+    left_out: Annotated[int, "Number of lines left out for lack of room"]
     topic_untrusted: bool = False
 
 

@@ -35,10 +35,10 @@ class ToolUse:
 
     tool: Annotated[str, "Its name"]
     description: Annotated[str, "Its description, if it is defined"]
-    calls: Annotated[int, "How often it was called"]
-    successes: Annotated[int, "How often it worked"]
-    failures: Annotated[int, "How often it did not"]
-    success_rate: Annotated[float | None, "0 to 1; null when of no call it is clear"]
+    calls: Annotated[int, "Number of calls"]
+    successes: Annotated[int, "Number of successful calls"]
+    failures: Annotated[int, "Number of failed calls"]
+    success_rate: Annotated[float | None, "Success rate from 0 to 1; null if unknown"]
     lesson: Annotated[str | None, "The newest lesson"]
     last_used: Annotated[datetime | None, "When it was called last"]
     schema: str | None
@@ -81,7 +81,7 @@ class Tools:
         masking = self._context.scopes.masking(scope)
         defined = read_tools(masking.any("tools", tools), self._context.clock.now())
         if not defined:
-            raise InvalidInput("tools", "is empty; give at least one definition")
+            raise InvalidInput("tools", "must not be empty; give at least one definition")
         with self._context.change(scope) as change:
             masking.record(change)
             ids = [_define(change, tool) for tool in defined]
@@ -140,7 +140,7 @@ def _written(arguments: Json) -> str:
         text = json.dumps(arguments, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("arguments", "cannot be written as JSON; use text, numbers, lists and objects") from error
+        raise InvalidInput("arguments", "is not JSON; use strings, numbers, lists and objects") from error
     return text
 
 

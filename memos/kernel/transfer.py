@@ -152,23 +152,27 @@ class Transfer:
             return 0, None
         target, local = work.target, self._context.settings.local_chat
         if not target.trust:
-            return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
+            return 0, "they are loaded only from a trusted file (trust=True, --trust)"
         if target.merge or target.cube != work.reader.manifest.cube.id:
-            return 0, "they are of a cube of its own, under the name that it had"
+            return 0, "they are loaded only into a new cube with the name in the file"
         if local is None:
-            return 0, "no model in this process keeps any (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
+            return 0, "no model in this process keeps a KV cache (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
         try:
             shape = self._installation.activations.shape(local)
         except MemosError as error:
-            return 0, f"the model {local.model} cannot be opened: {error}"
+            return 0, f"cannot open the model {local.model}: {error}"
         told = dump_kv.heads(work.reader)
         if shape is None or shape.fingerprint not in {block.fingerprint for block in told.values()}:
-            return 0, f"another model than {local.model} made them, or one of other weights, tokenizer or template"
+            return (
+                0,
+                f"they were computed by another model than {local.model}, or with other weights, another tokenizer or "
+                "chat template",
+            )
         taken = self._installation.activations.adopt(
             dump_kv.read_blocks(work.reader, told, work.ids), target.cube, shape
         )
         left = len(told) - taken
-        return taken, f"{left} found no room, or have no place among the others" if left else None
+        return taken, f"for {left} there was no room, or a block before them is missing" if left else None
 
     def _loaded(self, work: Load) -> Loaded:
         installation, manifest = self._installation, work.reader.manifest
@@ -226,7 +230,9 @@ class Transfer:
         secret = None if passphrase is None else check_passphrase(passphrase)
         installation = self._installation
         if adapters and self._adapters.folder is None:
-            raise InvalidInput("adapters", "are in no folder of this program's own, which has none: dump without them")
+            raise InvalidInput(
+                "adapters", "are not available, as this process has no folder for them; dump without them"
+            )
         with self._context.ledger.read() as connection:
             own = cubes.heads(connection, [cube])[cube].fingerprint == self._context.scopes.fingerprint
             index = installation.vector if own and vectors else None
@@ -258,11 +264,11 @@ class Transfer:
             given.seek(0)
             if not sealed:
                 if passphrase is not None:
-                    raise InvalidInput("passphrase", "is given, and the file is not sealed; leave it out to load it")
+                    raise InvalidInput("passphrase", "was given, but the file is not encrypted; leave it out")
                 yield DumpReader(given, self._context.settings.limits.dump_bytes), size, False
                 return
             if passphrase is None:
-                raise InvalidInput("passphrase", "is missing: the file is sealed with one")
+                raise InvalidInput("passphrase", "is required: the file is encrypted")
             secret = check_passphrase(passphrase)
             with disk_errors(self._installation.home), tempfile.TemporaryFile(dir=self._scratch()) as plain:
                 unseal(given, plain, secret)
@@ -338,7 +344,7 @@ def _opened(file: Given) -> Iterator[IO[bytes]]:
         raise InvalidInput("file", f"{str(path)!r} cannot be read ({error.strerror})") from error
     with opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise InvalidInput("file", f"{str(path)!r} is no file")
+            raise InvalidInput("file", f"{str(path)!r} is not a file")
         yield opened
 
 
@@ -348,7 +354,7 @@ def _written_aside(path: Path) -> Iterator[IO[bytes]]:
     aside = path.with_name(f".{path.name}.part") if path.name else path
     with disk_errors(path.parent):
         if path.exists() or path.is_symlink() or not path.name:
-            raise Conflict(f"There is {str(path)!r} already: choose another name, or remove it.")
+            raise Conflict(f"{str(path)!r} exists already; choose another name, or remove it.")
         aside.unlink(missing_ok=True)
         try:
             with created(aside) as out:

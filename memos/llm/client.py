@@ -136,7 +136,7 @@ def _storable(value: Json) -> Json:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _SHOWN_CHARS = 8_000
@@ -280,7 +280,7 @@ class LLMClient:
         if answer is None:
             # Without the problem itself: it quotes the answer, which may be memory text.
             raise InvalidAnswer(
-                f"The model {self.model} gave no {schema.__name__}, even when shown what was wrong: use a larger "
+                f"The model {self.model} returned no valid {schema.__name__}, even after a correction; use a larger "
                 "model, or ask for less at once.",
                 tokens=tokens,
             )
@@ -310,7 +310,7 @@ def _read(text: str, schema: type[Answer]) -> tuple[Answer | None, str, str]:
             return schema.model_validate_json(value), value, ""
         except ValidationError as error:
             problem = problem or _told(error)
-    return None, "", problem or "There is no complete JSON object in it."
+    return None, "", problem or "It contains no complete JSON object."
 
 
 def _told(error: ValidationError) -> str:
@@ -366,7 +366,7 @@ class LLMClients:
         key = settings, None if given is None else id(given)
         with self._lock:
             if self._closed:
-                raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
+                raise BackendUnavailable("This process is shutting down and calls no model any more.", permanent=True)
             if key not in self._opened:
                 model = self._open_model(settings) if given is None else given
                 self._opened[key] = LLMClient(model, ResponseCache(CACHE_BYTES), self._spending, settings.max_tokens)

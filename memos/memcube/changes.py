@@ -168,7 +168,9 @@ def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
         return None
     item_id, said = known[external]
     if not _same(said, _said(draft.message.text, draft.message.content)):
-        raise Conflict(f"Message {external!r} is stored with other text as item {item_id}; use update to change it.")
+        raise Conflict(
+            f"Message {external!r} is already stored with other text as item {item_id}; use update to change it."
+        )
     return item_id
 
 
@@ -193,7 +195,7 @@ def update(change: Change, item_id: str, expected_version: int | None, fields: M
     before = items.require(change.connection, [change.cube], item_id)
     _expect(before, expected_version)
     if before.status is Status.DELETED:
-        raise Conflict(f"Item {item_id} is deleted; bring it back with rollback before changing it.")
+        raise Conflict(f"Item {item_id} is deleted; restore it with rollback before you change it.")
     change.charge(change.connection, 0, size_of(fields.get("memory") or ""))
     return _append(change, [(before, fields)], "update", reason)[0]
 
@@ -222,7 +224,7 @@ def rollback(change: Change, item_id: str, to_version: int, expected_version: in
             old = entry.after
             break
     else:
-        raise NotFound("version", f"{item_id} v{to_version}", "See what there is with `memos memory history`.")
+        raise NotFound("version", f"{item_id} v{to_version}", "List versions with `memos memory history`.")
     kept = {name: getattr(old, name) for name in _STATE}
     return _append(change, [(before, kept)], "rollback", reason)[0]
 

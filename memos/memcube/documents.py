@@ -84,7 +84,7 @@ def check_rollback(change: Change, item_id: str) -> None:
         return
     file = files.require(change.connection, [change.cube], file_id)
     if file.state in (FileState.DELETED, FileState.SUPERSEDED):
-        raise Conflict(f"Item {item_id} is of a file that is {file.state}; add the file again to have it read.")
+        raise Conflict(f"Item {item_id} belongs to a file that is {file.state}; add the file again.")
 
 
 def mark_failed(change: Change, file: StoredFile, why: str) -> None:

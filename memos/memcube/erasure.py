@@ -352,7 +352,7 @@ def _truncate(ledger: Ledger) -> None:
         if ledger.truncate_wal():
             return
         time.sleep(_WAL_PAUSE_S)
-    raise BackendUnavailable("Readers kept the ledger's log busy; the erased text leaves it with the next purge.")
+    raise BackendUnavailable("Readers kept the ledger's log busy; the next purge removes the erased text from it.")
 
 
 def retract(change: Change, origins: Collection[str]) -> list[str]:

@@ -133,7 +133,7 @@ class FolderLock:
             holder = file.read()
             file.close()
             raise BackendUnavailable(
-                f"{self._path.parent} is in use by {_name(holder)}: end that program, or choose another --data-dir."
+                f"{self._path.parent} is in use by {_name(holder)}; stop that program, or choose another --data-dir."
             ) from error
         try:
             file.seek(0)

@@ -70,12 +70,12 @@ def index_differences(
         if wanted is None:
             found[stamp.item] = Difference(target, "extra", stamp.item, "is in the index but not in the ledger")
         elif stamp.revision != wanted[0]:
-            detail = f"has revision {stamp.revision}, the ledger {wanted[0]}"
+            detail = f"has revision {stamp.revision}, but the ledger has {wanted[0]}"
             found[stamp.item] = Difference(target, "outdated", stamp.item, detail)
         seen.setdefault(stamp.item, set()).add(stamp.id)
     for item_id, (_, points) in expected.items():
         if item_id not in waiting and item_id not in found and not points <= seen.get(item_id, set()):
-            found[item_id] = Difference(target, "missing", item_id, "is not (wholly) in the index")
+            found[item_id] = Difference(target, "missing", item_id, "is missing in the index, or only partly in it")
     if found:
         # What was added or changed while the index was scanned is not wrong either.
         with ledger.read() as connection:

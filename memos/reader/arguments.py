@@ -27,15 +27,15 @@ def tags_of(raw: Json) -> tuple[str, ...]:
     if isinstance(raw, str) or not isinstance(raw, Sequence):
         raise InvalidInput("tags", "must be a list of strings")
     if len(raw) > _MAX_TAGS:
-        raise InvalidInput("tags", f"has {len(raw)} tags, at most {_MAX_TAGS} are taken")
+        raise InvalidInput("tags", f"has {len(raw)} tags, more than the limit of {_MAX_TAGS}")
     return tuple(dict.fromkeys(check_name("tags", tag, 128) for tag in raw))
 
 
 def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]:
     if isinstance(raw, str) or not isinstance(raw, Sequence | Set):
-        raise InvalidInput(name, "must be a list of words")
+        raise InvalidInput(name, "must be a list of strings")
     if len(raw) > _MAX_TAGS:
-        raise InvalidInput(name, f"has {len(raw)} entries, at most {_MAX_TAGS} are taken")
+        raise InvalidInput(name, f"has {len(raw)} entries, more than the limit of {_MAX_TAGS}")
     return tuple(sorted({member_of(name, value, kind) for value in raw}))
 
 
@@ -72,9 +72,9 @@ def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
         raise InvalidInput("item_ids", f"must be an id or a list of ids, not {type(raw).__name__}")
     ids = [raw] if isinstance(raw, str) else list(raw)
     if len(ids) < least:
-        raise InvalidInput("item_ids", "is empty; name at least one item")
+        raise InvalidInput("item_ids", "must not be empty; give at least one id")
     if len(ids) > _MAX_IDS:
-        raise InvalidInput("item_ids", f"has {len(ids):,} ids, at most {_MAX_IDS:,} are taken")
+        raise InvalidInput("item_ids", f"has {len(ids):,} ids, more than the limit of {_MAX_IDS:,}")
     return list(dict.fromkeys(check_name("item_ids", item_id, 64) for item_id in ids))
 
 
@@ -112,7 +112,7 @@ def _edit(name: str, value: Any) -> Any:
         case "memory":
             text = check_text(name, value, MAX_MESSAGE_BYTES)
             if is_blank(text):
-                raise InvalidInput(name, "is empty, or shows nothing; use delete to take the item away")
+                raise InvalidInput(name, "must not be empty; to delete the memory, use delete")
             return text
         case "tags":
             return tags_of(value)
@@ -131,13 +131,13 @@ def _edit(name: str, value: Any) -> Any:
         case "status":
             status = member_of(name, value, Status)
             if status is Status.DELETED:
-                raise InvalidInput(name, "is set to deleted by delete, not by update")
+                raise InvalidInput(name, "cannot be set to deleted by an update; use delete")
             return status
         case "valid_from" | "valid_to":
             return None if value is None else read_time(name, value, ZoneInfo("UTC"), datetime.now(UTC))
     raise InvalidInput(
         name,
-        "cannot be changed; these can: memory, tags, info, key, value, confidence, tier, type, status, "
+        "cannot be changed; you can change memory, tags, info, key, value, confidence, tier, type, status, "
         "valid_from, valid_to",
     )
 

@@ -62,10 +62,10 @@ def read_header(where: str, data: bytes) -> Header:
         raise InvalidInput(where, "is an empty image; leave it out")
     if len(data) > MAX_IMAGE_BYTES:
         raise InvalidInput(
-            where, f"has {len(data):,} bytes, at most {MAX_IMAGE_BYTES:,} are taken; make the image smaller"
+            where, f"has {len(data):,} bytes, more than the limit of {MAX_IMAGE_BYTES:,}; make the image smaller"
         )
     if _MARKUP.match(data[:1024].removeprefix(b"\xef\xbb\xbf")):
-        raise InvalidInput(where, "is SVG or a web page, which may hold programs; convert it to PNG")
+        raise InvalidInput(where, "is SVG or HTML, which can contain scripts; convert it to PNG")
     _check_webp(where, data)
     try:
         with Pillow.open(io.BytesIO(data), formats=tuple(MEDIA_TYPES)) as image:
@@ -79,22 +79,20 @@ def read_header(where: str, data: bytes) -> Header:
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
         raise InvalidInput(where, f"has far more than {MAX_IMAGE_PIXELS:,} pixels; make the image smaller") from error
     except UnidentifiedImageError as error:
-        raise InvalidInput(
-            where, f"is no image of a known format; use {', '.join(MEDIA_TYPES)}, and the file's own bytes"
-        ) from error
+        raise InvalidInput(where, f"is not an image of a supported format; use {', '.join(MEDIA_TYPES)}") from error
     except _DAMAGED as error:
-        raise InvalidInput(where, "is a damaged image; save or send it again") from error
+        raise InvalidInput(where, "is a damaged image; send another copy") from error
     return Header(kind, MEDIA_TYPES[kind], width, height, taken_at, orientation, animated)
 
 
 def _check_size(where: str, width: int, height: int) -> None:
     if width < 1 or height < 1:
-        raise InvalidInput(where, f"is {width}×{height} pixels; there is nothing to see")
+        raise InvalidInput(where, f"is {width}×{height} pixels; an image needs at least 1×1")
     if width * height > MAX_IMAGE_PIXELS or max(width, height) > _MOST_SIDE:
         raise InvalidInput(
             where,
-            f"is {width:,}×{height:,} pixels, at most {MAX_IMAGE_PIXELS:,} and {_MOST_SIDE:,} a side are taken; make "
-            "the image smaller",
+            f"is {width:,}×{height:,} pixels, more than the limit of {MAX_IMAGE_PIXELS:,} pixels or {_MOST_SIDE:,} "
+            "per side; make the image smaller",
         )
 
 
@@ -103,7 +101,7 @@ def _check_webp(where: str, data: bytes) -> None:
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         return
     if len(data) < 30 or len(data) < int.from_bytes(data[4:8], "little") + 8:
-        raise InvalidInput(where, "is a WebP that was cut off; save or send it again")
+        raise InvalidInput(where, "is a truncated WebP; send another copy")
     match data[12:16]:
         case b"VP8X":
             width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
@@ -119,7 +117,7 @@ def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> Non
     if kind == "PNG":
         image.verify()
     if (kind == "PNG" and b"IEND" not in data) or (kind == "JPEG" and not _has_end(data)):
-        raise InvalidInput(where, f"is a {kind} that was cut off; save or send it again")
+        raise InvalidInput(where, f"is a truncated {kind}; send another copy")
 
 
 def _has_end(data: bytes) -> bool:
@@ -228,17 +226,17 @@ class ImageParts:
         if url is None or url == "":
             return None
         if not isinstance(url, str):
-            raise InvalidInput(f"{where}.image_url", "must be {'url': …} with a data URL or a web address")
+            raise InvalidInput(f"{where}.image_url", "must be {'url': …} with a data URL or an http(s) URL")
         here = f"{where}.image_url.url"
         if url[:5].lower() == "data:":
             return self._of_data_url(here, url)
         check_text(here, url, _URL_BYTES)
         if not _REMOTE.match(url):
-            raise InvalidInput(here, "is neither a data URL nor an http(s) address; give the image's bytes")
+            raise InvalidInput(here, "is neither a data URL nor an http(s) URL; give the image's bytes")
         if self.source is None:
             raise InvalidInput(
                 here,
-                "is a web address, and fetching is off; give the image as a data URL, or set MEMOS_SERVER__FETCH_FILES",
+                "is a URL, but fetching images is off; give the image as a data URL, or set MEMOS_SERVER__FETCH_FILES",
             )
         got = self.source.fetch(here, url)
         return _GivenImage(got.data, got.media_type, got.name, got.source)
@@ -250,29 +248,29 @@ class ImageParts:
             return _GivenImage(bytes(data))
         if isinstance(data, str):
             return _GivenImage(self._decoded(where, data))
-        raise InvalidInput(where, f"must be bytes, or their base64 as text, not {type(data).__name__}")
+        raise InvalidInput(where, f"must be bytes, or base64 as a string, not {type(data).__name__}")
 
     def _of_data_url(self, where: str, url: str) -> _GivenImage:
         head = _DATA_URL.match(url, 0, 256)
         if head is None or not head["more"].lower().endswith(";base64"):
-            raise InvalidInput(where, "is no data URL with base64, such as data:image/png;base64,iVBORw0…")
+            raise InvalidInput(where, "must be a data URL with base64, such as data:image/png;base64,iVBORw0…")
         _check_media_type(where, head["type"])
         return _GivenImage(self._decoded(where, url[head.end() :]), head["type"])
 
     def _decoded(self, where: str, text: str) -> bytes:
         if len(text) * 3 // 4 > MAX_IMAGE_BYTES + 2:
-            raise InvalidInput(where, f"has over {MAX_IMAGE_BYTES:,} bytes; make the image smaller")
+            raise InvalidInput(where, f"has more than {MAX_IMAGE_BYTES:,} bytes; make the image smaller")
         try:
             return b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidInput(where, "is no strict base64: letters, digits, + and /, then = to fill up") from error
+            raise InvalidInput(where, "is not valid base64; use letters, digits, + and /, with = as padding") from error
 
     def _count(self, where: str, given: _GivenImage) -> None:
         self.count += 1
         self.size_bytes += len(given.data)
         most = _MOST_BYTES_OF_ONE * MAX_IMAGE_BYTES
         if self.count > _MOST_IMAGES or self.size_bytes > most:
-            raise InvalidInput(where, f"is beyond {_MOST_IMAGES} images or {most:,} bytes in one add; add in parts")
+            raise InvalidInput(where, f"exceeds {_MOST_IMAGES} images or {most:,} bytes per add; use several adds")
 
 
 def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
@@ -307,9 +305,9 @@ def _label(where: str, part: Mapping[str, Json], key: str) -> str:
 
 def _check_media_type(where: str, value: Json) -> None:
     if not isinstance(value, str) or not (value == "" or value.lower().startswith("image/")):
-        raise InvalidInput(where, f"is said to be {shown(value)}; an image has a type such as image/png")
+        raise InvalidInput(where, f"is {shown(value)}; expected an image type such as image/png")
     if "svg" in value.lower():
-        raise InvalidInput(where, f"is SVG, which may hold programs; convert it to {', '.join(MEDIA_TYPES)}")
+        raise InvalidInput(where, f"is SVG, which can contain scripts; convert it to {', '.join(MEDIA_TYPES)}")
 
 
 def _info(header: Header, source: str) -> dict[str, Json]:

@@ -79,7 +79,7 @@ def read_messages(raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts |
         raise InvalidInput("messages", "is empty; give at least one message")
     if len(raw) > MAX_MESSAGES:
         raise InvalidInput(
-            "messages", f"has {len(raw):,} messages, at most {MAX_MESSAGES:,} are taken; add them in parts"
+            "messages", f"has {len(raw):,} messages, more than the limit of {MAX_MESSAGES:,}; add them in several calls"
         )
     return [_message(f"messages[{place}]", entry, zone, now, images) for place, entry in enumerate(raw)]
 
@@ -128,7 +128,7 @@ def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
         return None
     name = given[0]
     if role is not Role.TOOL or len(given) > 1:
-        raise InvalidInput(f"{where}.{name}", "is for a tool's message, in duration_s or duration_ms")
+        raise InvalidInput(f"{where}.{name}", "belongs to a tool message, as duration_s or duration_ms")
     value = raw[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
         raise InvalidInput(f"{where}.{name}", f"must be a number from 0, not {shown(value)}")
@@ -203,7 +203,7 @@ def _check_json(where: str, value: Json) -> None:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(where, f"cannot be kept as JSON ({error}); use text, numbers, lists and objects") from error
+        raise InvalidInput(where, f"is not JSON ({error}); use strings, numbers, lists and objects") from error
     check_text(where, text, MAX_MESSAGE_BYTES)
 
 
@@ -279,7 +279,9 @@ def read_tools(raw: Json, now: datetime) -> list[ToolDefinition]:
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Sequence):
         raise InvalidInput("tools", f"must be a list of definitions, not {type(raw).__name__}")
     if len(raw) > MOST_TOOLS:
-        raise InvalidInput("tools", f"has {len(raw):,} definitions, at most {MOST_TOOLS} are taken; add them in parts")
+        raise InvalidInput(
+            "tools", f"has {len(raw):,} definitions, more than the limit of {MOST_TOOLS}; add them in several calls"
+        )
     read = [_tool(f"tools[{place}]", entry, now) for place, entry in enumerate(raw)]
     return list({tool.name: tool for tool in read}.values())
 
@@ -293,7 +295,7 @@ def _tool(where: str, raw: Json, now: datetime) -> ToolDefinition:
     try:
         text = json.dumps(raw["function"], ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
+        raise InvalidInput(where, "is not JSON; use strings, numbers, lists and objects") from error
     check_text(where, text, _MOST_BYTES)
     # What holds for the text of any message holds for this one.
     [message] = read_messages([{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now)
@@ -309,7 +311,7 @@ def _function(where: str, text: str) -> Mapping[str, Json]:
     try:
         function = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
+        raise InvalidInput(where, "is not JSON; use strings, numbers, lists and objects") from error
     if not isinstance(function, Mapping):
         raise InvalidInput(where, _SHAPE)
     return function

@@ -35,7 +35,7 @@ _DOCUMENTS = {
     b"\x89PNG": "an image", b"\xff\xd8\xff": "an image", b"GIF8": "an image",
 }  # fmt: skip
 # What a text that only begins with a bracket is said to be, entry by entry.
-_NO_JSON = ("is not JSON", "stands behind the list's end")
+_NO_JSON = ("is not JSON", "comes after the end of the list")
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 
@@ -116,12 +116,12 @@ class Preview:
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> PreviewSource:
     if most > MAX_MESSAGES:
-        raise InvalidInput("limit", f"is {most:,}, at most {MAX_MESSAGES:,} are read")
+        raise InvalidInput("limit", f"is {most:,}, more than the limit of {MAX_MESSAGES:,}")
     data = file.read(ENTRY_BYTES + 1)
     if not data.strip():
-        raise InvalidInput(name, "is empty; give a text or a chat export")
+        raise InvalidInput(name, "must not be empty; give a text or a chat export")
     if len(data) > ENTRY_BYTES:
-        raise InvalidInput(name, f"is larger than {ENTRY_BYTES:,} bytes; show a part of it")
+        raise InvalidInput(name, f"is larger than {ENTRY_BYTES:,} bytes; preview a part of it")
     named = Path(name).suffix.lower() in _JSON
     if named or data.lstrip()[:1] in (b"{", b"["):
         try:
@@ -134,7 +134,8 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
                 return given
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidInput(
-            name, f"is one text of {len(data):,} bytes, at most {MAX_MESSAGE_BYTES:,} are stored; split it into parts"
+            name,
+            f"is one text of {len(data):,} bytes, more than the limit of {MAX_MESSAGE_BYTES:,}; split it into parts",
         )
     return PreviewSource((_text(name, data),), (None,))
 
@@ -142,11 +143,13 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
 def _text(name: str, data: bytes) -> str:
     kind = next((kind for magic, kind in _DOCUMENTS.items() if data.startswith(magic)), None)
     if kind is not None:
-        raise InvalidInput(name, f"is {kind} and no chat; `memos docs add` reads documents")
+        raise InvalidInput(name, f"is {kind}, not a chat; add documents with `memos docs add`")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InvalidInput(name, "is UTF-16; convert it to UTF-8, such as with `iconv -f UTF-16 -t UTF-8`")
     if b"\0" in data:
-        raise InvalidInput(name, f"has a NUL byte at {data.index(0):,}, so it is no text; give a text or a chat export")
+        raise InvalidInput(
+            name, f"has a NUL byte at {data.index(0):,}, so it is not text; give a text or a chat export"
+        )
     return decode(name, data)
 
 

@@ -88,7 +88,7 @@ def consolidate(
 
 def why_review(fact: Fact) -> str | None:
     if orders_from_untrusted(fact):
-        return "an untrusted source says what to do"
+        return "an untrusted source gives an instruction"
     if PENDING in fact.info:
         return str(fact.info[PENDING])
     return f"confidence {fact.confidence:.2f} is below {SURE:g}" if fact.confidence < SURE else None
@@ -98,7 +98,9 @@ def _why_of_another(change: Change, fact: Fact) -> str | None:
     if fact.trust is not Trust.UNTRUSTED:
         return None
     told = items.current(change.connection, [change.cube], {span.item for span in fact.spans}).values()
-    return "an untrusted source says it of somebody else" if told_of_another(fact, {i.speaker for i in told}) else None
+    return (
+        "an untrusted source says it about another person" if told_of_another(fact, {i.speaker for i in told}) else None
+    )
 
 
 def _time(fact: Fact) -> datetime:

@@ -37,7 +37,7 @@ _CLEAN_EVERY_S = 600.0
 _SHARE_BESIDE_CALLS = 0.1
 _LONGEST_REST_S = 5.0
 _LOOK_S = 0.05
-_SPENT = "the cube's budget for today is spent (MEMOS_TASKS__TOKENS_PER_DAY)"
+_SPENT = "the cube's token budget for today is used up (MEMOS_TASKS__TOKENS_PER_DAY)"
 
 log = logging.getLogger("memos.tasks")
 
@@ -172,7 +172,7 @@ class Runner:
 
     def _failed(self, error: Exception) -> None:
         self.last_error = f"{type(error).__name__}: {error}"
-        log.warning("tasks cannot be served: %s", self.last_error)
+        log.warning("background tasks cannot run: %s", self.last_error)
         self._stop.wait(_PAUSE_S)
 
     def _next(self) -> TaskRun | None:
@@ -263,7 +263,7 @@ class Runner:
         except Exception as error:
             # What a foreign error says may be memory text.
             log.exception("task %s (%s) failed unexpectedly", task.id, task.kind)
-            return self._failure(run, RuntimeError(f"{type(error).__name__}; the log says more"), passing=True)
+            return self._failure(run, RuntimeError(f"{type(error).__name__}; see the log"), passing=True)
 
     def _failure(self, run: TaskRun, error: Exception, *, passing: bool) -> Ending:
         task, text = run.task, f"{type(error).__name__}: {error}"
@@ -318,7 +318,7 @@ class Runner:
             try:
                 self.keep_leases()
             except MemosError as error:
-                log.warning("leases could not be renewed: %s", error)
+                log.warning("task leases could not be renewed: %s", error)
             except Exception:
                 log.exception("leases could not be renewed")
 
@@ -333,9 +333,9 @@ class Runner:
             back = tasks.reclaim(connection, now, self._limits.max_attempts, self._skew)
             for task in back:
                 if task.attempts >= self._limits.max_attempts:
-                    self._tell_failed(connection, task, "its workers stopped while they ran it")
+                    self._tell_failed(connection, task, "its workers stopped while running it")
         if back:
-            log.warning("%d tasks of workers that stopped wait again", len(back))
+            log.warning("%d tasks of stopped workers are queued again", len(back))
             self.wake()
         if time.monotonic() - self._cleaned_at >= _CLEAN_EVERY_S:
             with self._ledger.write() as connection:

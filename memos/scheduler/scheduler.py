@@ -250,7 +250,7 @@ class Scheduler:
                 tier_moves.enqueue(change.connection, change.cube, tier_moves.analyse_task(segment=segment), change.now)
             case Tier.MID | "archive":
                 if tier == "archive" and row.unread:
-                    raise Conflict(f"Segment {segment} has pages that were not read yet; move it to long first.")
+                    raise Conflict(f"Segment {segment} has pages without extracted facts; move it to `long` first.")
                 state = segment_rows.ARCHIVED if tier == "archive" else segment_rows.OPEN
                 if row.state != state:
                     move(change, self.cube_rules.ready(change.connection, change.cube), [row], state)

@@ -151,9 +151,11 @@ def poll_until(timeout_s: float | None) -> Iterator[None]:
     while True:
         yield
         if deadline is not None and time.monotonic() >= deadline:
-            raise BackendTimeout(f"Not ended after {timeout_s:g} s; the work goes on. Wait again, or longer.")
+            raise BackendTimeout(f"Not finished after {timeout_s:g} s; the task continues. Wait again, or longer.")
         if stop is None:
             time.sleep(pause)
         elif stop.wait(pause):
-            raise BackendUnavailable("The server ends; the work goes on when it runs again. Wait again then.")
+            raise BackendUnavailable(
+                "The server is shutting down; the task continues when it runs again. Wait again then."
+            )
         pause = min(slowest, pause * 1.5)

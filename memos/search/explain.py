@@ -25,10 +25,10 @@ from memos.search.searcher import (
 def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
     if state.status is Status.DELETED:
-        return WhyNot(state.id, "ledger", "it is deleted; `memos memory rollback` brings it back")
+        return WhyNot(state.id, "ledger", "it is deleted; restore it with `memos memory rollback`")
     wanted = Rules.of(request).wanted
     if not matches(wanted, items.record_of(state)):
-        return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(_failing(wanted, state))}")
+        return WhyNot(state.id, "filter", f"it does not match the filter: {'; '.join(_failing(wanted, state))}")
     # First as the search itself runs, so that both say the same; then as far as a search can look.
     clock = StageClock()
     with searcher.turn(clock), searcher.ledger.read() as connection:
@@ -44,10 +44,12 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     if told is not None:
         return told
     if state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES):
-        return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos data verify`")
+        return WhyNot(state.id, "index", "it is not in the vector index yet; check with `memos data verify`")
     down = [arm for arm in found.missing if arm != UNINDEXED]
     missing = f" ({', '.join(down)} did not answer)" if down else ""
-    return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
+    return WhyNot(
+        state.id, "recall", f"it is not among the {MAX_CANDIDATES:,} best candidates of any search arm{missing}"
+    )
 
 
 def _place(
@@ -58,7 +60,7 @@ def _place(
         if entry.item.id == state.id:
             return _ranked(searcher, request, found, place, max(place, at_least))
         if state.id in found.copies.get(entry.item.id, ()):
-            reason = f"item {entry.item.id} at place {place} says the same and stands for it"
+            reason = f"memory {entry.item.id} at place {place} says the same and is shown in its place"
             return WhyNot(state.id, "duplicate", reason, place)
     return None
 
@@ -97,7 +99,7 @@ def _failing(node: Node, state: Item) -> list[str]:
         case Condition():
             if node.field == "status":
                 by = f" by {state.superseded_by}" if state.superseded_by else ""
-                return [f"{_told(node)}: it is {state.status}{by}; a filter that names status finds such ones"]
+                return [f"{_told(node)}: it is {state.status}{by}; to find it, filter by status"]
             return [f"{_told(node)} (it has {record.get(node.field)!r})"]
 
 

@@ -58,7 +58,7 @@ class ChatReranker:
         asker = self._asker()
         if asker is None:
             raise BackendUnavailable(
-                "There is no reader model any more: set MEMOS_CHAT_MODEL__BASE_URL.", permanent=True
+                "No language model is configured for the reranker; set MEMOS_CHAT_MODEL__BASE_URL.", permanent=True
             )
         return asker
 
@@ -92,11 +92,13 @@ def checked_scores(scores: Sequence[float], count: int, name: str) -> list[float
     try:
         numbers = [float(score) for score in scores]
     except (TypeError, ValueError, OverflowError) as error:  # anybody may have written it
-        raise ModelError(f"The reranker {name} gave what are no scores ({type(error).__name__}).") from error
+        raise ModelError(
+            f"The reranker {name} returned scores that are not numbers ({type(error).__name__})."
+        ) from error
     if len(numbers) != count:
-        raise ModelError(f"The reranker {name} gave {len(numbers)} scores for {count} texts: use another model.")
+        raise ModelError(f"The reranker {name} returned {len(numbers)} scores for {count} texts; use another model.")
     if not all(map(math.isfinite, numbers)):
-        raise ModelError(f"The reranker {name} gave a score that is no finite number: use another model.")
+        raise ModelError(f"The reranker {name} returned a score that is not a finite number; use another model.")
     return numbers
 
 
@@ -162,16 +164,16 @@ class TimedReranker:
                     self._overdue.add(asked)
                     self._changed.notify_all()
             log.warning(
-                "The reranker did not answer within %g s, and a search went without: look at what it runs on, "
-                "or use a smaller model.",
+                "The reranker did not answer within %g s, so a search was not reranked; check its load, or use a "
+                "smaller model.",
                 self._timeout_s,
             )
         except CancelledError:
-            log.info("A search went without its reranker, since this program closes it.")
+            log.info("A search was not reranked, because this process is shutting down.")
         except MemosError as error:
-            log.warning("A search went without its reranker: %s", error)
+            log.warning("A search was not reranked: %s", error)
         except Exception as error:  # noqa: BLE001 - anybody's reranker, and no search fails for it; it may quote texts
-            log.warning("A search went without its reranker, which failed with %s.", type(error).__name__)
+            log.warning("A search was not reranked; the reranker failed with %s.", type(error).__name__)
         return None
 
     def close(self) -> None:
@@ -190,7 +192,7 @@ class TimedReranker:
         with self._changed:
             self._changed.wait_for(is_decided, max(0.0, until - time.monotonic()))
             if self._closed or len(self._under_way) >= AT_ONCE:
-                log.warning("A search went without its reranker, which %d others wait for.", len(self._under_way))
+                log.warning("A search was not reranked; %d others are waiting for the reranker.", len(self._under_way))
                 return None
             self._under_way.add(asked)
         around = contextvars.copy_context()  # carries the API key of the call, which is charged for a model's tokens
@@ -200,7 +202,7 @@ class TimedReranker:
         except RuntimeError as error:  # this process may have no more of them
             with self._changed:
                 self._under_way.discard(asked)
-            log.warning("A search went without its reranker: %s", error)
+            log.warning("A search was not reranked: %s", error)
             return None
         return asked
 

@@ -103,7 +103,7 @@ def test_an_unknown_route_is_not_found_and_the_api_documents_are_named(server: S
     answer = server.http.get(path, headers=server.headers("ana"))
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (404, "not_found")
-    assert error["message"].startswith("There is no such route: ")
+    assert error["message"].startswith("No such route: ")
     assert f"{path}'" in error["message"]
     assert "/api/v1/openapi.json" in error["message"]
 

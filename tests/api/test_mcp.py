@@ -217,7 +217,7 @@ def test_a_connection_that_may_only_read_is_shown_only_what_reads(http: Http, tm
         assert {tool.name for tool in (await client.list_tools()).tools} == {"search_memories", "get_user_context"}
         assert "remember" not in {prompt.name for prompt in (await client.list_prompts()).prompts}
         for tool, arguments in (("add_memory", {"text": "x"}), ("add", {"text": "x"}), ("forget_memory", {"ids": []})):
-            assert "may not write" in await refused(client, tool, **arguments)
+            assert "connection is read-only" in await refused(client, tool, **arguments)
         await told(client, "search_memories", query="otter")
 
     async def both() -> None:
@@ -276,7 +276,7 @@ def test_a_key_is_needed_with_every_message_and_holds_it_to_its_rights(http: Htt
 
     async def look() -> None:
         async with http.client("looker") as client:
-            assert "may not write" in await refused(client, "add", text="x")
+            assert "connection is read-only" in await refused(client, "add", text="x")
             await told(client, "search", query="otter")
         async with http.client("local") as client:
             assert (await told(client, "list_cubes"))["home"] == "default"

@@ -83,7 +83,7 @@ def test_the_bytes_decide_and_not_the_name() -> None:
     assert "sound or film" in refused("report.pdf", b"RIFF\0\0\0\0WAVEfmt " + bytes(50))
     assert "zip archive" in refused("a.docx", make.zipped({"a.txt": "x"}))
     assert "old Office file" in refused("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
-    assert "no text and no document" in refused("a.md", b"\x01\x02\0\x03")
+    assert "neither text nor a document" in refused("a.md", b"\x01\x02\0\x03")
     assert "an image" not in (told := refused("a.rtf", b"{\\rtf1 x}"))
     assert told.startswith("is RTF (save it as DOCX or PDF), whatever")
 
@@ -169,8 +169,8 @@ def test_what_no_store_can_keep_is_replaced() -> None:
 def test_a_child_that_dies_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for way, told in (
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "fail"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "computing time or memory"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", "computing time or memory"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "processor time or memory"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", "processor time or memory"),
         ("pass", "nonsense"),
     ):
         monkeypatch.setattr("memos.backends.documents.reader._START", way)
@@ -191,7 +191,7 @@ def test_an_answer_of_a_child_that_was_taken_over_is_not_believed(told: bytes) -
     ("way", "told"),
     [
         ("p._read = lambda *_: [{'text': 'x' * (2 << 30)}]", "1,536 MiB of memory"),
-        ("p.CPU_S = 1; p._read = lambda *_: [0 for _ in iter(int, 1)]", "computing time or memory"),
+        ("p.CPU_S = 1; p._read = lambda *_: [0 for _ in iter(int, 1)]", "processor time or memory"),
         ("p._ANSWER_BYTES = 10; p.answered = lambda *_: {'text': 'x' * 1000}", "too much text"),
     ],
 )

@@ -604,7 +604,7 @@ def test_wrong_settings_are_refused_without_showing_them(wrong: dict[str, str]) 
     "url", ["", "m", "ftp://h/v1", "http://", "http:///v1", "http://h:99999/v1", "http://a b/v1", "http://" + "a" * 64]
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ValidationError, match="is not a URL"):
+    with pytest.raises(ValidationError, match="must be a URL"):
         ChatSettings(base_url=url, model="m")
 
 
@@ -670,7 +670,7 @@ def test_a_stream_is_begun_again_after_a_failure_and_never_after_its_first_piece
          BackendUnavailable, "503"),
         (Said(body='data: {"error": "sk-test"}\n\n', content_type="text/event-stream"), ModelError, "middle"),
         (Said(body="data: nonsense\n\ndata: [DONE]\n\n", content_type="text/event-stream"), ModelError, "empty"),
-        (Said(body=b"data: " + b"x" * 9_000_000, content_type="text/event-stream"), ModelError, "no stream"),
+        (Said(body=b"data: " + b"x" * 9_000_000, content_type="text/event-stream"), ModelError, "not an event stream"),
         (Said(body="<html>", content_type="text/html"), BackendUnavailable, "web page"),
     ],
     ids=range(10),

@@ -44,7 +44,7 @@ def test_experiments_say_how_near_they_come(tmp_path: Path, capsys: pytest.Captu
 def test_a_model_that_cannot_be_cut_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tiny_models.saved(tmp_path / "m", "state"))
     assert activation.main(["--parts", "exact", "--model", model]) == 2
-    assert "cannot be cut" in capsys.readouterr().err
+    assert "cannot be truncated" in capsys.readouterr().err
 
 
 def test_pinned_first_is_found_again_and_relevance_order_is_not() -> None:

@@ -79,7 +79,9 @@ def test_a_training_that_was_ended_says_how_it_goes_on(
     assert "goes on" not in run("list")
     with MemOS.open(tmp_path / "home") as memos:
         begun(memos.ledger, learned[0])
-    assert "goes on with: memos model adapter train --cube default" in " ".join(run("list").split())
+    assert "to continue an interrupted training: memos model adapter train --cube default" in " ".join(
+        run("list").split()
+    )
 
 
 def test_what_takes_minutes_says_how_far_it_is_in_a_file_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +120,7 @@ def test_files_are_written_where_nothing_is(run: Run, learned: tuple[list[str], 
 
 
 def test_without_a_model_nothing_is_trained_again(run: Run, learned: tuple[list[str], list[str]]) -> None:
-    assert "no model that could learn" in run("train", code=BackendUnavailable.exit_code)
+    assert "No model to train" in run("train", code=BackendUnavailable.exit_code)
 
 
 @pytest.mark.parametrize("words", ["rollback --cube x", "diff one two", "estimate"])

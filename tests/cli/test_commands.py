@@ -145,7 +145,7 @@ def test_a_search_explains_its_hits_and_what_is_missing(store: Store) -> None:
     there = store.said("search", SPOKEN["cello"], "--why-not", item, "--cube", "elsewhere")
     assert there == "cube: it is in the cube default, which was not searched\n"
     missing = store.said("search", SPOKEN["cello"], "--why-not", item, "--filter", '{"tags": "no such tag"}')
-    assert missing.startswith("filter: it fails the condition tags eq 'no such tag'")
+    assert missing.startswith("filter: it does not match the filter: tags eq 'no such tag'")
 
 
 def test_a_search_can_be_told_not_to_rerank_and_says_when_nothing_can(store: Store) -> None:
@@ -222,7 +222,7 @@ def test_erase_asks_first_and_gives_a_receipt(store: Store) -> None:
     item = store.ids["erase"]
     assert store.run("memory", "erase", item, stdin=b"n\n").returncode == 1
     assert "--yes: is required" in store.failed(InvalidInput.exit_code, "memory", "erase", item)
-    assert "Erase 1 memories for good? [y/N]: " in typed(store, "no\n", "memory", "erase", item)
+    assert "Permanently erase 1 memories? [y/N]: " in typed(store, "no\n", "memory", "erase", item)
     assert store.told("show", item)["id"] == item
     assert ": purged, 1 items" in store.said("memory", "erase", item, stdin=b"y\n")
     receipt = store.told("memory", "erase", store.ids["erase json"], "--yes")

@@ -86,7 +86,7 @@ def test_rules_are_run_after_a_question(store: Store) -> None:
     assert [effect["count"] for effect in store.told("cube", "retention", "run", "--dry-run")] == [1, 1]
     assert f"rule {erase} erased 1 memories\n" in store.said("cube", "retention", "run", "--yes")
     assert statuses(store) == {**before, "odd": "gone", "new": "archived"}
-    assert store.said("cube", "retention", "run") == "nothing was old enough\n"  # nor is anything asked
+    assert store.said("cube", "retention", "run") == "no memory was old enough\n"  # nor is anything asked
 
 
 def test_archiving_asks_nothing(store: Store) -> None:

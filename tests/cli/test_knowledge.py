@@ -61,7 +61,7 @@ def test_a_knowledge_base_from_its_making_to_its_end(home: Path, tmp_path: Path)
     added = told(home, "docs", "add", "manuals", tmp_path / "parts.pdf")
     [parts] = added["files"]
     assert (parts["state"], parts["info"]["pages"], added["refused"]) == ("available", 1, [])
-    assert "was there already" in run(home, "docs", "add", "manuals", tmp_path / "parts.pdf")[1]
+    assert "added before" in run(home, "docs", "add", "manuals", tmp_path / "parts.pdf")[1]
 
     hits = told(home, "search", "xylophone gloves", "--cube", "default", "--cube", "manuals")["hits"]
     assert (hits[0]["item"]["cube"], hits[0]["item"]["speaker"]) == ("manuals", "manual.md")

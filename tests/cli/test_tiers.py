@@ -45,7 +45,7 @@ def test_where_nothing_was_read_it_says_why(tmp_path: Path) -> None:
         memos.add("I live in Paris.", conversation="new")
     new = Store(tmp_path / "home", {})
     assert new.said("memory", "topics").startswith("no topics yet: the newest 10 exchanges of a conversation")
-    assert "stay as they are" in new.said("memory", "analyse").splitlines()[-1]
+    assert "are not grouped into topics" in new.said("memory", "analyse").splitlines()[-1]
 
 
 def test_what_is_listed_can_be_named_in_the_next_command(store: Store) -> None:

@@ -50,7 +50,7 @@ def test_a_cube_goes_from_one_folder_to_another_sealed(
     loaded = run.invoke(app, ["cube", "load", file, "--as", "copy", "--json", "--data-dir", here])
     assert json.loads(loaded.stdout)["items"] == 1
     merged = run.invoke(app, ["cube", "load", file, "--as", "copy", "--merge", "--data-dir", here])
-    assert "1 were here already" in merged.output
+    assert "1 existed already" in merged.output
     again = run.invoke(app, ["export", "copy", str(tmp_path / "again.memcube"), "--json", "--data-dir", here])
     assert json.loads(again.stdout)["counts"]["items"] == 1
     found = run.invoke(app, ["search", "gannet", "-c", "copy", "--json", "--data-dir", here])

@@ -175,8 +175,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("users/alice/long_term_user.json", {"user_profiles": {"alice": {"data": {}}}}, "profile of alice has no text"),
     ("users/alice/long_term_user.json", {"user_profiles": []}, ""),
     ("users/alice/long_term_user.json", {"user_profiles": [1]}, "user_profiles is list, not an object"),
-    ("users/alice/long_term_user.json", [1], "is no object with knowledge or profiles"),
-    ("users/alice/long_term_user.json", '{"knowledge_base": [', "a cut-off download perhaps"),
+    ("users/alice/long_term_user.json", [1], "is not an object with knowledge or profiles"),
+    ("users/alice/long_term_user.json", '{"knowledge_base": [', "the download may be incomplete"),
 ]  # fmt: skip
 
 

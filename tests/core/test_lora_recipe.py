@@ -23,14 +23,14 @@ def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"ranks": 4}, "'ranks' is nothing of a recipe"),
+        ({"ranks": 4}, "'ranks' is not part of a recipe"),
         ({"rank": 0}, "rank must be from 1 to 256, not 0"),
         ({"rank": 10**9}, "rank must be from 1 to 256"),
         ({"batch": 0}, "batch must be from 1 to 1,024, not 0"),
         ({"epochs": -1}, "epochs must be from 1"),
-        ({"rank": True}, "rank must be of the kind int, not True"),
-        ({"rank": "4"}, "rank must be of the kind int, not '4'"),
-        ({"half": 1}, "half must be of the kind bool, not 1"),
+        ({"rank": True}, "rank must be of type int, not True"),
+        ({"rank": "4"}, "rank must be of type int, not '4'"),
+        ({"half": 1}, "half must be of type bool, not 1"),
         ({"learning_rate": float("nan")}, "learning_rate must be from"),
         ({"learning_rate": float("inf")}, "learning_rate must be from"),
         ({"layers": "mlp"}, "layers is always all since version 0.2"),

@@ -113,7 +113,7 @@ def test_a_dump_has_the_adapter_that_answers(
     assert not caplog.records
     monkeypatch.setitem(dump_adapters._LARGEST, "safetensors", 3)
     assert memos.transfer.dump("default", tmp_path / "none.memcube", adapters=True).adapters == 0
-    assert "is not in its dump: it is too large" in caplog.text
+    assert "is left out of the cube file: it is too large" in caplog.text
 
 
 def test_a_program_without_a_folder_says_that_it_dumps_no_adapters(memos: MemOS, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_preview_counts_what_is_excluded_and_what_is_of_no_kind_to_be_learned(
     memos.tasks.wait()
     facts = [item for item in memos.memories.list(limit=100) if item.type in ("user", "preference")]
     before = memos.adapters.preview().left_out
-    assert before["no fact about somebody"] == len(memos.memories.list(limit=100)) - len(facts) > 0
+    assert before["not a fact about a person"] == len(memos.memories.list(limit=100)) - len(facts) > 0
     assert "excluded from learning" not in before
     memos.adapters.forget([facts[0].id])
     assert memos.adapters.preview().left_out["excluded from learning"] == 1
@@ -291,7 +291,7 @@ def test_an_export_overwrites_nothing(memos: MemOS, ids: list[str], tmp_path: Pa
 def test_only_whole_files_are_put_to_answer(memos: MemOS, ids: list[str]) -> None:
     first, second, third = made(memos, ids), made(memos, ids), made(memos, ids)
     (memos.home / FOLDER / second / CONFIG).write_text('{"lora_alpha": 640}')
-    with pytest.raises(Conflict, match=f"{CONFIG} is not what was examined"):
+    with pytest.raises(Conflict, match=f"{CONFIG} was changed since its evaluation"):
         memos.adapters.activate(second)
     assert serving(memos.ledger) == [third]
     assert memos.adapters.activate(first).state == AdapterState.ACTIVE

@@ -642,7 +642,9 @@ def test_odd_but_valid_text_is_kept_exactly_and_found(memos: MemOS, kind: str) -
 UNSEEN = ["a\nb", "a\x1b[31m", "\x07a", "\u202ea", "a\u200bb", "a\ufeff", "a\u2028b", "a\x85b"]
 
 
-@pytest.mark.parametrize(("name", "word"), [*((name, "not seen") for name in UNSEEN), (" a", "space"), ("a ", "space")])
+@pytest.mark.parametrize(
+    ("name", "word"), [*((name, "invisible") for name in UNSEEN), (" a", "space"), ("a ", "space")]
+)
 def test_nothing_is_made_under_an_id_that_cannot_be_read(memos: MemOS, name: str, word: str) -> None:
     for field, call in (("cube", memos.cubes.create), ("id", memos.users.create), ("cube", memos.knowledge.create)):
         with refused(memos, InvalidInput, field, word):

@@ -461,7 +461,7 @@ def test_waiting_ends_in_time_and_unknown_files_are_named(idle: MemOS) -> None:
         for missing in ("nothing", idle.add("an item").item_ids[0]):
             with pytest.raises(NotFound):
                 call(missing)
-        with pytest.raises(NotFound, match="none of this id"):
+        with pytest.raises(NotFound, match="no file with this id"):
             call(file.id, cube="other")
         with pytest.raises(InvalidInput):
             call("")
@@ -471,7 +471,7 @@ def test_a_file_that_lost_its_task_is_not_waited_for(idle: MemOS) -> None:
     file = idle.documents.add(("a.md", MANUAL))
     idle.tasks.cancel(idle.tasks.list(kinds=["file"])[0].id)
     told = idle.documents.wait(file.id, 5)
-    assert (told.state, "add it again" in (told.error or "")) == (FileState.FAILED, True)
+    assert (told.state, "add the file again" in (told.error or "")) == (FileState.FAILED, True)
     again = idle.documents.add(("a.md", MANUAL))
     assert again.id != file.id
     run_tasks(idle)

@@ -112,7 +112,7 @@ def test_of_a_cut_file_nothing_is_stored_or_all_before_the_cut(memos: MemOS, tmp
     assert (summary.added, summary.format) == (4, format)
     [bad] = summary.bad
     assert end.startswith(bad.place)
-    assert "cut-off download" in bad.problem
+    assert "download may be incomplete" in bad.problem
     assert [memory for _, _, memory in items(memos)] == ["a one", "a two", "b one", "b two"]
     path.write_text(whole)
     summary = import_export(memos, path, cube="default")
@@ -138,7 +138,7 @@ def test_a_time_without_a_zone_is_in_the_cubes_and_wrong_order_is_told_not_mende
     assert [item.memory for item in found] == ["0", "1", "2", "3"]
     assert [f"{item.valid_from:%d %H:%M}" for item in found] == ["20 12:21", "20 00:21", "20 14:21", "20 14:21"]
     path = write(tmp_path / "export.json", [{"content": "x", "chat_time": "03/04/2023"}])
-    with pytest.raises(InvalidInput, match=r"entry 1 .*'03/04/2023' may have the day or the month first.*ISO 8601"):
+    with pytest.raises(InvalidInput, match=r"entry 1 .*'03/04/2023' is ambiguous.*ISO 8601"):
         import_export(memos, path, cube="paris")
 
 

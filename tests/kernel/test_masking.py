@@ -277,11 +277,11 @@ def test_the_commands_say_what_was_masked(tmp_path: Path) -> None:
     run = CliRunner()
     home = ["--data-dir", str(tmp_path)]
     added = run.invoke(app, ["add", f"my key {GITHUB}", *home])
-    assert "Masked, not stored: 1 github token" in added.output
+    assert "Masked before storing: 1 github token" in added.output
     told = run.invoke(app, ["add", f"my key {GITHUB}", "--json", *home])
     assert json.loads(told.stdout)["masked"] == [{"where": "messages[0].content", "kind": "github token", "count": 1}]
     changed = run.invoke(app, ["edit", added.output.split()[0], f"{STRIPE} [masked: e-mail]", *home])
-    assert "Masked, not stored: 1 stripe key" in changed.output
+    assert "Masked before storing: 1 stripe key" in changed.output
     assert run.invoke(app, ["cube", "create", "clinic", "--redact-pii", *home]).exit_code == 0
     assert "1 e-mail" in run.invoke(app, ["add", "ann@example.com", "-c", "clinic", *home]).output
     assert run.invoke(app, ["cube", "edit", "clinic", "--keep-pii", *home]).exit_code == 0

@@ -312,7 +312,7 @@ def test_what_is_not_there_or_would_be_lost_is_refused(tmp_path: Path, settings:
         moved(settings, tmp_path / "home", tmp_path / "x" / ".." / "home")
     with opened(settings, tmp_path / "other") as memos:
         memos.add("two")
-    with pytest.raises(Conflict, match="holds memories already"):
+    with pytest.raises(Conflict, match="contains memories already"):
         moved(settings, tmp_path / "home", tmp_path / "other")
 
 
@@ -333,7 +333,7 @@ def test_a_copy_that_version_01_did_not_finish_is_not_opened_backed_up_or_moved(
         lambda: moved(settings, tmp_path / "new", tmp_path / "third"),
     )
     for call in refused:
-        with pytest.raises(BackendUnavailable, match="not finished: run the same `memos data migrate` again"):
+        with pytest.raises(BackendUnavailable, match="unfinished copy.*run the same `memos data migrate` again"):
             call()
     assert moved(settings, tmp_path / "home", tmp_path / "new").indexed
     with opened(settings, tmp_path / "new") as memos:

@@ -376,9 +376,9 @@ def test_a_cube_has_at_most_a_hundred_rules(memos: MemOS) -> None:
 ])  # fmt: skip
 def test_a_rule_that_matches_everything_needs_a_yes(memos: MemOS, wanted: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"action": "erase", **wanted}
-    with pytest.raises(InvalidInput, match=r"every item of cube 'default'.*--yes"):
+    with pytest.raises(InvalidInput, match=r"every memory of cube 'default'.*--yes"):
         memos.retention.add(**asked, yes="no")
-    with pytest.raises(InvalidInput, match=r"every item of cube 'default'.*--yes"):
+    with pytest.raises(InvalidInput, match=r"every memory of cube 'default'.*--yes"):
         memos.retention.add(**asked)
     assert memos.retention.list() == ()
     rule = memos.retention.add(**asked, yes=True)

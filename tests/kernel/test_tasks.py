@@ -75,7 +75,7 @@ def test_waiting_ends_with_the_work_or_with_the_time(memos: MemOS, go: threading
     memos.tasks.wait(quick, timeout_s=60)
     assert memos.tasks.get(quick).state is TaskState.DONE
     for waited in (slow, None):
-        with pytest.raises(BackendTimeout, match=r"Not ended after 0\.1 s"):
+        with pytest.raises(BackendTimeout, match=r"Not finished after 0\.1 s"):
             memos.tasks.wait(waited, timeout_s=0.1)
     with pytest.raises(BackendTimeout):
         list(memos.tasks.follow(slow, timeout_s=0.1))

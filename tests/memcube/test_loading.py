@@ -437,7 +437,7 @@ def test_what_unpacks_to_too_much_is_refused_and_a_dump_never_does(
     monkeypatch.setattr(dump_zip, "_UNSUSPECTED", 1 << 20)
     parts = TakenApart(raw)
     parts.parts["links.jsonl"] = b" " * (20 << 20)
-    with pytest.raises(InvalidInput, match="it unpacks to"):
+    with pytest.raises(InvalidInput, match="it unpacks from"):
         loaded(small, io.BytesIO(parts.whole()))
     with pytest.raises(InvalidInput, match="MEMOS_LIMITS__DUMP_BYTES"):
         DumpReader(io.BytesIO(raw), 1000)

@@ -140,7 +140,7 @@ def test_a_source_that_is_changed_meanwhile_is_noticed(source: Ledger, target: L
 def test_a_target_with_memories_is_refused(source: Ledger, target: Ledger) -> None:
     fill(Store(target))
     before = contents(target)
-    with pytest.raises(Conflict, match="holds memories already"):
+    with pytest.raises(Conflict, match="contains memories already"):
         copy_ledger(source, target)
     assert contents(target) == before
 

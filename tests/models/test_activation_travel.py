@@ -93,7 +93,7 @@ def test_another_model_an_untrusted_file_and_another_name_leave_them_out_and_say
     for place, (of, options, why) in enumerate(
         [
             (other, {}, "another model"), (None, {}, "no model in this process"), (model, {"trust": False}, "trusted"),
-            (model, {"cube": "wasps"}, "under the name"), (tmp_path / "none", {}, "cannot be opened"),
+            (model, {"cube": "wasps"}, "only into a new cube"), (tmp_path / "none", {}, "cannot open the model"),
         ]
     ):  # fmt: skip
         with opened(tmp_path / f"home{place}", settings, of) as memos:
@@ -117,11 +117,11 @@ def test_damaged_and_strange_parts_are_refused_and_nothing_is_loaded(
 
     with opened(tmp_path / "home", settings, model) as memos:
         for name, data, why in [
-            ("kv/prefix.jsonl", entries(version=99), "a version that is not in it"),
-            ("kv/prefix.jsonl", entries(version=True), "no entry"),
-            ("kv/prefix.jsonl", entries(added_at=2**62), "no entry"),
-            ("kv/prefix.jsonl", entries(more=1), "no entry"),
-            ("kv/prefix.jsonl", entries(ordinal=2**63 - 1), "no entry"),
+            ("kv/prefix.jsonl", entries(version=99), "a version that is missing"),
+            ("kv/prefix.jsonl", entries(version=True), "not an entry"),
+            ("kv/prefix.jsonl", entries(added_at=2**62), "not an entry"),
+            ("kv/prefix.jsonl", entries(more=1), "not an entry"),
+            ("kv/prefix.jsonl", entries(ordinal=2**63 - 1), "not an entry"),
             ("kv/prefix.jsonl", entries() * 2, "contradict"),
         ]:
             parts = TakenApart(raw)
@@ -132,7 +132,7 @@ def test_damaged_and_strange_parts_are_refused_and_nothing_is_loaded(
         for item in ("x", "\ud800", "a\0b"):
             parts = TakenApart(raw)
             parts.parts["kv/prefix.jsonl"] = entries(item_id=item)
-            with pytest.raises(InvalidInput, match="no entry"):
+            with pytest.raises(InvalidInput, match="not an entry"):
                 loaded(memos, io.BytesIO(parts.whole()))
         # A block that is not what it says is found before anything is loaded, too.
         for name, data in [(names[0], b"no block"), (names[0], TakenApart(raw).parts[names[1]]), (names[0], b"")]:

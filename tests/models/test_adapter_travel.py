@@ -171,7 +171,7 @@ def test_beside_the_cube_it_comes_from_it_is_of_the_other_memories(tmp_path: Pat
 def test_where_it_cannot_be_examined_it_is_left_out_with_a_reason(tmp_path: Path, raw: bytes, model: Path) -> None:
     other = tiny_models.saved(tmp_path / "other", seed=1)
     cases = [
-        (model, {"trust": False}, "only from a file that is trusted"), (other, {}, "another model"),
+        (model, {"trust": False}, "only from a trusted file"), (other, {}, "another model"),
         (tmp_path / "none", {}, "there is no folder"),
     ]  # fmt: skip
     for place, (of, options, why) in enumerate(cases):
@@ -190,7 +190,7 @@ def test_one_that_fails_here_is_refused_and_loses_its_files(here: MemOS, raw: by
     learn_by(here, bounds=Bounds())
     done = loaded(here, raw)
     assert done.adapters == 0
-    assert "failed its examination: recall is" in str(done.adapters_left_out)
+    assert "failed its evaluation: recall is" in str(done.adapters_left_out)
     [refused] = here.adapters.list()
     assert refused.state == "refused"
     assert refused.measures is not None
@@ -199,7 +199,7 @@ def test_one_that_fails_here_is_refused_and_loses_its_files(here: MemOS, raw: by
     with here.ledger.read() as connection:  # it does not count as a training that failed here
         assert [row.failed_here for row in adapter_rows.of(connection, refused.cube)] == [False]
     here.adapters.allow()
-    with pytest.raises(Conflict, match="passed its examination"):
+    with pytest.raises(Conflict, match="passed its evaluation"):
         here.adapters.activate(refused.id)
 
 
@@ -208,9 +208,9 @@ def _renamed(told: Rows, **values: object) -> None:
 
 
 FORGED: list[tuple[str, Callable[[Rows], object], str]] = [
-    ("a memory of nobody", lambda told: _renamed(told, item="01a204f4-43f4-7118-a6ed-c55e4810fdeb"), "not here"),
+    ("a memory of nobody", lambda told: _renamed(told, item="01a204f4-43f4-7118-a6ed-c55e4810fdeb"), "missing here"),
     ("another version", lambda told: _renamed(told, version=7), "changed or removed"),
-    ("another text", lambda told: _renamed(told, sha256="0" * 64), "as they saw it"),
+    ("another text", lambda told: _renamed(told, sha256="0" * 64), "differ here"),
     ("another base", lambda told: told.update(base_sha256="0" * 64), "another model"),
     ("a huge rank", lambda told: told["recipe"].update(rank=1 << 30), "recipe"),
     ("another rank", lambda told: told["recipe"].update(rank=2), "of another shape"),
@@ -246,7 +246,7 @@ def test_what_would_hold_up_the_examination_for_long_is_left_out(
     assert done.items > 0
     assert done.adapters == 0
     assert done.adapters_left_out == (
-        "they saw more memories than one learns here (3); 2 are more than the 2 that are taken in of one file"
+        "they were trained on more memories than are allowed here (3); 2 exceed the limit of 2 adapters per file"
     )
     assert elsewhere.adapters.list("many") == []
 
@@ -289,7 +289,7 @@ REFUSED: list[Callable[[Rows], object]] = [
 def test_what_no_dump_says_is_refused_and_nothing_is_loaded(elsewhere: MemOS, raw: bytes) -> None:
     before = cubes(elsewhere)
     for change in REFUSED:
-        with pytest.raises(InvalidInput, match="does not say what an adapter is"):
+        with pytest.raises(InvalidInput, match="does not describe an adapter"):
             loaded(elsewhere, changed(raw, change))
     assert cubes(elsewhere) == before
 
@@ -300,16 +300,16 @@ def test_parts_without_one_another_paths_and_damage_are_refused(elsewhere: MemOS
     for without in (row, weights):
         parts = TakenApart(raw)
         del parts.parts[without]
-        with pytest.raises(InvalidInput, match="without its weights"):
+        with pytest.raises(InvalidInput, match="without weights"):
             loaded(here, parts.whole())
     for name in ("adapters/../../x.json", "/adapters/x.json", "adapters/a/b.json"):
         parts = TakenApart(raw)
         parts.parts[name] = b"{}"
-        with pytest.raises(InvalidInput, match="a part that no dump has"):
+        with pytest.raises(InvalidInput, match="an unknown part"):
             loaded(here, parts.whole())
     parts = TakenApart(raw)
     parts.parts[row] = b" " * (5 << 20)
-    with pytest.raises(InvalidInput, match="larger than it can be"):
+    with pytest.raises(InvalidInput, match="larger than allowed"):
         loaded(here, parts.whole())
     at = raw.index(TakenApart(raw).parts[weights]) + 5_000
     with pytest.raises(InvalidInput, match="changed or damaged"):

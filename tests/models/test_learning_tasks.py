@@ -189,7 +189,7 @@ def test_who_may_not_or_cannot_train_is_told_at_once(here: Installation) -> None
         memos.adapters.submit(actor="eve")
     assert here.learning() == []
     memos = here.again(model=False)
-    with pytest.raises(BackendUnavailable, match="no model that could learn"):
+    with pytest.raises(BackendUnavailable, match="No model to train"):
         memos.adapters.submit()
 
 

@@ -68,7 +68,7 @@ def filled(loaded: Loaded, prompt: Prompt, store: BlockStore | None, **changed: 
 def test_kinds_that_can_be_cut_and_those_that_cannot() -> None:
     assert {kind: made(kind).unusable for kind in KINDS} == dict.fromkeys(KINDS)
     for kind in ("hybrid", "state"):
-        assert "cannot be cut" in (made(kind).unusable or "")
+        assert "cannot be truncated" in (made(kind).unusable or "")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,7 +51,7 @@ def test_an_adapter_lives_its_life_by_commands(run: Run, tmp_path: Path) -> None
     said = run("train")
     [first] = ids(run, "active")
     assert f"{first}: number 1 of default, active; {len(SAID)} facts" in said
-    for named in ("recall:", "abstention:", "abstention, people nobody spoke of:", "general questions lost:"):
+    for named in ("recall:", "abstention:", "abstention, people who were never mentioned:", "general questions lost:"):
         assert named in said
     assert said.endswith(run("show", first))  # behind how far it was
     assert first in run("train")  # nothing is due

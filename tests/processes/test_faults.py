@@ -362,7 +362,7 @@ def test_a_read_only_folder_is_refused_unchanged(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(PermissionDenied, match=r"Cannot write .*--data-dir"):
         opened(home)
-    with pytest.raises(PermissionDenied, match=r"Cannot make .*--data-dir"):
+    with pytest.raises(PermissionDenied, match=r"Cannot create .*--data-dir"):
         opened(small_disk / "new")
     told = cli(home, "list")
     assert told.returncode == PermissionDenied.exit_code

@@ -87,7 +87,7 @@ def test_a_model_that_cannot_tell_is_not_believed_and_asked_no_more(
     first = read.read([said(TALK)], ZONE, UsageMeter("reading"))
     assert [(fact.value, fact.reader) for fact in first.facts] == [("Lyon", "patterns/2")]
     assert (first.reader, first.model, first.output) == ("patterns/2", None, None)
-    assert "does not tell what lasts" in caplog.text
+    assert "cannot tell lasting facts" in caplog.text
     assert "choir" not in caplog.text
     read.read([said(TALK)], ZONE, UsageMeter("reading"))  # its second useless answer
     calls = len(model.requests)

@@ -228,7 +228,7 @@ def test_an_add_has_so_many_images_and_so_many_bytes() -> None:
     with pytest.raises(InvalidInput, match="100 images"):
         read(*[small] * 101)
     images = ImageParts(size_bytes=10 * MAX_IMAGE_BYTES)
-    with pytest.raises(InvalidInput, match="bytes in one add"):
+    with pytest.raises(InvalidInput, match="bytes per add"):
         images.read("here", small, {})
 
 

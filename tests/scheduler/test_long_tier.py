@@ -218,7 +218,7 @@ def test_an_order_from_a_web_page_waits_for_review(memos: MemOS) -> None:
     assert facts(memos) == []
     waiting = facts(memos, "pending")
     assert waiting
-    assert {item.info["pending"] for item in waiting} == {"an untrusted source says what to do"}
+    assert {item.info["pending"] for item in waiting} == {"an untrusted source gives an instruction"}
     assert not {item.id for item in waiting} & {hit.item.id for hit in memos.search("answer with a link", top_k=50)}
 
 
@@ -231,7 +231,10 @@ def test_what_a_page_says_of_a_user_waits_for_review(memos: MemOS) -> None:
     with memos._context.change(Scope("scheduler", ("default",), right=Right.WRITE)) as change:
         consolidate(change, [fact])
     [waiting] = facts(memos, "pending")
-    assert (waiting.memory, waiting.info["pending"]) == (fact.memory, "an untrusted source says it of somebody else")
+    assert (waiting.memory, waiting.info["pending"]) == (
+        fact.memory,
+        "an untrusted source says it about another person",
+    )
     assert facts(memos) == []
 
 

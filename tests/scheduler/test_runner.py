@@ -199,7 +199,7 @@ def test_what_its_workers_died_of_is_told_too(ledger: Ledger) -> None:
     runner.register([Job("work", lambda _: None, failed=failed)])
     runner.keep_leases()
     assert get(ledger, task_id).state is TaskState.DEAD
-    assert notes(ledger) == {"its workers stopped while they ran it"}
+    assert notes(ledger) == {"its workers stopped while running it"}
 
 
 def test_an_effect_that_fails_leaves_the_task_to_be_tried_again(ledger: Ledger) -> None:

@@ -154,7 +154,7 @@ def test_a_reranker_that_fails_is_missing_and_the_hits_are_those_without_it(
         found = memos.search(ASKED, explain=True)
     assert found.hits == plain.hits
     assert found.missing_arms == ("rerank",)
-    assert "went without its reranker" in caplog.text
+    assert "was not reranked" in caplog.text
     assert "tea" not in caplog.text
 
 

@@ -132,7 +132,7 @@ def test_why_not_says_what_stands_in_its_place(memos: MemOS) -> None:
     new = memos.feedback("No, I moved to Bergen.", speaker="Ann", item_ids=[item]).item_id
     told = memos.search.why_not(item, "Where does Ann live?")
     assert told.stage == "filter"
-    assert f"it is superseded by {new}; a filter that names status" in told.reason
+    assert f"it is superseded by {new}; to find it, filter by status" in told.reason
 
 
 def test_every_vote_and_boost_of_a_search_is_explained_in_the_docs(memos: MemOS) -> None:
@@ -155,7 +155,7 @@ def test_why_not_of_a_stranger(memos: MemOS) -> None:
     assert (elsewhere.stage, elsewhere.reason) == ("cube", "it is in the cube default, which was not searched")
     with pytest.raises(NotFound):
         memos.search.why_not("01890000-0000-7000-8000-000000000000", "tea")
-    with pytest.raises(NotFound, match="no such item yet"):
+    with pytest.raises(NotFound, match="not stored yet"):
         memos.search.why_not(item, "tea", as_of="2020-01-01")
     with pytest.raises(InvalidInput, match="query"):
         memos.search.why_not(item, "  ")

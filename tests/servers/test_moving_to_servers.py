@@ -48,7 +48,7 @@ def test_to_servers_and_back(tmp_path: Path, postgres_server: PostgresServer, ne
             assert there.maintenance.verify().differences == ()
             replayed = there.add(said, conversation="c", idempotency_key="other")
             assert len(replayed.item_ids) == 3
-            with pytest.raises(BackendUnavailable, match="a move, or an embedded index, needs it alone"):
+            with pytest.raises(BackendUnavailable, match="a migration or an embedded index needs it alone"):
                 migrate(servers, back, embedder=WordEmbedder())
             after = told(there, ids[:2])
         assert migrate(servers, back, embedder=WordEmbedder()).differences == ()

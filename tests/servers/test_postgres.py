@@ -30,14 +30,14 @@ def test_wrong_urls_are_refused_in_one_sentence_without_the_password(postgres_se
     good = postgres_server.url()
     place = f"127.0.0.1:{postgres_server.port}"
     for url, error, sentence in (
-        ("nonsense", InvalidInput, "is no URL"),
-        ("mysql://user@host/base", InvalidInput, "kept in sqlite or postgresql"),
+        ("nonsense", InvalidInput, "must be a URL"),
+        ("mysql://user@host/base", InvalidInput, "expected sqlite or postgresql"),
         (f"postgresql://memos:wr0ng@{place}/postgres", BackendUnavailable, "the user or the password is wrong"),
         (f"postgresql://memos@{place}/postgres", BackendUnavailable, "the user or the password is wrong"),
         (f"postgresql://nobody:wr0ng@{place}/postgres", BackendUnavailable, "the user or the password is wrong"),
         (good.rsplit("/", 1)[0] + "/nowhere", BackendUnavailable, "does not exist: create it with `createdb"),
-        ("postgresql://memos:wr0ng@127.0.0.1:1/memos", BackendUnavailable, "see that the server runs"),
-        ("postgresql://memos:wr0ng@no.such.host.invalid/memos", BackendUnavailable, "see that the server runs"),
+        ("postgresql://memos:wr0ng@127.0.0.1:1/memos", BackendUnavailable, "check that the server runs"),
+        ("postgresql://memos:wr0ng@no.such.host.invalid/memos", BackendUnavailable, "check that the server runs"),
     ):
         with pytest.raises(error, match=sentence) as told:
             Ledger.open(url)
@@ -50,7 +50,7 @@ def test_a_user_without_rights_is_told_so(postgres_server: PostgresServer) -> No
     database = postgres_server.url().rsplit("/", 1)[1]
     postgres_server.sql(database, "CREATE ROLE guest LOGIN PASSWORD 'guest'")
     postgres_server.sql(database, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    with pytest.raises(BackendUnavailable, match="a right is missing"):
+    with pytest.raises(BackendUnavailable, match="a privilege is missing"):
         Ledger.open(f"postgresql://guest:guest@127.0.0.1:{postgres_server.port}/{database}")
 
 
@@ -80,7 +80,7 @@ def test_clocks_too_far_apart_are_refused(ledger: Ledger) -> None:
     with ledger.read() as connection:
         postgres.check_server(connection, now + timedelta(seconds=20))
         for off in (timedelta(minutes=5), -timedelta(minutes=5)):
-            with pytest.raises(BackendUnavailable, match=r"clock and the database's are \d+ s apart"):
+            with pytest.raises(BackendUnavailable, match=r"clocks of this machine and the database are \d+ s apart"):
                 postgres.check_server(connection, now + off)
 
 
@@ -146,7 +146,7 @@ def test_a_text_the_ledger_refuses_is_told_without_showing_it(ledger: Ledger) ->
     store = Store(ledger)
     store.make("default")
     secret = "the-secret-" + "x" * 300
-    with pytest.raises(InvalidInput, match="cannot be kept by the ledger") as told, ledger.write() as connection:
+    with pytest.raises(InvalidInput, match="cannot be stored in the ledger") as told, ledger.write() as connection:
         connection.execute(sa.update(t.cubes).values(time_zone=secret))
     assert "secret" not in str(told.value)
     with pytest.raises(Conflict) as refused:

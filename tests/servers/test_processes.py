@@ -128,7 +128,7 @@ def test_a_process_with_an_embedded_index_wants_the_ledger_for_itself(settings: 
         opened(settings),
         pytest.raises(
             BackendUnavailable,
-            match="Other processes use this ledger, and a move, or an embedded index, needs it alone",
+            match="Other processes use this ledger, but a migration or an embedded index needs it alone",
         ),
     ):
         opened(embedded)

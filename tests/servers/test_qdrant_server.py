@@ -128,7 +128,7 @@ class TestReaching:
 
         with listening(Pages) as url:
             message = refusal(BackendUnavailable, QdrantSettings(url=url, api_key=SecretStr(KEY)))
-        assert "is no Qdrant server" in message
+        assert "is not a Qdrant server" in message
         assert url in message
 
     def test_something_that_speaks_no_http_answers(self) -> None:
@@ -243,7 +243,7 @@ class TestRetrying:
 
     def test_a_collection_that_was_deleted_meanwhile(self, double: QdrantDouble, index: QdrantServerIndex) -> None:
         double.holds.delete_collection("memos-words-8-3")
-        with pytest.raises(BackendUnavailable, match="does not have this index any more"):
+        with pytest.raises(BackendUnavailable, match="no longer has this index"):
             found(index)
 
     def test_closed_is_closed(self, index: QdrantServerIndex) -> None:
@@ -324,7 +324,7 @@ class TestCollection:
         assert sum(path.endswith("/index") for _, path in double.asked[before:]) == 2
 
     def test_vectors_of_another_length_are_refused(self, double: QdrantDouble, index: QdrantServerIndex) -> None:
-        with pytest.raises(IntegrityError, match="holds vectors of 8 numbers and the embedder makes 12"):
+        with pytest.raises(IntegrityError, match="holds vectors of 8 dimensions, but the embedder makes 12"):
             QdrantServerIndex.open(settings_of(double), "words-8-3", 12)
 
     def test_someone_elses_collection_is_refused(self, double: QdrantDouble) -> None:

@@ -56,4 +56,4 @@ def test_a_cube_is_dropped_while_its_tasks_are_cancelled_and_taken(postgres_serv
     finally:
         ours.close()
         theirs.close()
-    assert [told for told in refused if re.search("each other's way", told)] == []
+    assert [told for told in refused if re.search("conflicted with another", told)] == []

@@ -103,11 +103,11 @@ class Address:
 def address_of(api_key: str | None, base_url: str | None, is_global: str | bool) -> Address:
     """Return the given address, else that of the environment, else the local server's. Raises: InvalidInput."""
     if str(is_global).lower() in _YES:
-        raise ClientUsageError("is_global", "there is no hosted service: give the base_url of a server")
+        raise ClientUsageError("is_global", "hippocube has no hosted service; pass the base_url of your server")
     key = api_key or os.environ.get("MEMOS_API_KEY")
     if not key:
         raise ClientUsageError(
-            "api_key", "is required: give one, or set MEMOS_API_KEY (`memos serve` prints the first one)"
+            "api_key", "is required; pass one or set MEMOS_API_KEY (`memos serve` prints the first one)"
         )
     if not isinstance(key, str) or not _KEY.fullmatch(key.strip()):
         raise ClientUsageError("api_key", "must consist of printable ASCII characters without spaces")
@@ -117,14 +117,16 @@ def address_of(api_key: str | None, base_url: str | None, is_global: str | bool)
 def _root(url: str) -> str:
     """Return a URL without the path of a route group: callers give it with and without."""
     if not isinstance(url, str):
-        raise ClientUsageError("base_url", f"must be a text, not {type(url).__name__}")
+        raise ClientUsageError("base_url", f"must be a string, not {type(url).__name__}")
     try:
         parts = urlsplit(url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment or parts.username is not None:
-        raise ClientUsageError("base_url", "must be like http://127.0.0.1:8765, without user, query or fragment")
+        raise ClientUsageError(
+            "base_url", "must be a URL such as http://127.0.0.1:8765, without user, query or fragment"
+        )
     root = parts.geturl().rstrip("/")
     for family in _FAMILIES:
         if root.endswith(family):
@@ -138,7 +140,7 @@ def check_seconds(name: str, value: float | None, *, above: float | None = None,
         return None
     fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST_S
     if not fine or value == above:
-        raise ClientUsageError(name, f"must be seconds, at most {_LONGEST_S:,.0f}")
+        raise ClientUsageError(name, f"must be a number of seconds, at most {_LONGEST_S:,.0f}")
     return value
 
 
@@ -185,7 +187,7 @@ def seen(error: MemosError, status: int, headers: Mapping[str, str]) -> MemosErr
 
 def strange(status: int, headers: Mapping[str, str], what: str) -> MemosError:
     """Return the error for an answer that no hippocube server gives."""
-    message = f"The server's answer is {what}: check that base_url names a hippocube server, of a version like this."
+    message = f"Unexpected answer from the server: {what}. Check that base_url is a hippocube server of this version."
     return seen(BackendUnavailable(message, permanent=True), status, headers)
 
 
@@ -309,7 +311,8 @@ class Waiting(Generic[T]):
             seconds = _TURN_S if until is None else min(_TURN_S, until - time.monotonic())
             if seconds <= 0:
                 raise BackendTimeout(
-                    f"Not done within {self.timeout_s} seconds: {self.what}. Wait longer, or look again later."
+                    f"Not done within {self.timeout_s} seconds: {self.what}. Pass a longer timeout or check again "
+                    "later."
                 )
 
 
@@ -346,7 +349,9 @@ def exchange(
 def problem(reply: Reply) -> MemosError | None:
     """Return the error that an answer's status stands for, None if it is a success."""
     if 300 <= reply.status < 400:
-        return strange(reply.status, reply.headers, "a redirection, which is not followed with a key")
+        return strange(
+            reply.status, reply.headers, "a redirect, which is not followed so that no other host gets the key"
+        )
     return None if reply.status < 400 else failure(reply.status, reply.headers, reply.body)
 
 

@@ -66,7 +66,9 @@ def request_of(
             **content,
         )
     except (httpx2.InvalidURL, UnicodeError) as error:
-        raise ClientUsageError("base_url", f"or an id in the path cannot be sent ({type(error).__name__})") from None
+        raise ClientUsageError(
+            "base_url", f"or an id in the path is not valid in a URL ({type(error).__name__})"
+        ) from None
 
 
 def reply_of(response: httpx2.Response, body: bytes) -> Reply:
@@ -89,7 +91,7 @@ def failures(address: Address, request_id: str) -> Iterator[None]:
     except RuntimeError as error:
         if "closed" not in str(error):
             raise
-        raise BackendUnavailable("The client is closed: make another.", permanent=True) from None
+        raise BackendUnavailable("The client is closed; create a new one.", permanent=True) from None
 
 
 @contextmanager
@@ -134,13 +136,17 @@ def appearing(target: Path) -> Iterator[BinaryIO]:
 
 def _failure(root: str, error: httpx2.RequestError) -> MemosError:
     if isinstance(error, httpx2.ConnectTimeout):
-        return BackendTimeout(f"{root} did not accept a connection in time: is the server there? (connect_timeout_s)")
+        return BackendTimeout(
+            f"{root} did not accept a connection in time; check that the server runs, or raise connect_timeout_s."
+        )
     if isinstance(error, httpx2.TimeoutException):
-        return BackendTimeout(f"{root} did not answer in time: give the call more with using(timeout_s=…).")
+        return BackendTimeout(f"{root} did not answer in time; give the call more with using(timeout_s=…).")
     if isinstance(error, httpx2.ConnectError):
-        return BackendUnavailable(f"Nothing answers at {root}: start the server with `memos serve`, or check base_url.")
+        return BackendUnavailable(f"Cannot connect to {root}: start the server with `memos serve`, or check base_url.")
     if isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError):
-        return ConnectionLost(f"The connection to {root} broke: whether a change was made is not known.")
+        return ConnectionLost(
+            f"The connection to {root} was lost; a change may or may not have been made. Check before you repeat it."
+        )
     return BackendUnavailable(f"The request to {root} cannot be sent ({type(error).__name__}).", permanent=True)
 
 

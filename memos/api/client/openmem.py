@@ -459,7 +459,7 @@ def delete_memory(
     """Delete memories by exactly one condition. Raises: InvalidInput, NotFound, PermissionDenied."""
     if user_id is None and user_ids and not memory_ids:
         if len(user_ids) != 1:
-            raise ClientUsageError("user_ids", "can name one user only")
+            raise ClientUsageError("user_ids", "takes one user")
         user_id = user_ids[0]
     given = {"memory_ids": memory_ids or None, "user_id": user_id or None, "agent_id": agent_id or None}
     if sum(value is not None for value in (*given.values(), filter)) != 1:
@@ -567,7 +567,7 @@ def plain(reply: Reply) -> Plain:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("code"), int):
-        raise strange(reply.status, reply.headers, "no envelope of this protocol")
+        raise strange(reply.status, reply.headers, "not JSON with a `code`")
     if found["code"] not in (0, 200):
         raise failure(reply.status, reply.headers, reply.body)
     return Plain(code=found["code"], message=str(found.get("message", "")), data=found.get("data"))
@@ -590,7 +590,7 @@ def existing(name: str, path: str | Path) -> Path:
             return found
     except (TypeError, ValueError, OSError, RuntimeError):
         pass
-    raise ClientUsageError(name, f"names no file that is there: {str(path)!r:.200}")
+    raise ClientUsageError(name, f"no such file: {str(path)!r:.200}")
 
 
 def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T]) -> Call[T]:

@@ -97,7 +97,7 @@ def _sealed(passphrase: str | None) -> dict[str, str]:
     # A header's value has no line ends, and loses spaces around it.
     if not fine or not passphrase.isprintable() or passphrase != passphrase.strip():
         raise ClientUsageError(
-            "passphrase", f"must be 1 to {_LONGEST_PASSPHRASE:,} printable characters without spaces around"
+            "passphrase", f"must be 1 to {_LONGEST_PASSPHRASE:,} printable characters, without a space at either end"
         )
     return {"X-Memos-Passphrase": passphrase}
 

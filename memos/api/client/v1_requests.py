@@ -88,7 +88,7 @@ def as_list(model: type[Model]) -> Callable[[Reply], list[Model]]:
         try:
             found: list[Model] = adapter.validate_json(reply.body)
         except ValidationError:
-            raise strange(reply.status, reply.headers, f"no list of {model.__name__}") from None
+            raise strange(reply.status, reply.headers, f"not a list of {model.__name__}") from None
         return found
 
     return read

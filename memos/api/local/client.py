@@ -96,10 +96,10 @@ class _Part:
         full = f"{self._part}.{name}"
         if full in routes.ALONE:
             raise BackendUnavailable(
-                f"`memos {name}` needs the folder for itself: stop the server that has it open, then run it again."
+                f"`memos {name}` needs the data folder for itself; stop the server that has it open, then run it again."
             )
         if full not in routes.names():
-            raise AttributeError(f"{full!r} cannot be called in another process")
+            raise AttributeError(f"{full!r} cannot be called through a server")
         return partial(_called, self._client, full)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
@@ -181,31 +181,39 @@ def _lines(client: httpx2.Client, body: bytes) -> Generator[dict[str, Any], None
             if answer.status_code != 200:
                 told = json.loads(answer.read())
                 message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
-                raise BackendUnavailable(f"The server that has the folder open refuses: {message}")
+                raise BackendUnavailable(f"The server that has the data folder open refused the call: {message}")
             for line in answer.iter_lines():
                 told = serialization.unpacked(json.loads(line)) if line else {}
                 if "error" in told:
                     raise serialization.error_of(told["error"])
                 yield told
     except httpx2.ConnectError as error:
-        raise BackendUnavailable("The server that had the folder open is gone: run the command again.") from error
+        raise BackendUnavailable(
+            "The server that had the data folder open has stopped; run the command again."
+        ) from error
     except httpx2.HTTPError as error:
         if not began and isinstance(error, httpx2.ReadTimeout):
-            raise BackendUnavailable("The server that has the folder open does not answer: see its log.") from error
+            raise BackendUnavailable(
+                "The server that has the data folder open does not answer; check its log."
+            ) from error
         raise _lost() from error
     except (ValueError, KeyError, TypeError) as error:
-        raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
+        raise BackendUnavailable(
+            "The server that has the data folder open sent an answer that cannot be read; check its log."
+        ) from error
 
 
 def _typed(name: str, told: Any, *, end: bool = False) -> Any:
     try:
         return routes.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
-        raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
+        raise BackendUnavailable(
+            "The server that has the data folder open sent an answer that cannot be read; check its log."
+        ) from error
 
 
 def _lost() -> ConnectionLost:
     return ConnectionLost(
-        "The server that has the folder open ended in the middle: of a change it is not known whether it is kept. "
-        "Look, and run the command again."
+        "The server that has the data folder open stopped during the call. A change may or may not have been saved; "
+        "check before you run the command again."
     )

@@ -207,7 +207,7 @@ def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastA
 
 def _only_local(caller: CurrentCaller) -> None:
     if not is_local(caller):
-        raise PermissionDenied("These routes are for the token in the data folder: use /api/v1 with a key.")
+        raise PermissionDenied("These routes take only the token in the data folder; use /api/v1 with an API key.")
 
 
 @router.get("/about")
@@ -247,7 +247,7 @@ def _run(memos: MemOS, name: str, arguments: dict[str, Any], progress: bool, wri
         writer.line(serialization.as_json({"error": serialization.error_told(error)}, "result"))
     except Exception as error:  # the caller must learn that it ended; the log says what is wrong
         log.error("local call failed", extra={"call": name}, exc_info=error)
-        broken = MemosError("The server made a mistake; its log says which.")
+        broken = MemosError("Internal server error; check the server's log.")
         writer.line(serialization.as_json({"error": serialization.error_told(broken)}, "result"))
 
 
@@ -262,7 +262,7 @@ def _make(memos: MemOS, name: str, arguments: dict[str, Any], progress: bool, wr
     try:
         found.signature.bind(**arguments)
     except TypeError as error:
-        raise InvalidInput("arguments", f"do not fit {name}") from error
+        raise InvalidInput("arguments", f"do not match the parameters of {name}") from error
     result = getattr(getattr(memos, found.part), found.method)(**arguments)
     if not found.streams:
         writer.line(serialization.as_json({"result": result}, "result"))

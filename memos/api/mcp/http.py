@@ -29,7 +29,7 @@ def _by_request_key(memos: MemOS) -> ContextResolver:
     def resolve(request: Request | None) -> Iterator[ToolContext]:
         caller = None if request is None else getattr(request.state, "caller", None)
         if request is None or not isinstance(caller, Caller):  # nothing gets here past the keys
-            raise MCPError(INTERNAL_ERROR, "The message has no key.")
+            raise MCPError(INTERNAL_ERROR, "The message has no API key.")
         # Each time: the session may have begun with another key.
         with acting_as(caller):
             yield ToolContext(

@@ -34,7 +34,7 @@ _HOW = (
 
 
 def remember(
-    what: Annotated[str, Field(description="What to remember; default: what matters in this conversation")] = "",
+    what: Annotated[str, Field(description="What to remember; default: what is important in this conversation")] = "",
 ) -> str:
     """Store something, or what matters in this conversation, in long-term memory."""
     return f"Remember this: {what}\n\n{_HOW}" if what else f"Remember what matters in our conversation. {_HOW}"
@@ -71,13 +71,13 @@ _INSTRUCTIONS = (
 _EVERYDAY = frozenset(tool.__name__ for tool in (*tools.READ_TOOLS, *tools.WRITE_TOOLS, *tools.DESTRUCTIVE_TOOLS))
 
 
-_REMEDIES = {"cube": "list_cubes says which can be read.", "item": "search_memories finds the ids of those there are."}
+_REMEDIES = {"cube": "List the readable cubes with list_cubes.", "item": "Find ids with search_memories."}
 
 
 class _Tool(Tool):
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         if current_context().read_only and not _only_reads(self):
-            raise ToolError(f"{self.name} may not write: this connection is read-only.")
+            raise ToolError(f"{self.name} is not available: this connection is read-only.")
         known = self.parameters.get("properties", {})
         unknown = sorted(arguments.keys() - known.keys())
         if unknown:
@@ -141,8 +141,8 @@ def create(resolver: ContextResolver) -> MCPServer[Any]:
         server.prompt(name)(prompt)
     for uri, read, described in (
         ("memory://{id}", _memory, "One memory with its sources, by its id"),
-        ("memoryos://status", _status, "Whether memory can be used, for whom, and what its background does"),
-        ("memoryos://config", _config, "The settings memory works by, without keys, passwords and addresses"),
+        ("memoryos://status", _status, "Status of the memory: readiness, current user and background tasks"),
+        ("memoryos://config", _config, "Settings in effect, without keys, passwords and addresses"),
     ):
         server.resource(uri, name=read.__name__.strip("_"), mime_type="application/json", description=described)(
             _with_errors_as(read, ResourceError)

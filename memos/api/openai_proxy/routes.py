@@ -99,9 +99,9 @@ class _Exchange:
                 )
                 return
             except InvalidInput as error:  # an image or a tool that is not taken: then the words alone
-                log.info("an exchange was not stored as it was: %s", error.field)
+                log.info("an exchange was stored with changes: %s", error.field)
             except MemosError as error:
-                log.warning("an exchange was passed on and not stored: %s", error.code)
+                log.warning("an exchange was answered but not stored: %s", error.code)
                 return
 
 
@@ -164,7 +164,7 @@ async def models(upstream: Passing) -> Response:
 async def model_named(model: str, upstream: Passing) -> Response:
     """Describe it."""
     if model != upstream.settings.model:
-        raise NotFound("model", model[:256], "GET /models lists those there are.")
+        raise NotFound("model", model[:256], "List the models with GET /models.")
     return JSONResponse(_model_view(model))
 
 
@@ -230,7 +230,7 @@ def _failure(upstream: Upstream, response: httpx2.Response, body: bytes) -> Resp
     if response.status_code == 401 or response.status_code < 400:
         log.error("the model endpoint answers %s: check MEMOS_CHAT_MODEL__*", response.status_code)
         raise BackendUnavailable(
-            "The language model behind this server refuses it: its operator has to look after address and key.",
+            "The language model's endpoint refused this server; its operator must check the address and the key.",
             permanent=True,
         )
     return Response(upstream.without_key(body), response.status_code, passed_headers(response.headers))

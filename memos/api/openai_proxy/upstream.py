@@ -174,7 +174,7 @@ class _Events(httpx2.AsyncByteStream):
 def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
     for name, fine in _UNKNOWN.items():
         if (value := body.get(name)) is not None and value not in fine:
-            raise InvalidInput(name, "cannot be done by the model in this process; leave it out")
+            raise InvalidInput(name, "is not supported by a model in this process; leave it out")
     limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
     if any(not isinstance(limit, int) or isinstance(limit, bool) for limit in limits):
         raise InvalidInput("max_tokens", "must be a whole number")
@@ -193,7 +193,7 @@ def _message(message: Mapping[str, Any], place: int) -> ChatMessage:
         raise InvalidInput(f"messages[{place}].role", "must be system, developer, user or assistant, without tools")
     parts = message.get("content")
     if isinstance(parts, list) and any(not isinstance(part, dict) or part.get("type") != "text" for part in parts):
-        raise InvalidInput(f"messages[{place}].content", "must be text: the model in this process takes nothing else")
+        raise InvalidInput(f"messages[{place}].content", "must be text; a model in this process takes nothing else")
     return ChatMessage(role, text_of(message))
 
 
@@ -248,8 +248,8 @@ class Upstream:
     def check(self) -> None:
         if not self.settings.there:
             raise BackendUnavailable(
-                "No language model is configured on this server. Its operator can set "
-                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
+                "No language model is configured on this server. Its operator can set MEMOS_CHAT_MODEL__BASE_URL and "
+                "MEMOS_CHAT_MODEL__MODEL, or set MEMOS_CHAT_MODEL__MODEL to local:PATH.",
                 permanent=True,
             )
 
@@ -268,7 +268,7 @@ class Upstream:
             async for chunk in response.aiter_raw():
                 read += chunk
                 if len(read) > _MOST_BYTES:
-                    raise BackendUnavailable(f"The language model sent more than {_MOST_BYTES:,} bytes.")
+                    raise BackendUnavailable(f"The language model's answer is larger than {_MOST_BYTES:,} bytes.")
         return bytes(read)
 
     async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
@@ -318,6 +318,6 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except (httpx2.TimeoutException, TimeoutError) as error:
-        raise BackendTimeout(f"{told} did not answer in time: try again later.") from error
+        raise BackendTimeout(f"{told} did not answer in time; try again later.") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise BackendUnavailable(f"{told} cannot be reached or broke off: try again later.") from error
+        raise BackendUnavailable(f"{told} cannot be reached, or the connection was lost; try again later.") from error

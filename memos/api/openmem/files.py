@@ -89,7 +89,7 @@ def _part(where: str, part: Json, files: list[File], taking: _Taking) -> Json:
     given = file.get("filename")
     given = None if given is None else check_name(f"{where}.file.filename", given)
     if len(files) >= MOST_FILES:
-        raise InvalidInput(where, f"exceeds {MOST_FILES} files a request; send the others in another request")
+        raise InvalidInput(where, f"has more than {MOST_FILES} files; send the others in another request")
     name, data = taking(f"{where}.file.file_data", given, file["file_data"])
     files.append((name, data))
     rest = {key: value for key, value in file.items() if key != "file_data"}
@@ -108,7 +108,7 @@ class CreateBody(Body):
     """A new knowledge base."""
 
     knowledgebase_name: str | None = Field(None, description="Name; required")
-    knowledgebase_description: str | None = Field(None, description="What is in it")
+    knowledgebase_description: str | None = Field(None, description="Description")
 
 
 class BaseBody(Body):
@@ -120,8 +120,8 @@ class BaseBody(Body):
 class OneFile(Body):
     """A file."""
 
-    name: str | None = Field(None, description="Its name, whose ending says what it is")
-    content: str | None = Field(None, description="Its bytes as base64; required")
+    name: str | None = Field(None, description="File name; its extension tells the format")
+    content: str | None = Field(None, description="Content as base64; required")
     type: str | None = Field(None, description="`file`")
 
 
@@ -135,10 +135,10 @@ class WhichFiles(Body):
     """A selection of files."""
 
     file_ids: list[str] | None = Field(None, description="These files")
-    knowledgebase_id: str | None = Field(None, description="Or all of a knowledge base")
+    knowledgebase_id: str | None = Field(None, description="Or all files of a knowledge base")
     type: str | None = Field(None, description="`file`")
     page: int | None = Field(None, description="Page, from 1")
-    page_size: int | None = Field(None, description="Files a page; default 10, at most 100")
+    page_size: int | None = Field(None, description="Files per page; default 10, at most 100")
 
 
 class FileIds(Body):
@@ -253,7 +253,7 @@ async def _of_form(request: Request, most: int) -> tuple[str, list[File]]:
     async with request.form(max_files=MOST_FILES + 1) as form:
         parts = [part for part in form.getlist("file") if isinstance(part, UploadFile)]
         if not parts:
-            raise Empty("file", "is required: send the files as parts of this name")
+            raise Empty("file", "is required; send the files as parts of this name")
         _check_count(len(parts))
         files = []
         for place, part in enumerate(parts):
@@ -271,7 +271,7 @@ def _keep(memos: MemOS, caller: Caller, base: str, files: Sequence[File]) -> lis
 def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]:
     """Return files by id. Raises: NotFound, also for a file outside knowledge bases."""
     if len(ids) > _MOST_IDS:
-        raise InvalidInput("file_ids", f"names {len(ids):,}, at most {_MOST_IDS:,} are taken")
+        raise InvalidInput("file_ids", f"has {len(ids):,} ids, more than the limit of {_MOST_IDS:,}")
     found = [memos.documents.get(id_, actor=caller.identity.id) for id_ in dict.fromkeys(ids)]
     bases = {file.cube: file for file in found}
     for cube, file in bases.items():
@@ -284,7 +284,7 @@ def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]
 
 def _check_count(count: int) -> None:
     if count > MOST_FILES:
-        raise InvalidInput("file", f"has {count} files, at most {MOST_FILES} are taken at once")
+        raise InvalidInput("file", f"has {count} files, more than the limit of {MOST_FILES} per request")
 
 
 def _check_type(type_: str | None) -> None:

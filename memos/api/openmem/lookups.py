@@ -35,7 +35,7 @@ class ExtractBody(Body):
 
     messages: Any = Field(None, description="List of messages of at most 8,000 tokens; required")
     extraction_types: list[str] | None = Field(None, description="`memory`, `preference`; default: both")
-    model: str | None = Field(None, description="Taken and without effect: the configured model reads, or patterns")
+    model: str | None = Field(None, description="Accepted, but has no effect: the configured model or patterns extract")
 
 
 class RerankBody(Body):
@@ -44,9 +44,9 @@ class RerankBody(Body):
     query: str | None = Field(None, description="The question; required")
     documents: list[str] | None = Field(None, description="At most 500 texts; required")
     model: str | None = Field(
-        None, description="Taken and without effect: the installation's reranker orders, or embedder"
+        None, description="Accepted, but has no effect: the configured reranker or embedder orders"
     )
-    top_n: int | None = Field(None, description="Most results; default: all")
+    top_n: int | None = Field(None, description="Maximum number of results; default: all")
 
 
 @router.post("/extract/memory")
@@ -97,8 +97,8 @@ STANDARD: Final = "standard"
 class Binding(Subject):
     """The template of a user's profile."""
 
-    profile_template_id: str | None = Field(None, description="Template's name; `standard` is the one everybody has")
-    template: dict[str, Any] | None = Field(None, description="The template itself, when no cube has it yet")
+    profile_template_id: str | None = Field(None, description="Name of the template; `standard` is built in")
+    template: dict[str, Any] | None = Field(None, description="The template, if no cube has it yet")
 
 
 class BindBody(Body):
@@ -126,7 +126,7 @@ def bind_template(body: BindBody, memos: CurrentMemos, caller: CurrentCaller) ->
     """Give users and agents a template each: one that a cube the key may read has, or one that is sent along."""
     bindings = required("bind_list", body.bind_list)
     if len(bindings) > _MOST_BINDINGS:
-        raise InvalidInput("bind_list", f"has {len(bindings)} entries, at most {_MOST_BINDINGS} are taken")
+        raise InvalidInput("bind_list", f"has {len(bindings)} entries, more than the limit of {_MOST_BINDINGS}")
     known = memos.profiles.templates(actor=caller.identity.id)
     chosen = [(binding, _template(binding, known)) for binding in bindings]
     people = [(shapes.subject(memos, caller, binding, new=True), template) for binding, template in chosen]
@@ -165,7 +165,7 @@ def _template(binding: Binding, known: dict[str, Template]) -> Template:
         return read_template({"name": name, **binding.template})
     found = standard() if name == STANDARD else known.get(name)
     if found is None:
-        raise NotFound("profile template", name, "Send it along as `template`, or name `standard`.")
+        raise NotFound("profile template", name, "Send the template as `template`, or use `standard`.")
     return found
 
 
@@ -185,4 +185,4 @@ def _text(name: str, value: Json) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return shown(value)
-    raise InvalidInput(f"metadata.{shown(name)}", "must be a text or a number")
+    raise InvalidInput(f"metadata.{shown(name)}", "must be a string or a number")

@@ -52,35 +52,40 @@ class SearchBody(Subject):
     """A search: the question and its scope."""
 
     query: str | None = Field(None, description="The question; required")
-    conversation_id: str | None = Field(None, description="Taken and without effect: use `filter` to narrow")
+    conversation_id: str | None = Field(None, description="Accepted, but has no effect: use `filter`")
     filter: dict[str, Any] | None = Field(
-        None, description="Filter (docs/filters.md), or one each under `user`, `public` and `knowledgebase`"
+        None,
+        description="Filter (docs/filters.md), or an object with one each under `user`, `public` and `knowledgebase`",
     )
-    knowledgebase_ids: list[str] | None = Field(None, description='Knowledge bases to search too; `["all"]` is all')
-    memory_limit_number: int | None = Field(None, description="Most memories; default 6, at most 25")
-    include_preference: bool | None = Field(None, description="Also look for preferences; default true")
-    preference_limit_number: int | None = Field(None, description="Most preferences; default 6, at most 25")
-    include_tool_memory: bool | None = Field(None, description="Also look for tools and their calls")
-    tool_memory_limit_number: int | None = Field(None, description="Most of those; default 6, at most 25")
-    include_skill: bool | None = Field(None, description="Also look for skills")
-    skill_limit_number: int | None = Field(None, description="Most skills; default 6, at most 25")
-    relativity: float | None = Field(None, description="Least relevance, 0 to 1; default: no least")
+    knowledgebase_ids: list[str] | None = Field(
+        None, description='Knowledge bases to search as well; `["all"]` for all'
+    )
+    memory_limit_number: int | None = Field(None, description="Maximum number of memories; default 6, at most 25")
+    include_preference: bool | None = Field(None, description="Also search preferences; default true")
+    preference_limit_number: int | None = Field(
+        None, description="Maximum number of preferences; default 6, at most 25"
+    )
+    include_tool_memory: bool | None = Field(None, description="Also search tools and their calls")
+    tool_memory_limit_number: int | None = Field(None, description="Maximum number of tools; default 6, at most 25")
+    include_skill: bool | None = Field(None, description="Also search skills")
+    skill_limit_number: int | None = Field(None, description="Maximum number of skills; default 6, at most 25")
+    relativity: float | None = Field(None, description="Minimum relevance, 0 to 1; default: none")
     include_memory_view: list[str] | None = Field(
         None, description="Only these lists: memory, preference, tool_memory, skill, profile, event"
     )
     context_format: str | None = Field(None, description="`memory`")
-    source: str | None = Field(None, description="Who asks; without effect")
+    source: str | None = Field(None, description="Accepted, but has no effect")
 
 
 class PageBody(Subject):
     """A page of memories of some types."""
 
     page: int | None = Field(None, description="Page, from 1")
-    size: int | None = Field(None, description="Memories a page; default 10, at most 50")
+    size: int | None = Field(None, description="Memories per page; default 10, at most 50")
     filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md)")
-    include_preference: bool | None = Field(None, description="Preferences too; default true")
-    include_tool_memory: bool | None = Field(None, description="Tools, their calls and skills too; default true")
-    include_memory_view: list[str] | None = Field(None, description="As for a search")
+    include_preference: bool | None = Field(None, description="Include preferences; default true")
+    include_tool_memory: bool | None = Field(None, description="Include tools, their calls and skills; default true")
+    include_memory_view: list[str] | None = Field(None, description="Same as for a search")
 
 
 class UpdateBody(Body):
@@ -98,10 +103,12 @@ class DeleteBody(Body):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     memory_ids: list[str] | None = Field(None, description="These memories")
-    user_id: str | None = Field(None, description="All of a user's")
-    agent_id: str | None = Field(None, description="All of an agent's")
-    filter: dict[str, Any] | None = Field(None, description="All that pass in the cubes the key may change")
-    memory_type: str | None = Field(None, description="Only of this type, such as `UserMemory` or `preference`")
+    user_id: str | None = Field(None, description="Delete all memories of a user")
+    agent_id: str | None = Field(None, description="Delete all memories of an agent")
+    filter: dict[str, Any] | None = Field(None, description="Delete all matches in the cubes that the key can change")
+    memory_type: str | None = Field(
+        None, description="Only memories of this type, such as `UserMemory` or `preference`"
+    )
 
 
 @router.post("/search/memory")
@@ -115,7 +122,9 @@ def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) 
     if body.context_format not in (None, "memory"):
         raise InvalidInput("context_format", f"{shown(body.context_format)} is unknown; use memory")
     if len(body.knowledgebase_ids or ()) > _MOST_BASES:
-        raise InvalidInput("knowledgebase_ids", f"names more than the {_MOST_BASES} that are searched at once")
+        raise InvalidInput(
+            "knowledgebase_ids", f"has more than {_MOST_BASES} knowledge bases; search them in several requests"
+        )
     limits, acting = _limits(body), shapes.known(memos, caller, body)
     # What belongs to the key's owner, such as its knowledge bases, is not its users' to name: the owner asks.
     actor = caller.identity.id if acting is None or caller.identity.admin else acting.actor
@@ -254,7 +263,7 @@ def _delete_named(memos: MemOS, caller: Caller, ids: Sequence[str], types: froze
     """Delete memories by id, from one cube or several; none if one does not exist."""
     actor, by_cube = caller.identity.id, dict[str, list[str]]()
     if len(ids) > _DELETED_AT_ONCE:
-        raise InvalidInput("memory_ids", f"names {len(ids):,}, at most {_DELETED_AT_ONCE:,} are taken")
+        raise InvalidInput("memory_ids", f"has {len(ids):,} ids, more than the limit of {_DELETED_AT_ONCE:,}")
     for id_ in dict.fromkeys(ids):
         item = memos.memories.history(id_, actor=actor)[-1].after  # one that is deleted already is no error
         if types is None or item.type in types:

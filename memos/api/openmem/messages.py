@@ -38,46 +38,50 @@ _TASK_STATES: Final = {TaskState.DONE: "completed", TaskState.WAITING: "running"
 class AddBody(Body):
     """Messages to add, with their speaker."""
 
-    user_id: Names = Field(None, description="User, or several that get the same each")
+    user_id: Names = Field(None, description="User, or several users, each of whom gets the messages")
     agent_id: Names = Field(None, description="Agent; required without a user")
     conversation_id: str | None = Field(None, description="Conversation it belongs to")
     messages: Any = Field(None, description="List of messages `{role, content, …}`; required")
     tags: list[str] | None = Field(None, description="Tags")
-    info: dict[str, Any] | None = Field(None, description="Own fields, to filter by later")
+    info: dict[str, Any] | None = Field(None, description="Metadata to filter by")
     app_id: str | None = Field(None, description="Kept in `info`")
     source: str | None = Field(None, description="Kept in `info`")
     allow_public: bool | None = Field(None, description="Also store it in the cube `public`")
-    allow_knowledgebase_ids: list[str] | None = Field(None, description="Knowledge bases to store it in besides")
-    allow_memory_view: list[str] | None = Field(None, description="Taken and without effect: every kind is read")
-    async_mode: bool | None = Field(None, description="False waits for the fine reading, 20 s at the most")
+    allow_knowledgebase_ids: list[str] | None = Field(None, description="Knowledge bases to store it in as well")
+    allow_memory_view: list[str] | None = Field(
+        None, description="Accepted, but has no effect: every kind is extracted"
+    )
+    async_mode: bool | None = Field(None, description="`false` waits for the extraction of facts, at most 20 s")
 
 
 class FeedbackBody(Body):
     """A correction in plain words."""
 
     user_id: str | None = Field(None, description="User; required")
-    conversation_id: str | None = Field(None, description="Conversation it is about")
+    conversation_id: str | None = Field(None, description="Conversation the feedback is about")
     feedback_content: str | None = Field(None, description="The correction; required")
-    agent_id: str | None = Field(None, description="Agent that passes it on")
-    app_id: str | None = Field(None, description="Taken and not kept")
-    feedback_time: str | int | float | None = Field(None, description="When it was said; default: now")
+    agent_id: str | None = Field(None, description="Agent that forwards the feedback")
+    app_id: str | None = Field(None, description="Accepted, but not stored")
+    feedback_time: str | int | float | None = Field(None, description="When the feedback was given; default: now")
     allow_public: bool | None = Field(None, description="Also correct the cube `public`")
-    allow_knowledgebase_ids: list[str] | None = Field(None, description="Knowledge bases to correct besides")
+    allow_knowledgebase_ids: list[str] | None = Field(None, description="Knowledge bases to correct as well")
 
 
 class MessagesBody(Subject):
     """A selection of messages."""
 
-    conversation_id: str | None = Field(None, description="Conversation; default: the latest ones")
-    conversation_limit_number: int | None = Field(None, description="Most conversations, without one named")
-    message_limit_number: int | None = Field(None, description="Most messages, the latest; default 6, at most 50")
+    conversation_id: str | None = Field(None, description="Conversation; default: the most recent ones")
+    conversation_limit_number: int | None = Field(None, description="Maximum number of conversations, if none is given")
+    message_limit_number: int | None = Field(
+        None, description="Maximum number of messages, most recent first; default 6, at most 50"
+    )
     source: str | None = Field(None, description="Only messages added with this `source`")
 
 
 class StatusBody(Body):
     """A task to look up."""
 
-    task_id: str | None = Field(None, description="Task that an add named; required")
+    task_id: str | None = Field(None, description="Task id from an add; required")
 
 
 @router.post("/add/message")
@@ -103,7 +107,7 @@ async def add_feedback(
             if submission is not None:
                 break
         else:
-            raise BackendTimeout("The same feedback is still being stored: send it again in a minute.")
+            raise BackendTimeout("The same feedback is still being stored; send it again in a minute.")
     stored = submission
     return ok(await poll(request, lambda: _receipt(memos, stored)))
 
@@ -236,25 +240,31 @@ _ANSWER_S: Final = 25
 class ChatBody(Subject):
     """A question to answer, and the memory to answer from."""
 
-    conversation_id: str | None = Field(None, description="Conversation; its end is shown to the model; required")
+    conversation_id: str | None = Field(
+        None, description="Conversation; the model sees its most recent messages; required"
+    )
     query: str | None = Field(None, description="The question; required")
-    system_prompt: str | None = Field(None, description="Instructions for the model instead of the usual ones")
-    model_name: str | None = Field(None, description="Taken and without effect: the configured model answers")
-    knowledgebase_ids: list[str] | None = Field(None, description='Knowledge bases to use too; `["all"]` is all')
-    filter: dict[str, Any] | None = Field(None, description="Filter, as of a search")
-    add_message_on_answer: bool | None = Field(None, description="Remember question and answer; default true")
+    system_prompt: str | None = Field(None, description="Instructions for the model, in place of the default ones")
+    model_name: str | None = Field(None, description="Accepted, but has no effect: the configured model answers")
+    knowledgebase_ids: list[str] | None = Field(
+        None, description='Knowledge bases to search as well; `["all"]` for all'
+    )
+    filter: dict[str, Any] | None = Field(None, description="Filter, as in a search")
+    add_message_on_answer: bool | None = Field(None, description="Store the question and the answer; default true")
     app_id: str | None = Field(None, description="Kept in `info`")
     source: str | None = Field(None, description="Kept in `info`")
-    tags: list[str] | None = Field(None, description="Tags of what is remembered")
-    info: dict[str, Any] | None = Field(None, description="Own fields of what is remembered")
+    tags: list[str] | None = Field(None, description="Tags of the stored memories")
+    info: dict[str, Any] | None = Field(None, description="Metadata of the stored memories")
     max_tokens: int | None = Field(None, description="Longest answer")
     temperature: float | None = Field(None, description="Sampling temperature from 0 to 2")
     top_p: float | None = Field(None, description="Nucleus sampling, above 0 to 1")
-    include_preference: bool | None = Field(None, description="Begin with preferences and instructions; default true")
-    preference_limit_number: int | None = Field(None, description="At most 25, and without effect")
-    memory_limit_number: int | None = Field(None, description="Most memories a search gives; default 6, at most 25")
-    relativity: float | None = Field(None, description="Least relevance, 0 to 1")
-    stream: bool | None = Field(None, description="Answer with events `{type: text, end or error, data}`")
+    include_preference: bool | None = Field(None, description="Put preferences and instructions first; default true")
+    preference_limit_number: int | None = Field(None, description="At most 25; accepted, but has no effect")
+    memory_limit_number: int | None = Field(
+        None, description="Maximum number of memories from search; default 6, at most 25"
+    )
+    relativity: float | None = Field(None, description="Minimum relevance, 0 to 1")
+    stream: bool | None = Field(None, description="Stream events `{type: text, end or error, data}`")
 
 
 @chat_router.post(
@@ -317,7 +327,7 @@ async def _meanwhile(request: Request, memos: MemOS, caller: Caller, taken: Subm
                 return item.memory
             if found.answer is not None:
                 break
-    raise BackendTimeout("The same question was sent a moment earlier and has no answer yet: ask again.")
+    raise BackendTimeout("The same question is still being answered; ask again in a moment.")
 
 
 def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:

@@ -96,7 +96,7 @@ class Subject(Body):
     """A request about one user or agent."""
 
     user_id: str | None = Field(None, description="User")
-    agent_id: str | None = Field(None, description="Agent; one of the two is required")
+    agent_id: str | None = Field(None, description="Agent; a user or an agent is required")
 
 
 def required(field: str, value: _Value | None) -> _Value:
@@ -125,13 +125,13 @@ def only_one(**given: Any) -> str:
     if not named:
         raise Empty(" or ".join(given), "is required")
     if len(named) > 1:
-        raise InvalidInput(" and ".join(named), "exclude each other; give exactly one")
+        raise InvalidInput(" and ".join(named), "are mutually exclusive; pass exactly one")
     return named[0]
 
 
 def check_tokens(field: str, text: str, most: int) -> None:
     if (tokens := estimate_tokens(text)) > most:
-        raise TooLong(field, f"has about {tokens:,} tokens, at most {most:,} are taken; send it in parts")
+        raise TooLong(field, f"has about {tokens:,} tokens, more than the limit of {most:,}; send it in parts")
 
 
 def said(messages: Json) -> str:
@@ -186,7 +186,7 @@ def knowledge(memos: MemOS, caller: Caller, ids: Sequence[str] | None) -> list[s
     actor = caller.identity.id
     if ALL in ids:
         if len(ids) > 1:
-            raise InvalidInput("knowledgebase_ids", f"must be either {ALL!r} alone or ids")
+            raise InvalidInput("knowledgebase_ids", f"must be ids, or {ALL!r} alone")
         return [base.id for base in memos.knowledge.list(actor=actor)]
     for id_ in ids:
         base_of(memos, caller, id_)
@@ -210,7 +210,7 @@ def public_cube(memos: MemOS, caller: Caller) -> str:
                 "allow_public", f"needs a cube {PUBLIC!r}, which does not exist; an admin can create and share it"
             )
         with suppress(Conflict):  # somebody else's request made it meanwhile
-            memos.cubes.create(PUBLIC, actor=me.id, description="what everybody may find")
+            memos.cubes.create(PUBLIC, actor=me.id, description="memories that everybody can read")
             memos.sharing.grant(PUBLIC, EVERYONE, "reader", actor=me.id)
     return PUBLIC
 
@@ -234,5 +234,5 @@ def scoped_filter(given: Json, cubes: dict[str, list[str]]) -> Json:
 def _names(field: str, given: Names) -> list[str]:
     names = [given] if isinstance(given, str) else list(given or [])
     if len(names) > MOST_PEOPLE:
-        raise InvalidInput(field, f"names {len(names)}, at most {MOST_PEOPLE} are taken")
+        raise InvalidInput(field, f"has {len(names)} ids, more than the limit of {MOST_PEOPLE}")
     return list(dict.fromkeys(required(field, name) for name in names if name != "" or isinstance(given, list)))

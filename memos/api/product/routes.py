@@ -122,12 +122,12 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
     """Delete memories, or files with what was read of them; `memos memory rollback` brings memories back for a time."""
     chosen = body.filter is not None or body.user_id is not None or body.session_id is not None
     if [bool(body.memory_ids), bool(body.file_ids), chosen].count(True) != 1:
-        raise InvalidInput("memory_ids", "give exactly one of memory_ids, file_ids, or filter, user_id and session_id")
+        raise InvalidInput("memory_ids", "pass exactly one of memory_ids, file_ids, or filter, user_id and session_id")
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     actor = acting.actor if body.user_id else caller.identity.id
     if body.memory_ids:
         if body.writable_cube_ids and {memos.get(id_, actor=actor).cube for id_ in body.memory_ids} - set(cubes):
-            raise NotFound("memory", "in these cubes", "Name the cubes it is in, or none.")
+            raise NotFound("memory", "in these cubes", "Pass the cubes that hold the memories, or none.")
         memos.delete(body.memory_ids, actor=actor)
     elif body.file_ids:
         for file in body.file_ids:
@@ -181,7 +181,7 @@ def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[
     said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
     words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
     if not words or not isinstance(words[-1], str):
-        raise InvalidInput("messages", "with is_feedback must end with the correction as text")
+        raise InvalidInput("messages", "must end with the correction as text if is_feedback is set")
     correction = FeedbackBody(user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id)
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
@@ -303,7 +303,7 @@ def get_memory(memory_id: str, memos: CurrentMemos, caller: CurrentCaller) -> di
 def get_memory_by_ids(memory_ids: list[str], memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return memories in the order of their ids; all or none."""
     if len(memory_ids) > _MOST_IDS:
-        raise InvalidInput("memory_ids", f"has {len(memory_ids):,} ids, at most {_MOST_IDS:,} are taken")
+        raise InvalidInput("memory_ids", f"has {len(memory_ids):,} ids, more than the limit of {_MOST_IDS:,}")
     return done({"memories": [memory(memos.get(id_, actor=caller.identity.id)) for id_ in memory_ids]})
 
 

@@ -24,17 +24,22 @@ from memos.kernel import tools
 from memos.kernel.idempotency import Creation
 from memos.kernel.memos import MemOS
 
-_USER = "User or agent to act for; default: whom the key belongs to"
-_CUBE = "Cube; default: the user's own"
+_USER = "User or agent to act for; default: the owner of the key"
+_CUBE = "Cube; default: the user's own cube"
 
 IdempotencyKey = Annotated[
     str | None,
-    Header(description="Sent again within 24 hours with the same request, it makes nothing twice; with another: 409"),
+    Header(
+        description=(
+            "Repeats of the request with this key within 24 hours have no second effect; another request with it gets "
+            "409"
+        )
+    ),
 ]
 UserName = Annotated[str | None, Query(description=_USER)]
 CubeName = Annotated[str | None, Query(description=_CUBE)]
-ItemCube = Annotated[str | None, Query(description="Cube it must be in; default: whichever it is in")]
-Limit = Annotated[int, Query(description="Most entries of the answer, at most 10,000")]
+ItemCube = Annotated[str | None, Query(description="Cube that must contain it; default: any cube")]
+Limit = Annotated[int, Query(description="Maximum number of entries, at most 10,000")]
 FilterText = Annotated[str | None, Query(description="Filter as JSON text (docs/filters.md)")]
 ItemId = Annotated[str, Path(description="Id of a memory")]
 CubeId = Annotated[str, Path(description="Id of a cube")]
@@ -42,7 +47,7 @@ IdentityId = Annotated[str, Path(description="Id of a user, agent or group")]
 FileId = Annotated[str, Path(description="Id of a file")]
 AdapterId = Annotated[str, Path(description="Id of an adapter")]
 TaskId = Annotated[str, Path(description="Id of a task")]
-Timeout = Annotated[float, Query(description="Longest time to wait, in seconds", ge=0, le=3600, allow_inf_nan=False)]
+Timeout = Annotated[float, Query(description="Maximum time to wait, in seconds", ge=0, le=3600, allow_inf_nan=False)]
 Moment = str | int | float | None
 """A time in a body: ISO 8601, or milliseconds since 1970."""
 
@@ -69,7 +74,7 @@ class CubeBody(Body):
 class ItemBody(Body):
     """A request's body about one memory."""
 
-    cube: str | None = Field(None, description="Cube it must be in; default: whichever it is in")
+    cube: str | None = Field(None, description="Cube that must contain it; default: any cube")
 
 
 class RequestTarget(TypedDict):
@@ -128,7 +133,7 @@ def read_filter(text: str | None) -> dict[str, Any] | None:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("filter", "is not valid JSON; see docs/filters.md for the syntax") from error
+        raise InvalidInput("filter", "must be valid JSON; see docs/filters.md for the syntax") from error
     if not isinstance(read, dict):
         raise InvalidInput("filter", "must be a JSON object")
     return read
@@ -143,8 +148,8 @@ class Problem(BaseModel):
     """An error."""
 
     code: str = Field(description="Kind of error, such as `invalid_input` or `not_found`")
-    message: str = Field(description="One sentence with the remedy")
-    field: str | None = Field(None, description="Which part of the request is wrong, for `invalid_input`")
+    message: str = Field(description="What failed and what to do")
+    field: str | None = Field(None, description="Invalid part of the request, for `invalid_input`")
 
 
 class ProblemBody(BaseModel):
@@ -154,17 +159,17 @@ class ProblemBody(BaseModel):
 
 
 _WHEN = {
-    400: "Something in the request is wrong; `field` names it",
-    401: "No key, or one that opens nothing",
-    403: "The key may not do this",
-    404: "There is no such thing where this key may look",
-    409: "It is no longer as the request expects, or the name is taken",
-    413: "The body is too large",
-    429: "Too much at once; `Retry-After` says when to come back",
-    500: "Stored data is damaged, or the server made a mistake; its log says which",
-    502: "The language model gave no usable answer",
-    503: "A store cannot be used now",
-    504: "It took longer than allowed",
+    400: "The request is invalid; `field` names the invalid part",
+    401: "The API key is missing or invalid",
+    403: "The key does not allow this",
+    404: "Not found, or not visible to this key",
+    409: "The resource has changed since, or the name is taken",
+    413: "The request body is too large",
+    429: "Too many requests; retry after `Retry-After` seconds",
+    500: "Internal server error or damaged data; see the server's log",
+    502: "The language model failed or gave an invalid answer",
+    503: "A backend is unavailable",
+    504: "A timeout was exceeded",
 }
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -176,11 +181,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 _REMEDIES = {
     "cube": "Create it with POST /api/v1/cubes, or list those there are with GET.",
     "conversation": "List memories with GET /api/v1/memories.",
-    "file": "List those there are with GET /api/v1/documents.",
-    "item": "List those there are with GET /api/v1/memories; POST …/rollback brings back a deleted one.",
+    "file": "List them with GET /api/v1/documents.",
+    "item": "List them with GET /api/v1/memories; POST …/rollback brings back a deleted one.",
     "knowledge base": "Create it with POST /api/v1/knowledge-bases.",
-    "task": "List those there are with GET /api/v1/tasks.",
-    "version": "List those there are with GET /api/v1/memories/{id}/history.",
+    "task": "List them with GET /api/v1/tasks.",
+    "version": "List them with GET /api/v1/memories/{id}/history.",
 }
 
 
@@ -206,7 +211,8 @@ BYTES: dict[int | str, dict[str, Any]] = {
 
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events until the time is over or the client goes, or one called `error`",
+        "description": "Server-sent events until the time is over or the client disconnects; on failure, an event "
+        "`error`",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -238,13 +244,13 @@ class Text(Value):
 class Dimension(Value):
     """A property that a profile may record about somebody."""
 
-    id: str = Field(description="Its id: its group's, a dot and a name")
+    id: str = Field(description="Id: the group's id, a dot and a name")
     name: str = Field(description="Its name")
     about: str = Field(description="What it is about")
     kind: str = Field(description="`text`, `level`, `choice` or `interest`")
     values: list[str] = Field(description="Values of a choice")
-    attributes: list[str] = Field(description="Attributes that statements give it by")
-    words: list[str] = Field(description="Words that an interest is found by")
+    attributes: list[str] = Field(description="Attributes in statements that set it")
+    words: list[str] = Field(description="Words that indicate the interest")
 
 
 class DimensionGroup(Value):
@@ -266,11 +272,13 @@ class ToolUse(tools.ToolUse, Value):  # type: ignore[misc] # `schema` is a forme
     """Knowledge about one tool."""
 
     schema_: str | None = Field(
-        description="Id of the memory that is its definition", validation_alias="schema", serialization_alias="schema"
+        description="Id of the memory that holds its definition",
+        validation_alias="schema",
+        serialization_alias="schema",
     )
 
 
 class VerifyReport(types.VerifyReport, Value):
     """Report of a verification: checks and findings."""
 
-    clean: bool = Field(description="True when nothing is wrong any more")
+    clean: bool = Field(description="True if no differences remain")

@@ -39,22 +39,22 @@ class CreateCubeBody(Body):
     """A new cube; its owner is whom the request is for."""
 
     id: str = Field(description="Its id")
-    description: str = Field("", description="What it is for")
-    time_zone: str | None = Field(None, description="Zone that times without one are read in; default: the server's")
+    description: str = Field("", description="Description of the cube")
+    time_zone: str | None = Field(None, description="Time zone for times without one; default: the server's")
     redact_pii: bool = Field(False, description="Mask personal data in what is added")
 
 
 class ChangeCubeBody(Body):
     """Changes to a cube; omitted fields keep their values."""
 
-    description: str | None = Field(None, description="What it is for")
+    description: str | None = Field(None, description="Description of the cube")
     redact_pii: bool | None = Field(None, description="Mask personal data in what is added from now on")
 
 
 class VerifyBody(Body):
     """A verification, and whether to repair what it finds."""
 
-    repair: bool = Field(False, description="Bring the indexes back to the ledger")
+    repair: bool = Field(False, description="Repair the indexes from the ledger")
 
 
 class GrantBody(BaseModel):
@@ -89,7 +89,7 @@ def list_(memos: CurrentMemos, acting: CurrentIdentity) -> list[Cube]:
 def overview(
     memos: CurrentMemos,
     acting: CurrentIdentity,
-    cube: Annotated[list[str], Query(description="Cubes; default: the busiest one may read")] = [],  # noqa: B006
+    cube: Annotated[list[str], Query(description="Cubes; default: the busiest readable cubes")] = [],  # noqa: B006
 ) -> Overview:
     """Return how full the tiers are, and what the background does."""
     return memos.statistics.overview(cube or None, actor=acting.actor)
@@ -159,11 +159,13 @@ _FILE: dict[str, Any] = {
     }
 }
 
-Vectors = Annotated[bool, Query(description="Also the vectors, so that the same embedder need not make them again")]
-Kv = Annotated[bool, Query(description="Also what prompts begin with, and the KV that models in the server keep of it")]
-Learned = Annotated[bool, Query(description="Also the weights of the adapters that answer for the cube")]
+Vectors = Annotated[bool, Query(description="Include vectors, so that the same embedder need not compute them again")]
+Kv = Annotated[
+    bool, Query(description="Include the prompt prefix, and the KV cache that models in the server keep for it")
+]
+Learned = Annotated[bool, Query(description="Include the weights of the cube's active adapters")]
 Passphrase = Annotated[
-    str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
+    str | None, Header(alias="X-Memos-Passphrase", description="Passphrase the file is encrypted with, in UTF-8")
 ]
 
 
@@ -195,10 +197,10 @@ async def load(
     request: Request,
     memos: CurrentMemos,
     caller: CurrentCaller,
-    cube: Annotated[str | None, Query(description="Id to load it under; default: its own")] = None,
-    merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
-    trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
-    restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
+    cube: Annotated[str | None, Query(description="Id of the new cube; default: the id in the file")] = None,
+    merge: Annotated[bool, Query(description="Load into the existing cube with that id")] = False,
+    trust: Annotated[bool, Query(description="Trust its memories like those added here")] = False,
+    restore_erased: Annotated[bool, Query(description="Also restore memories that were erased here since")] = False,
     user: UserName = None,
     passphrase: Passphrase = None,
 ) -> Loaded:
@@ -239,9 +241,7 @@ async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise RequestRefused(
-                413, f"The file has more than the {most:,} bytes that are taken (MEMOS_LIMITS__DUMP_BYTES)."
-            )
+            raise RequestRefused(413, f"The file is larger than {most:,} bytes (MEMOS_LIMITS__DUMP_BYTES).")
         held += chunk
         if len(held) >= _BLOCK:
             await to_thread.run_sync(write)

@@ -45,8 +45,8 @@ images_router = value_router("images", prefix="/images")
 class DocumentBody(CubeBody):
     """A file."""
 
-    name: str = Field(description="Its name; the ending says what it is")
-    content: str = Field(description="Its bytes in base64")
+    name: str = Field(description="File name; its extension tells the format")
+    content: str = Field(description="Content in base64")
 
 
 @router.post("/documents", status_code=201, name="add")
@@ -66,8 +66,8 @@ def upload_document(
     memos: CurrentMemos,
     caller: CurrentCaller,
     file: Annotated[UploadFile, File(description="The file")],
-    cube: Annotated[str | None, Form(description="Cube; default: the user's own")] = None,
-    user: Annotated[str | None, Form(description="User or agent to act for; default: whom the key belongs to")] = None,
+    cube: Annotated[str | None, Form(description="Cube; default: the user's own cube")] = None,
+    user: Annotated[str | None, Form(description="User or agent to act for; default: the owner of the key")] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> StoredFile:
     """Keep a file that is sent as a form, and have it read in the background."""
@@ -144,8 +144,8 @@ def _taken_in(memos: MemOS, target: RequestTarget, file: tuple[str, bytes], key:
 class CreateBaseBody(Body):
     """A new knowledge base."""
 
-    id: str = Field(description="Its id, also as a cube")
-    description: str = Field("", description="What it is about")
+    id: str = Field(description="Id, also used as a cube id")
+    description: str = Field("", description="Description")
     redact_pii: bool = Field(False, description="Mask personal data in its documents")
 
 

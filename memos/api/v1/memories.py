@@ -41,14 +41,16 @@ class EraseBody(ItemBody):
     """A memory to erase."""
 
     item_ids: list[str] = Field(description="Ids of memories of one cube")
-    wait: bool = Field(True, description="Answer when files and logs are purged too; else the receipt says `purging`")
+    wait: bool = Field(
+        True, description="Wait until files and logs are purged too; otherwise the receipt may say `purging`"
+    )
 
 
 class UsedBody(CubeBody):
     """Memories that were used in an answer."""
 
-    item_ids: list[str] = Field(description="Ids of memories an answer was made from")
-    confirmed: bool = Field(False, description="A person called them right")
+    item_ids: list[str] = Field(description="Ids of memories that an answer used")
+    confirmed: bool = Field(False, description="A person confirmed the memories")
 
 
 @evidence_router.post("/memories/erase", name="erase")
@@ -100,19 +102,19 @@ def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> No
     memos.tiers.pin(item, **target, pinned=False)
 
 
-Offset = Annotated[int, Query(description="Memories to pass over first")]
-Reason = Annotated[str, Query(description="Why, for the history")]
+Offset = Annotated[int, Query(description="Number of memories to skip")]
+Reason = Annotated[str, Query(description="Reason, kept in the history")]
 
 
 class AddBody(CubeBody):
     """Content to remember."""
 
     messages: Any = Field(description="A text, a message `{role, content, …}` or a list of messages")
-    conversation: str | None = Field(None, description="Conversation it belongs to")
+    conversation: str | None = Field(None, description="Conversation id")
     tags: list[str] = Field(default=[], description="Tags")
-    info: dict[str, Any] = Field(default={}, description="Own fields, to filter by later")
-    mode: str = Field("rough", description="`rough`, or `fine`: also read into facts, in the background")
-    tools: Any = Field(None, description="Definitions of the tools that were at hand, in OpenAI's shape")
+    info: dict[str, Any] = Field(default={}, description="Metadata to filter by")
+    mode: str = Field("rough", description="`rough`, or `fine`: also extract facts, in the background")
+    tools: Any = Field(None, description="Definitions of the available tools, in OpenAI's format")
 
 
 class UpdateBody(ItemBody):
@@ -120,31 +122,31 @@ class UpdateBody(ItemBody):
 
     memory: str = Field("", description="Its text")
     tags: list[str] = Field(default=[], description="Its tags")
-    info: dict[str, Any] = Field(default={}, description="The caller's own fields")
-    key: str | None = Field(None, description="What it says something about")
-    value: str | None = Field(None, description="What it says about the key")
+    info: dict[str, Any] = Field(default={}, description="Metadata")
+    key: str | None = Field(None, description="Key of the statement, such as `home.city`")
+    value: str | None = Field(None, description="Value of the key")
     confidence: float = Field(1, description="0 to 1")
     tier: str = Field("", description="`short`, `mid` or `long`")
     type: str = Field("", description="Kind of memory")
     status: str = Field("", description="`active`, `pending`, `superseded` or `archived`")
-    valid_from: Moment = Field(None, description="Since when it holds: ISO 8601, or milliseconds since 1970")
-    valid_to: Moment = Field(None, description="Until when it holds")
-    expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
-    reason: str = Field("updated", description="Why, for the history")
+    valid_from: Moment = Field(None, description="Valid from: ISO 8601, or milliseconds since 1970")
+    valid_to: Moment = Field(None, description="Valid until")
+    expected_version: int | None = Field(None, description="Fail with 409 if the memory is at another version")
+    reason: str = Field("updated", description="Reason, kept in the history")
 
 
 class DeleteBody(ItemBody):
     """A memory to delete."""
 
     item_ids: list[str] = Field(description="Ids of memories of one cube; all of them, or none, are deleted")
-    reason: str = Field("deleted", description="Why, for the history")
+    reason: str = Field("deleted", description="Reason, kept in the history")
 
 
 class RollbackBody(ItemBody):
     """A version to roll back to."""
 
-    to_version: int = Field(description="Version to be again")
-    expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
+    to_version: int = Field(description="Version to restore")
+    expected_version: int | None = Field(None, description="Fail with 409 if the memory is at another version")
 
 
 @router.post("", status_code=201, name="add")
@@ -219,19 +221,19 @@ SegmentId = Annotated[str, Path(description="Id of a segment")]
 class MoveBody(CubeBody):
     """The tier to move a segment to."""
 
-    tier: str = Field(description="`long` has its pages read now, `archive` ranks it lower, `mid` brings it back")
+    tier: str = Field(description="`long`: extract facts now; `archive`: rank lower; `mid`: restore")
 
 
 class AnalyseBody(CubeBody):
     """Pages to analyse into long-term memory."""
 
-    everything: bool = Field(False, description="All pages there are; default: those of hot segments")
+    everything: bool = Field(False, description="Process all pages; default: only those of hot segments")
 
 
 class ReadFinelyBody(CubeBody):
     """Messages to read into facts."""
 
-    conversation: str | None = Field(None, description="Conversation; default: all of the cube")
+    conversation: str | None = Field(None, description="Conversation; default: the whole cube")
 
 
 class TaskIds(Value):
@@ -296,13 +298,13 @@ ToolName = Annotated[str, Path(description="Name of a tool")]
 class DefineBody(CubeBody):
     """Definitions of tools."""
 
-    tools: Any = Field(description="Definitions in OpenAI's shape")
+    tools: Any = Field(description="Definitions in OpenAI's format")
 
 
 class CalledBody(CubeBody):
     """A call of a tool."""
 
-    arguments: Any = Field(None, description="An object or JSON text; the order of keys does not matter")
+    arguments: Any = Field(None, description="Object or JSON text; the order of keys does not matter")
 
 
 @tools_router.get("", name="list_")

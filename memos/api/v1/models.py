@@ -30,7 +30,7 @@ class MemoriesBody(CubeBody):
 class AllowBody(CubeBody):
     """A cube to allow training on."""
 
-    item_ids: list[str] = Field([], description="Ids of memories that were forgotten so, and may be learned again")
+    item_ids: list[str] = Field([], description="Ids of forgotten memories that are allowed in training again")
 
 
 @router.get("", name="list_")

@@ -15,7 +15,9 @@ from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 router = value_router("profile", prefix="/profile")
 
 _DIMENSION = "Id of a dimension, such as `work.occupation`"
-Subject = Annotated[str | None, Query(description="Whom it is about; may be left out when the cube knows one only")]
+Subject = Annotated[
+    str | None, Query(description="Person the profile describes; may be left out when the cube knows one only")
+]
 Dimension = Annotated[str, Query(description=_DIMENSION)]
 _MOMENT = "ISO 8601, or milliseconds since 1970"
 
@@ -25,15 +27,15 @@ class StaticBody(CubeBody):
 
     dimension: str = Field(description=_DIMENSION)
     value: str = Field(description="What is so")
-    subject: str = Field(description="Whom it is about")
+    subject: str = Field(description="Person the profile describes")
 
 
 class TraitRollbackBody(CubeBody):
     """An entry of a trait's history to roll back to."""
 
     dimension: str = Field(description=_DIMENSION)
-    version: int = Field(description="Number of the entry in its history")
-    subject: str | None = Field(None, description="Whom it is about; default: the only one the cube knows")
+    version: int = Field(description="Number of the entry in the history")
+    subject: str | None = Field(None, description="Person the profile describes; default: the only one the cube knows")
 
 
 class TemplateBody(CubeBody):
@@ -47,7 +49,7 @@ def get(
     memos: CurrentMemos,
     target: CurrentTarget,
     subject: Subject = None,
-    as_of: Annotated[str | None, Query(description=f"As it was recorded at this moment: {_MOMENT}")] = None,
+    as_of: Annotated[str | None, Query(description=f"Profile as recorded at this time: {_MOMENT}")] = None,
 ) -> Profile:
     """Return a profile; an empty one when nothing is known."""
     return memos.profiles.get(target["cube"], subject, as_of=moment(as_of), actor=target["actor"])
@@ -71,8 +73,8 @@ def history(
 def diff(
     memos: CurrentMemos,
     target: CurrentTarget,
-    since: Annotated[str, Query(description=f"First moment of recording: {_MOMENT}")],
-    until: Annotated[str | None, Query(description="Last moment; default: now")] = None,
+    since: Annotated[str, Query(description=f"First recording time: {_MOMENT}")],
+    until: Annotated[str | None, Query(description="Last recording time; default: now")] = None,
     subject: Subject = None,
 ) -> ProfileDiff:
     """Return what became known, changed and ended between two moments."""

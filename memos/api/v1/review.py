@@ -33,7 +33,7 @@ RuleId = Annotated[str, Path(description="Id of a rule")]
 class ApproveBody(ItemBody):
     """The version that was reviewed."""
 
-    expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
+    expected_version: int | None = Field(None, description="Fail with 409 if the memory is at another version")
 
 
 class EditBody(ApproveBody):
@@ -46,11 +46,11 @@ class RuleBody(CubeBody):
     """A rule of retention; an empty list means any."""
 
     action: str = Field(description="`archive`, `delete` or `erase`")
-    types: list[str] = Field(default=[], description="Types it is about")
-    tags: list[str] = Field(default=[], description="Tags it is about")
-    statuses: list[str] = Field(default=[], description="Statuses it is about")
-    age_days: float = Field(0, description="Age in days from which it applies")
-    yes: bool = Field(False, description="Needed for a rule that is about everything")
+    types: list[str] = Field(default=[], description="Types of memories it applies to")
+    tags: list[str] = Field(default=[], description="Tags of memories it applies to")
+    statuses: list[str] = Field(default=[], description="Statuses of memories it applies to")
+    age_days: float = Field(0, description="Minimum age in days")
+    yes: bool = Field(False, description="Confirms a rule that applies to every memory")
 
 
 @router.get("/review", tags=["review"])
@@ -94,7 +94,7 @@ def add_rule(
         for rule in memos.retention.list(**target):
             if rule.id == made[0]:
                 return rule
-        raise NotFound("retention rule", made[0], "It was made, and removed since.")
+        raise NotFound("retention rule", made[0], "It was removed.")
 
     return memos.idempotency.once(
         creation(idempotency_key, "retention.add", target, body),

@@ -33,37 +33,35 @@ class QuestionBody(Body):
     """A search: the question and its scope."""
 
     query: str = Field(description="The question")
-    cubes: list[str] | None = Field(None, description="Cubes to search; default: the user's own")
+    cubes: list[str] | None = Field(None, description="Cubes to search; default: the user's own cube")
     top_k: int = Field(10, description="Most hits")
     filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md)")
-    as_of: Moment = Field(None, description="Search what was stored by this time")
-    reference_time: Moment = Field(None, description="When the question is asked; default: now")
-    token_budget: int | None = Field(None, description="Also return a text of at most so many tokens")
-    rerank: bool | None = Field(
-        None, description="Have the reranker read the first candidates; default: if there is one"
-    )
+    as_of: Moment = Field(None, description="Search only what was stored by this time")
+    reference_time: Moment = Field(None, description="Time the question is asked; default: now")
+    token_budget: int | None = Field(None, description="Also return a text for a prompt, of at most this many tokens")
+    rerank: bool | None = Field(None, description="Use the reranker; default: if one is configured")
 
 
 class SearchBody(QuestionBody):
     """A search: the question, its scope, and the amount of detail to return."""
 
-    explain: bool = Field(False, description="Say what each arm gave")
+    explain: bool = Field(False, description="Explain each hit's score")
 
 
 class WhyNotBody(QuestionBody):
     """A search, and the memory that it should have found."""
 
     item: str = Field(description="Id of the memory")
-    cubes: list[str] | None = Field(None, description="Cubes to search; default: the one the memory is in")
+    cubes: list[str] | None = Field(None, description="Cubes to search; default: the cube of the memory")
 
 
 class FeedbackBody(CubeBody):
     """A correction in plain words."""
 
-    text: str = Field(description="What is right, such as `no, I moved to Lyon in May`")
+    text: str = Field(description="Correction in plain words, such as `no, I moved to Lyon in May`")
     speaker: str | None = Field(None, description="Who says so")
     conversation: str | None = Field(None, description="Conversation it belongs to")
-    item_ids: list[str] = Field(default=[], description="Memories it is about; default: what a search finds")
+    item_ids: list[str] = Field(default=[], description="Ids of memories it corrects; default: what a search finds")
     chat_time: Moment = Field(None, description="When it was said; default: now")
 
 
@@ -87,7 +85,7 @@ def working_memory(
     memos: CurrentMemos,
     target: CurrentTarget,
     conversation: Annotated[str | None, Query(description="Conversation it is for")] = None,
-    max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
+    max_tokens: Annotated[int, Query(description="Maximum tokens of the text")] = 1_000,
 ) -> WorkingMemory:
     """Return the small set a prompt begins with."""
     return memos.tiers.working_memory(conversation, **target, max_tokens=max_tokens)
@@ -122,28 +120,32 @@ class ChatBody(Body):
     """A question to answer, and the memory to answer from."""
 
     query: str = Field(description="The question")
-    cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own")
-    conversation: str | None = Field(None, description="Conversation it belongs to; without history its end is shown")
-    history: list[dict[str, Any]] = Field(default=[], description="What was said before, as messages `{role, content}`")
-    system_prompt: str | None = Field(None, description="Instructions for the model instead of the usual ones")
-    top_k: int | None = Field(None, description="Most memories a search gives; default: 12")
+    cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own cube")
+    conversation: str | None = Field(
+        None, description="Conversation id; without `history`, the model sees its most recent messages"
+    )
+    history: list[dict[str, Any]] = Field(default=[], description="Earlier messages `{role, content}`")
+    system_prompt: str | None = Field(None, description="Instructions for the model, in place of the default ones")
+    top_k: int | None = Field(None, description="Maximum number of memories from search; default: 12")
     filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
-    relevance: float | None = Field(None, description="Relevance from 0 to 1 they need; default: 0")
-    reference_time: Moment = Field(None, description="When the question is asked; default: now")
-    token_budget: int | None = Field(None, description="Most tokens of memory; default: MEMOS_RECALL__TOKENS")
-    working: bool = Field(True, description="Begin with working memory: instructions, preferences, the topic")
-    max_tokens: int | None = Field(None, description="Longest answer; one that is cut off is an error")
+    relevance: float | None = Field(None, description="Minimum relevance, 0 to 1; default: 0")
+    reference_time: Moment = Field(None, description="Time the question is asked; default: now")
+    token_budget: int | None = Field(None, description="Maximum tokens of memory; default: MEMOS_RECALL__TOKENS")
+    working: bool = Field(True, description="Put the working memory first: instructions, preferences, the topic")
+    max_tokens: int | None = Field(
+        None, description="Maximum tokens of the answer; an answer that is cut off is an error"
+    )
     temperature: float | None = Field(
         None, description="Sampling temperature from 0 to 2; default: the model's setting"
     )
     top_p: float | None = Field(None, description="Nucleus sampling, above 0 to 1")
-    store: bool = Field(True, description="Remember question and answer")
-    store_in: str | None = Field(None, description="Cube to remember them in; default: the first of `cubes`")
-    tags: list[str] = Field(default=[], description="Tags of what is remembered")
-    info: dict[str, Any] = Field(default={}, description="Own fields of what is remembered")
-    mode: str = Field("rough", description="`rough`, or `fine`: also read into facts, in the background")
-    marks: bool = Field(False, description="Leave marks such as `[m1]` in the text")
-    stream: bool = Field(False, description="Answer with events: `text` pieces, then `end` with the result, or `error`")
+    store: bool = Field(True, description="Store the question and the answer")
+    store_in: str | None = Field(None, description="Cube to store them in; default: the first of `cubes`")
+    tags: list[str] = Field(default=[], description="Tags of the stored memories")
+    info: dict[str, Any] = Field(default={}, description="Metadata of the stored memories")
+    mode: str = Field("rough", description="`rough`, or `fine`: also extract facts, in the background")
+    marks: bool = Field(False, description="Keep citation marks such as `[m1]` in the text")
+    stream: bool = Field(False, description="Stream events: `text` pieces, then `end` with the result, or `error`")
 
 
 class Chat(ChatResult, Value):

@@ -18,7 +18,7 @@ from memos.errors import InvalidInput
 router = value_router("tasks", prefix="/tasks")
 events_router = value_router("events", prefix="/events")
 
-Cubes = Annotated[list[str], Query(description="Only of these cubes; default: all one may read")]
+Cubes = Annotated[list[str], Query(description="Only of these cubes; default: all readable cubes")]
 
 
 @router.get("", name="list_")
@@ -29,7 +29,7 @@ def list_tasks(
     state: Annotated[list[str], Query(description="Only in these states")] = [],  # noqa: B006
     kind: Annotated[list[str], Query(description="Only of these kinds")] = [],  # noqa: B006
     limit: Limit = 100,
-    after: Annotated[str | None, Query(description="Go on behind this task")] = None,
+    after: Annotated[str | None, Query(description="Continue after this task")] = None,
 ) -> list[Task]:
     """Return tasks, newest first."""
     return memos.tasks.list(cubes=cube or None, actor=acting.actor, states=state, kinds=kind, limit=limit, after=after)
@@ -101,14 +101,16 @@ _AT_ONCE = 500
 _MOST_DIGITS = 18
 
 Kinds = Annotated[list[str], Query(description="Only of these kinds, such as `add`")]
-LastEventId = Annotated[str | None, Header(description="Number of the last event seen, sent by clients that come back")]
+LastEventId = Annotated[
+    str | None, Header(description="Number of the last event received, sent by clients that reconnect")
+]
 
 
 @events_router.get("", name="list_")
 def list_events(
     memos: CurrentMemos,
     target: CurrentTarget,
-    after: Annotated[int, Query(description="Events behind this number")] = 0,
+    after: Annotated[int, Query(description="Events after this number")] = 0,
     kind: Kinds = [],  # noqa: B006
     limit: Limit = 100,
 ) -> list[Event]:
@@ -121,7 +123,7 @@ async def stream_events(
     request: Request,
     memos: CurrentMemos,
     target: CurrentTarget,
-    after: Annotated[int | None, Query(description="Begin behind this number; default: with what comes now")] = None,
+    after: Annotated[int | None, Query(description="Begin after this number; default: new events only")] = None,
     kind: Kinds = [],  # noqa: B006
     timeout_s: Timeout = 300.0,
     last_event_id: LastEventId = None,

@@ -32,11 +32,11 @@ class CreateUserBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: str = Field(description="Its id; a user or agent gets a cube of that id")
+    id: str = Field(description="Id; a user or agent gets a cube with that id")
     kind: str = Field("user", description="`user`, `agent` or `group`")
-    name: str = Field("", description="Its name for people; default: the id")
+    name: str = Field("", description="Display name; default: the id")
     acts_for: str | None = Field(None, description="User an agent acts for")
-    admin: bool = Field(False, description="Whether it may do everything")
+    admin: bool = Field(False, description="Whether it has all rights")
 
 
 class EnableBody(BaseModel):
@@ -44,7 +44,7 @@ class EnableBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    enabled: bool = Field(description="Whether it may do what its roles allow, or nothing")
+    enabled: bool = Field(description="Whether it is enabled; a disabled one has no rights")
 
 
 @router.get("/me", name="me")
@@ -76,7 +76,7 @@ def list_users(
     caller: CurrentCaller,
     kind: Annotated[str | None, Query(description="Only `user`, `agent` or `group`")] = None,
     limit: Limit = 100,
-    after: Annotated[str, Query(description="Go on behind this id")] = "",
+    after: Annotated[str, Query(description="Continue after this id")] = "",
 ) -> list[Identity]:
     """Return users, agents and groups by id."""
     return memos.users.list(kind=kind, limit=limit, after=after, actor=caller.identity.id)
@@ -124,13 +124,11 @@ KeyId = Annotated[str, Path(description="Id of a key")]
 class CreateKeyBody(Body):
     """A new key."""
 
-    name: str = Field(description="Its name, such as where it is used")
-    identity: str | None = Field(None, description="Whose it is; default: whom the request is for")
-    rights: list[str] = Field(
-        default=["read", "write", "own"], description="What calls with it may do at the most: `read`, `write`, `own`"
-    )
-    expires_at: AwareDatetime | None = Field(None, description="When it stops opening anything, with its offset")
-    limits: LimitsBody | None = Field(None, description="How much it may use; only admins set this")
+    name: str = Field(description="Name of the key, such as where it is used")
+    identity: str | None = Field(None, description="Owner of the key; default: the user of the request")
+    rights: list[str] = Field(default=["read", "write", "own"], description="Rights of the key: `read`, `write`, `own`")
+    expires_at: AwareDatetime | None = Field(None, description="Expiry time, with its UTC offset")
+    limits: LimitsBody | None = Field(None, description="Limits of the key; only admins can set them")
 
 
 @keys_router.post("", status_code=201, name="create")
@@ -157,7 +155,7 @@ def create_key(
 def list_keys(
     memos: CurrentMemos,
     acting: CurrentIdentity,
-    identity: Annotated[str | None, Query(description="Whose keys; default: whom the request is for")] = None,
+    identity: Annotated[str | None, Query(description="Owner of the keys; default: the user of the request")] = None,
 ) -> list[Key]:
     """Return somebody's keys, the oldest first, without their secrets."""
     return memos.keys.list(acting.actor if identity is None else identity, actor=acting.actor)
@@ -166,7 +164,7 @@ def list_keys(
 class LimitKeyBody(Body):
     """New limits of a key."""
 
-    limits: LimitsBody = Field(description="Its limits, in place of those it has; `{}` takes them away")
+    limits: LimitsBody = Field(description="New limits, replacing the current ones; `{}` removes them")
 
 
 @keys_router.put("/{key}/limits", name="limit")

@@ -100,8 +100,8 @@ def format_of(name: str, data: bytes) -> Format:
         return _zipped(data)
     if head.startswith(_OLE):
         if "EncryptedPackage".encode("utf-16-le") in data:
-            raise Unreadable("is protected by a password; save it without one and add that")
-        raise Unreadable("is an old Office file (DOC, XLS or PPT); save it as DOCX, XLSX or PPTX and add that")
+            raise Unreadable("is protected by a password; save a copy without one and add the copy")
+        raise Unreadable("is an old Office file (DOC, XLS or PPT); save it as DOCX, XLSX or PPTX and add the copy")
     text = not head.startswith(_WIDE_MARKS) and b"\0" not in data
     # Other bytes may stand before a PDF's header; a text may speak of it.
     if b"%PDF-" in head and not (text and _is_utf8(head) and not head.startswith(b"%PDF-") and _PDF_END not in data):
@@ -115,9 +115,9 @@ def format_of(name: str, data: bytes) -> Format:
         return Format.WEBP
     for magic, what in _OTHERS:
         if head.startswith(magic) and not (readable and magic.isalnum()):
-            raise Unreadable(f"is {what}, whatever its name says; it cannot be read as a document")
+            raise Unreadable(f"is {what} by its content, which cannot be read as a document")
     if b"\0" in data and not head.startswith(_WIDE_MARKS):
-        raise Unreadable("is no text and no document of a known kind; these are: " + ", ".join(Format))
+        raise Unreadable("is neither text nor a document of a supported format; supported are: " + ", ".join(Format))
     return _text_format(name, head)
 
 
@@ -143,9 +143,9 @@ def _zipped(data: bytes) -> Format:
             names = {part.filename for part in parts}
             first = archive.read("mimetype")[:64] if "mimetype" in names and _size(parts, "mimetype") < 64 else b""
     except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        raise Unreadable("is damaged or was cut off: its contents cannot be listed") from error
+        raise Unreadable("is a damaged or truncated zip file; add another copy of the file") from error
     if len(parts) > _MOST_PARTS:
-        raise Unreadable(f"has {len(parts):,} parts, at most {_MOST_PARTS:,} are taken; it looks like a zip bomb")
+        raise Unreadable(f"has {len(parts):,} parts, more than the limit of {_MOST_PARTS:,}; it looks like a zip bomb")
     total = sum(part.file_size for part in parts)
     if total > MOST_UNPACKED_BYTES or (total > _SMALL_BYTES and total > MOST_RATIO * len(data)):
         raise Unreadable(
@@ -153,7 +153,7 @@ def _zipped(data: bytes) -> Format:
             "a zip bomb and was not opened"
         )
     if any(part.flag_bits & 1 for part in parts):
-        raise Unreadable("is protected by a password; save it without one and add that")
+        raise Unreadable("is protected by a password; save a copy without one and add the copy")
     for part, format_ in (
         ("word/document.xml", Format.DOCX),
         ("ppt/presentation.xml", Format.PPTX),
@@ -163,7 +163,7 @@ def _zipped(data: bytes) -> Format:
             return format_
     if first.strip() == b"application/epub+zip":
         return Format.EPUB
-    raise Unreadable("is a zip archive and no document; add the files in it one by one")
+    raise Unreadable("is a zip archive; unpack it and add its files one by one")
 
 
 def _size(parts: list[zipfile.ZipInfo], name: str) -> int:

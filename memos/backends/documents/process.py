@@ -100,14 +100,18 @@ def _engine() -> Callable[[Any], Any]:
         import cv2  # noqa: PLC0415 - an optional extra
         import rapidocr  # noqa: PLC0415 - an optional extra
     except ImportError as error:
-        raise Unreadable(f"has pictures of text, and the extra `ocr` is broken ({error.name}): {EXTRA}") from error
+        raise Unreadable(
+            f"has text in pictures, and the extra `ocr` is broken ({error.name}); reinstall it: {EXTRA}"
+        ) from error
     cv2.setNumThreads(1)
     models = Path(rapidocr.__file__).with_name("models")
     params: dict[str, Any] = {"Global.log_level": "critical", "Global.max_side_len": _LONGEST}
     for part, kind in (("Det", "det"), ("Rec", "rec")):
         found = sorted(models.glob(f"*_{kind}_*.onnx"))
         if not found:
-            raise Unreadable(f"has pictures of text, and the installed rapidocr has no model to read them: {EXTRA}")
+            raise Unreadable(
+                f"has text in pictures, and the installed rapidocr has no model to read it; reinstall it: {EXTRA}"
+            )
         params[f"{part}.model_path"] = str(found[0])
     # The third model turns lines by half; it takes good ones for turned too.
     params |= {"Global.use_cls": False, "Rec.rec_batch_num": 1}
@@ -190,7 +194,7 @@ def _opened(format_: Format, raw: bytes) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(raw), formats=[format_.name])
     except UnidentifiedImageError as error:
-        raise Unreadable(f"cannot be read as {format_.name}: it is damaged, or not what it claims") from error
+        raise Unreadable(f"cannot be read as {format_.name}; the file is damaged or of another format") from error
     _check_size(image)
     return image
 
@@ -198,7 +202,7 @@ def _opened(format_: Format, raw: bytes) -> Image.Image:
 def _check_size(image: Image.Image) -> None:
     pixels = image.width * image.height
     if pixels > MOST_IMAGE_PIXELS:
-        raise Unreadable(f"has {pixels:,} pixels, at most {MOST_IMAGE_PIXELS:,} are taken; make it smaller")
+        raise Unreadable(f"has {pixels:,} pixels, more than the limit of {MOST_IMAGE_PIXELS:,}; make it smaller")
 
 
 def _on_white(image: Image.Image) -> Image.Image:
@@ -287,16 +291,18 @@ def read_file(name: str, raw: bytes, early: Callable[[Answer], object] = lambda 
     except Unreadable as error:
         return {"format": format_, "reason": str(error)}
     except ImportError as error:
-        missing = f"needs the extra `documents` to be read as {_called(format_)} ({error.name} is missing)"
-        return {"format": format_, "reason": f"{missing}: {_EXTRA}, then add it again"}
+        missing = f"cannot be read as {_called(format_)} without the extra `documents` ({error.name} is missing)"
+        return {"format": format_, "reason": f"{missing}; install it ({_EXTRA}), then add the file again"}
     except MemoryError:
         most = resource.getrlimit(resource.RLIMIT_AS)[0] // 1_048_576
-        told = f"needs more than {most:,} MiB of memory to be read; split it, or save it anew"
+        told = f"needs more than {most:,} MiB of memory to be read; split it, or save it again from its program"
         return {"format": format_, "reason": told}
     except RecursionError:
-        return {"format": format_, "reason": "is nested too deep to be read; save it anew"}
+        return {"format": format_, "reason": "is nested too deeply to be read; save it again from its program"}
     except Exception as error:  # noqa: BLE001 - what parsers raise has no common root, and may quote the document
-        told = f"cannot be read as {_called(format_)} ({type(error).__name__}): it is damaged, or not what it claims"
+        told = (
+            f"cannot be read as {_called(format_)} ({type(error).__name__}); the file is damaged or of another format"
+        )
         return {"format": format_, "reason": told}
     return {"format": format_, "pages": pages, "unread": left}
 
@@ -314,12 +320,12 @@ def _no_text(format_: Format, pages: int, left: int) -> str:
         return "has no text"
     what = f"is an image ({format_.name})"
     if format_ is Format.PDF:
-        what = f"has no text on its {pages:,} pages: they are scanned or drawn"
+        what = f"has no text on its {pages:,} pages, only scans or drawings"
     if not available():
-        return f"{what}. Install the extra `ocr`, which reads text in pictures, and add it again: {EXTRA}"
+        return f"{what}. Install the extra `ocr`, which reads text in pictures ({EXTRA}), then add the file again"
     if left:
-        return f"{what}, and there was no time to read {left:,} of them; split it"
-    return f"{what}, and no text was recognised"
+        return f"{what}; {left:,} of them were not read in time, so split the file"
+    return f"{what}; no text was recognised"
 
 
 def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
@@ -365,7 +371,7 @@ def _read(format_: Format, name: str, raw: bytes) -> list[Page]:
 
 
 def _too_long() -> Unreadable:
-    return Unreadable(f"has over {MOST_CHARS:,} characters of text; split it")
+    return Unreadable(f"has more than {MOST_CHARS:,} characters of text; split it")
 
 
 def _decoded(raw: bytes) -> str:
@@ -428,11 +434,11 @@ def _pdf(raw: bytes) -> Iterator[Page]:
         document = pypdfium2.PdfDocument(raw)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == pypdfium2.raw.FPDF_ERR_PASSWORD:
-            raise Unreadable("is protected by a password; save it without one and add that") from error
+            raise Unreadable("is protected by a password; save a copy without one and add the copy") from error
         raise
     count = len(document)
     if count > MOST_PAGES:
-        raise Unreadable(f"has {count:,} pages, at most {MOST_PAGES:,} are taken; split it")
+        raise Unreadable(f"has {count:,} pages, more than the limit of {MOST_PAGES:,}; split it")
     outline = _outline(document)
     path: list[str] = []
     size = 0

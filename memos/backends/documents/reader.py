@@ -73,7 +73,7 @@ def _taken(told: bytes) -> DocumentPages:
         )
         unread = int(answer.get("unread", 0))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidInput("file", "made the program that reads it answer nonsense; it is damaged") from error
+        raise InvalidInput("file", "is damaged; the process that reads it gave an invalid answer") from error
     return DocumentPages(format_, MEDIA_TYPES[format_], pages, unread)
 
 
@@ -105,7 +105,7 @@ def _run(given: int, answer: int, check_cancelled: Callable[[], object]) -> int:
                 start_new_session=True,
             )
         except OSError as error:
-            raise BackendUnavailable(f"No process can be started to read documents ({error.strerror}).") from error
+            raise BackendUnavailable(f"Cannot start a process to read the document ({error.strerror}).") from error
         try:
             return _waited(process, check_cancelled)
         finally:
@@ -122,16 +122,16 @@ def _waited(process: subprocess.Popen[bytes], check_cancelled: Callable[[], obje
         except subprocess.TimeoutExpired:
             check_cancelled()
         if time.monotonic() > deadline:
-            raise InvalidInput("file", f"took longer than {WALL_S:g} s to be read; split it")
+            raise InvalidInput("file", f"was not read within {WALL_S:g} s; split it")
         pause = min(_POLLS_S[1], pause * 1.5)
 
 
 def _ended(status: int) -> str:
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
-        return "took too much computing time or memory to be read; split it, or save it anew"
+        return "needs too much processor time or memory to be read; split it, or save it again from its program"
     if status == -signal.SIGXFSZ:
         return "has too much text to be read; split it"
-    return f"made the program that reads it fail (status {status}); it is damaged, or made to harm"
+    return f"crashed the process that reads it (status {status}); it is damaged or malicious"
 
 
 @contextmanager

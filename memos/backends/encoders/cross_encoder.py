@@ -49,8 +49,8 @@ class OnnxReranker:
             if not there:
                 raise InvalidInput(
                     "MEMOS_RERANK__MODEL",
-                    f"names the folder {folder}, which has no {missing}: it needs a "
-                    "cross-encoder's model.onnx, or onnx/model.onnx, and its tokenizer.json",
+                    "must name the folder of a cross-encoder, with model.onnx or onnx/model.onnx and tokenizer.json; "
+                    f"{folder} has no {missing}",
                 )
         self._folder, self._model = folder, found[0]
         self._threads, self._timeout_s = threads, timeout_s
@@ -71,12 +71,12 @@ class OnnxReranker:
         for batch in _batches([len(pair.ids) for pair in pairs]):
             if time.monotonic() > until:
                 raise BackendTimeout(
-                    f"The reranker {self.name} did not read {len(texts)} texts within {self._timeout_s:g} s: "
-                    "use a smaller model."
+                    f"The reranker {self.name} did not score {len(texts)} texts within {self._timeout_s:g} s; use a "
+                    "smaller model."
                 )
             scores[batch] = self._run(loaded, [pairs[place] for place in batch])
         if not np.isfinite(scores).all():
-            raise ModelError(f"The reranker {self.name} gave a score that is no finite number: use another model.")
+            raise ModelError(f"The reranker {self.name} returned a score that is infinite or NaN; use another model.")
         return [float(score) for score in scores]
 
     def _load(self) -> _Loaded:
@@ -101,8 +101,8 @@ class OnnxReranker:
             raise ModelError(f"The reranker {self.name} failed: {error}. Use another model, or free memory.") from error
         if logits.shape not in ((len(batch),), (len(batch), 1), (len(batch), 2)):
             raise ModelError(
-                f"The reranker {self.name} answers {len(batch)} pairs with numbers of the shape {logits.shape}: it is "
-                "no cross-encoder, which gives one a pair."
+                f"The reranker {self.name} returned numbers of shape {logits.shape} for {len(batch)} pairs; a "
+                "cross-encoder returns one number per pair. Use another model."
             )
         scores: NDArray[np.float64] = logits if logits.ndim == 1 else logits[:, -1]
         return scores
@@ -152,7 +152,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise ModelError(f"The tokenizer {path} cannot be read ({error!s:.200}): copy the model again.") from error
+        raise ModelError(f"Cannot read the tokenizer {path} ({error!s:.200}); copy the model again.") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -170,7 +170,7 @@ def _limit(folder: Path) -> int:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < limit:
             limit = int(value)
     if limit < _LEAST_TOKENS:
-        raise ModelError(f"The reranker in {folder} takes {limit} tokens: use a model that takes more.")
+        raise ModelError(f"The reranker in {folder} takes only {limit} tokens; use a model that takes more.")
     return limit
 
 
@@ -184,7 +184,7 @@ def _session(path: Path, threads: int) -> tuple[Any, dict[str, Any], str]:
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except _LOAD_ERRORS as error:
-        raise ModelError(f"The reranker {path} cannot be loaded ({error!s:.300}): copy the model again.") from error
+        raise ModelError(f"Cannot load the reranker {path} ({error!s:.300}); copy the model again.") from error
     inputs = {given.name: _TYPES.get(given.type) for given in session.get_inputs()}
     if "input_ids" not in inputs or None in inputs.values() or not inputs.keys() <= set(_KNOWN):
         raise ModelError(

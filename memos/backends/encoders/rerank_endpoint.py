@@ -27,7 +27,7 @@ class EndpointReranker:
 
     def __init__(self, settings: RerankSettings, *, first_wait_s: float = 0.2, timeout_s: float = 10.0) -> None:
         if settings.base_url is None or settings.model is None:
-            raise InvalidInput("base_url", "is missing: a reranker behind an endpoint needs a BASE_URL and a MODEL")
+            raise InvalidInput("base_url", "is required: a reranker behind an endpoint needs BASE_URL and MODEL")
         # What the house's client reads; it shows this name in messages alone.
         self._settings = ChatSettings(
             base_url=settings.base_url, model=settings.model[:256], api_key=settings.api_key, timeout_s=timeout_s
@@ -85,11 +85,14 @@ class EndpointReranker:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = f"{error}" or type(error).__name__
             raise BackendUnavailable(
-                f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check "
-                "MEMOS_RERANK__BASE_URL."
+                f"{where(self._settings)} cannot be reached, or the connection was lost ({reason:.200}); start it, or "
+                "check MEMOS_RERANK__BASE_URL."
             ) from error
         except TooLarge as error:
-            raise ModelError(f"{where(self._settings)} sent more than any answer: look at what is there.") from error
+            raise ModelError(
+                f"{where(self._settings)} sent an answer that is too large; check that MEMOS_RERANK__BASE_URL is the "
+                "URL of a reranker."
+            ) from error
         if response.status_code != 200:
             raise self._failure(response)
         try:
@@ -103,32 +106,32 @@ class EndpointReranker:
             return told.error
         if isinstance(told, NoSuchModel):
             return BackendUnavailable(
-                f"{where(self._settings)} has no model {self._model}, or no path /rerank there: check "
-                "MEMOS_RERANK__MODEL, and MEMOS_RERANK__BASE_URL, which for many servers ends with /v1.",
+                f"{where(self._settings)} has no model {self._model} or no path /rerank; check MEMOS_RERANK__MODEL, "
+                "and MEMOS_RERANK__BASE_URL, which for many servers ends with /v1.",
                 permanent=True,
             )
         return told
 
     def _too_slow(self) -> BackendTimeout:
         return BackendTimeout(
-            f"{where(self._settings)} did not rerank within {self._settings.timeout_s:g} s: use a smaller model."
+            f"{where(self._settings)} did not rerank within {self._settings.timeout_s:g} s; use a smaller model."
         )
 
 
 def _scores(answer: Json, count: int, there: str) -> list[float]:
     results = dig(answer, "results")
     if not isinstance(results, list):
-        raise ModelError(f"{there} sent something that is no answer of a reranker: look into its log.")
+        raise ModelError(f"{there} sent an answer that is not a list of rerank results; check its log.")
     found: dict[int, float] = {}
     for result in results:
         place, score = dig(result, "index"), dig(result, "relevance_score")
         if not _is_place(place, count) or place in found:
-            raise ModelError(f"{there} scored a text that was not sent, or one twice: look into its log.")
+            raise ModelError(f"{there} scored a text that was not sent, or one text twice; check its log.")
         if isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
-            raise ModelError(f"{there} gave a text a score that is no finite number: look into its log.")
+            raise ModelError(f"{there} returned a score that is not a finite number; check its log.")
         found[place] = float(score)
     if len(found) != count:
-        raise ModelError(f"{there} scored {len(found)} of {count} texts: look into its log.")
+        raise ModelError(f"{there} scored {len(found)} of {count} texts; check its log.")
     return [found[place] for place in range(count)]
 
 

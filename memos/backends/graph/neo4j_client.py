@@ -176,7 +176,7 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
     parts = urlsplit(settings.url or "")
     server = f"Neo4j at {parts.hostname}:{parts.port or 7687}"
     if isinstance(error, UnicodeEncodeError):
-        return InvalidInput("id", "is not valid Unicode text, and Neo4j cannot store it.")
+        return InvalidInput("id", "is not valid Unicode text, which Neo4j cannot store.")
     if isinstance(error, Neo4jError):
         return _refused(error, server, settings)
     if isinstance(error, ConfigurationError):
@@ -212,5 +212,5 @@ def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosEr
     if isinstance(error, ClientError) and "timeout" in str(error) and not code.startswith("Neo."):
         return BackendTimeout(f"No connection to {server} became free in {TIMEOUT_S} s: try again later.")
     if isinstance(error, TransientError) or not isinstance(error, ClientError):
-        return BackendUnavailable(f"{server} cannot do this now ({code}): try again, and look into its log.")
-    return IntegrityError(f"{server} refused a statement ({code}): look into its log.")
+        return BackendUnavailable(f"{server} cannot do this now ({code}); try again, or check its log.")
+    return IntegrityError(f"{server} refused a statement ({code}); check its log.")

@@ -118,7 +118,7 @@ class LocalAdapters:
             if not isinstance(error, _REFUSED):
                 raise
             raise IntegrityError(
-                f"The adapter in {adapter.folder} cannot be put on this model ({type(error).__name__})."
+                f"Cannot load the adapter in {adapter.folder} into this model ({type(error).__name__})."
             ) from error
         self._there[adapter.id] = shape, weights
         while len(self._there) > _MOST:

@@ -133,8 +133,10 @@ def load(name: str, *, device: str | None = None, remembered: Path | None = None
 def _check_name(name: str) -> None:
     path = Path(name)
     if path.is_file():
-        is_packed = " GGUF files answer behind llama.cpp's server, by BASE_URL." if path.suffix == ".gguf" else ""
-        raise InvalidInput("model", f"{name} is a file; give a folder of transformers.{is_packed}")
+        is_packed = (
+            " To use a GGUF file, start llama.cpp's server on it and set BASE_URL." if path.suffix == ".gguf" else ""
+        )
+        raise InvalidInput("model", f"{name} is a file; give the folder of a transformers model.{is_packed}")
     if not name or not (path.is_dir() or _AT_THE_HUB.fullmatch(name)):
         raise InvalidInput("model", f"there is no folder {name}; models of the hub are named OWNER/NAME")
 
@@ -217,25 +219,25 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
         model = AutoModelForCausalLM.from_pretrained(name, config=config, dtype=dtype)
         return model.to(where), tokenizer
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise BackendUnavailable(f"There is not enough memory for the model {name}: use a smaller one.") from error
+        raise BackendUnavailable(f"Not enough memory for the model {name}; use a smaller one.") from error
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InvalidInput("model", f"{name} cannot be loaded ({reason:.200})") from error
+        raise InvalidInput("model", f"{name} cannot be loaded ({reason:.200}); check the folder or hub name") from error
 
 
 def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - _KNOWN_LAYERS:
-        return (), f"it has layers of the kind {', '.join(sorted(kinds - _KNOWN_LAYERS))}, whose state cannot be cut"
+        return (), f"it has layers of type {', '.join(sorted(kinds - _KNOWN_LAYERS))}, whose state cannot be truncated"
     if getattr(config, "is_encoder_decoder", False):
-        return (), "it is an encoder with a decoder"
+        return (), "it is an encoder-decoder model"
     cache, tokens = DynamicCache(), 3
     try:
         with torch.inference_mode():
             model(input_ids=torch.zeros((1, tokens), dtype=torch.long, device=model.device), past_key_values=cache)
     except Exception as error:  # noqa: BLE001 - whatever an unknown architecture does with a cache
-        return (), f"it does not take a cache ({type(error).__name__})"
+        return (), f"it does not accept a cache ({type(error).__name__})"
     if len(cache.layers) != config.num_hidden_layers:
         return (), "not every layer keeps keys and values of its own"
     shapes = set()

@@ -70,18 +70,18 @@ class LocalModel:
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
         """Yield the model's answer, "" after a step that shows nothing; closed before its end it makes no more."""
         if any(message.images for message in request.messages):
-            raise ModelError(f"The model {self.name} sees no images: use one that does.", permanent=True)
+            raise ModelError(f"The model {self.name} does not take images; use one that does.", permanent=True)
         self._check_open()
         prompt = self.render(request)
         most = self._room(len(prompt.ids), request.max_tokens or self._settings.max_tokens)
         try:
             yield from self._answered(request, prompt, most)
         except IntegrityError as error:  # with its files gone it cannot come back between two steps
-            raise BackendUnavailable("The adapter that answered was removed meanwhile: ask again.") from error
+            raise BackendUnavailable("The adapter that answered was removed meanwhile; ask again.") from error
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise BackendUnavailable(
-                f"There is not enough memory for a prompt of {len(prompt.ids):,} tokens with {self.name}: send less, "
-                "or give the tiers of MEMOS_ACTIVATION__* less."
+                f"Not enough memory for a prompt of {len(prompt.ids):,} tokens with {self.name}; send less, or lower "
+                "the budgets of MEMOS_ACTIVATION__*."
             ) from error
 
     def render(self, request: ChatRequest) -> Prompt:
@@ -92,8 +92,8 @@ class LocalModel:
             text = self._loaded.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # templates raise what they like
             raise ModelError(
-                f"The chat template of {self.name} takes no such conversation ({type(error).__name__}): its roles may "
-                "have to alternate.",
+                f"The chat template of {self.name} does not accept this conversation ({type(error).__name__}); its "
+                "roles may have to alternate.",
                 permanent=True,
             ) from error
         told = self._loaded.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
@@ -163,7 +163,7 @@ class LocalModel:
             with self._turn(adapter, later=request.later):
                 return adapter
         except IntegrityError as error:
-            log.warning("a cube is answered without its adapter: %s", error)
+            log.warning("an answer is given without the cube's adapter: %s", error)
             return None
 
     def _filled(
@@ -189,14 +189,14 @@ class LocalModel:
 
     def _check_open(self) -> None:
         if self._closing.is_set():
-            raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
+            raise BackendUnavailable("This process is shutting down and calls no model any more.", permanent=True)
 
     def _room(self, prompt: int, most: int) -> int:
         left = self._loaded.context - prompt
         if left < 1:
             raise InvalidAnswer(
-                f"The request has {prompt:,} tokens, the model {self.name} takes {self._loaded.context:,}: send less "
-                "text, or use a model with a longer context.",
+                f"The request has {prompt:,} tokens, but the model {self.name} takes {self._loaded.context:,}; send "
+                "less text, or use a model with a longer context.",
                 permanent=True,
             )
         return min(most, left)

@@ -58,7 +58,7 @@ def small(image: Image) -> Image:
         data = _jpeg(image.data)
     except _UNREADABLE as error:
         raise ModelError(
-            f"The image cannot be decoded ({type(error).__name__}): it is damaged or too large; add it again whole.",
+            f"Cannot decode the image ({type(error).__name__}); it is damaged or too large. Add another copy of it.",
             permanent=True,
         ) from error
     return Image("image/jpeg", data)
@@ -96,7 +96,7 @@ class OpenAIChat:
 
     def __init__(self, settings: ChatSettings, *, first_wait_s: float = 0.5, retries: int = 3) -> None:
         if settings.base_url is None or settings.model is None:
-            raise InvalidInput("base_url", "is missing: a chat model needs a BASE_URL and a MODEL")
+            raise InvalidInput("base_url", "is required: a chat model needs BASE_URL and MODEL")
         self._settings = settings
         self._model = settings.model
         self._first_wait_s = first_wait_s
@@ -112,7 +112,7 @@ class OpenAIChat:
                 base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=self._http
             )
         except httpx2.InvalidURL as error:
-            raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error
+            raise InvalidInput("base_url", "must be a URL such as https://models.example.org/v1") from error
 
     @property
     def name(self) -> str:
@@ -232,12 +232,12 @@ class OpenAIChat:
     def _slot(self, until: float) -> Iterator[None]:
         if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
             raise BackendTimeout(
-                f"All {self._settings.parallel} calls to the model {self._model} stayed busy: try again later, or "
-                "raise PARALLEL."
+                f"All {self._settings.parallel} connections to the model {self._model} stayed busy; try again later, "
+                "or raise PARALLEL."
             )
         try:
             if self._closing.is_set():
-                raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
+                raise BackendUnavailable("This process is shutting down and calls no model any more.", permanent=True)
             yield
         finally:
             self._slots.release()
@@ -285,16 +285,19 @@ class OpenAIChat:
 
     def _too_much(self) -> ModelError:
         most = endpoint_client.MOST_BYTES
-        return ModelError(f"{where(self._settings)} sent more than {most:,} bytes: look into what answers there.")
+        return ModelError(
+            f"{where(self._settings)} sent more than {most:,} bytes; check that BASE_URL is the URL of a chat model."
+        )
 
     def _too_slow(self) -> BackendTimeout:
         return BackendTimeout(
-            f"{where(self._settings)} did not answer within {self._settings.timeout_s:g} s: try again later, raise "
+            f"{where(self._settings)} did not answer within {self._settings.timeout_s:g} s; try again later, raise "
             "TIMEOUT_S, or use a smaller model."
         )
 
     def _unreachable(self, error: BaseException) -> BackendUnavailable:
         reason = f"{error}" or type(error).__name__
         return BackendUnavailable(
-            f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check BASE_URL."
+            f"{where(self._settings)} cannot be reached, or the connection was lost ({reason:.200}); start it, or "
+            "check BASE_URL."
         )

@@ -46,7 +46,7 @@ class NoSuchModel(BackendUnavailable):
 def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
     if "html" in content_type.lower():
         raise BackendUnavailable(
-            f"{where(settings)} answers with a web page: check its BASE_URL, which for most servers ends with /v1.",
+            f"{where(settings)} answers with a web page; check its BASE_URL, which for most servers ends with /v1.",
             permanent=True,
         )
     body = _parsed(content)
@@ -54,7 +54,7 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
         raise told_status(status, content, {}, settings)
     message = dig(body, "choices", 0, "message")
     if not isinstance(message, dict):
-        raise ModelError(f"{where(settings)} sent something that is no answer of a chat model: look into its log.")
+        raise ModelError(f"{where(settings)} sent an answer that is not a chat completion; check its log.")
     finish = dig(body, "choices", 0, "finish_reason")
     return finished_answer(message, finish, dig(body, "usage"), prompt_tokens, settings)
 
@@ -68,7 +68,7 @@ def finished_answer(
     answer = sendable(without_reasoning(text)).strip()
     _check_finished(finish, bool(message.get("refusal")), tokens, settings)
     if not answer:
-        what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
+        what = "returned its reasoning but no answer" if text.strip() else "returned an empty answer"
         raise InvalidAnswer(
             f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens
         )
@@ -78,17 +78,19 @@ def finished_answer(
 def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatSettings) -> None:
     model = settings.model
     if finish == "content_filter":
-        raise ModelError(f"The endpoint's filter stopped the model {model}.", permanent=True, tokens=tokens)
+        raise ModelError(f"The endpoint's content filter stopped the model {model}.", permanent=True, tokens=tokens)
     if refused:
-        raise ModelError(f"The model {model} refuses to answer.", permanent=True, tokens=tokens)
+        raise ModelError(f"The model {model} refused to answer.", permanent=True, tokens=tokens)
     if finish in ("length", "max_tokens"):
         raise InvalidAnswer(
-            f"The answer of the model {model} was cut off after {tokens.completion:,} tokens: raise MAX_TOKENS, or ask "
-            "for less at once.",
+            f"The answer of the model {model} was cut off after {tokens.completion:,} tokens; raise MAX_TOKENS, or "
+            "ask for less at once.",
             tokens=tokens,
         )
     if finish in ("tool_calls", "function_call"):
-        raise ModelError(f"The model {model} calls a tool, which none offered: use another one.", tokens=tokens)
+        raise ModelError(
+            f"The model {model} called a tool although none was offered; use another model.", tokens=tokens
+        )
 
 
 def told_status(
@@ -104,15 +106,15 @@ def told_status(
 def _told_bad_request(shown: str, lowered: str, status: int, settings: ChatSettings) -> ModelError | Refused:
     if status == 413 or any(word in lowered for word in _TOO_LONG):
         return InvalidAnswer(
-            f"The request is too long for the model {settings.model} ({shown}): send less text, or give the server a "
-            "longer context.",
+            f"The request is too long for the model {settings.model} ({shown}); send less text, or start the server "
+            "with a longer context.",
             permanent=True,
         )
     if any(word in lowered for word in _REFUSED):
-        return ModelError(f"The endpoint's filter refuses the request ({shown}).", permanent=True)
+        return ModelError(f"The endpoint's content filter refused the request ({shown}).", permanent=True)
     error = ModelError(
-        f"{where(settings)} refuses the request ({shown}): look into its log; the model {settings.model} may lack "
-        "what was asked for.",
+        f"{where(settings)} refused the request ({shown}); check its log. The model {settings.model} may not support "
+        "what was requested.",
         permanent=True,
     )
     return Refused(lowered, error)
@@ -123,7 +125,7 @@ def _told_failure(
 ) -> BackendUnavailable:
     there = where(settings)
     if status == 401:
-        return BackendUnavailable(f"{there} refuses the key ({shown}): check its API_KEY.", permanent=True)
+        return BackendUnavailable(f"{there} refused the key ({shown}); check API_KEY.", permanent=True)
     if status == 402 or (status == 429 and any(word in lowered for word in _NO_CREDIT)):
         return BackendUnavailable(f"{there} has no credit left for this key ({shown}).", permanent=True)
     if status == 403:
@@ -132,16 +134,16 @@ def _told_failure(
         )
     if status == 404:
         return NoSuchModel(
-            f"{there} has no model {settings.model}, or no chat completions there ({shown}): check MODEL, and "
+            f"{there} has no model {settings.model}, or no path /chat/completions ({shown}); check MODEL, and "
             "BASE_URL, which for most servers ends with /v1.",
             permanent=True,
         )
     after = retry_after_s(headers)
     if status in (408, 504):
-        return BackendTimeout(f"{there} ran out of time itself ({shown}): try again later.", retry_after_s=after)
+        return BackendTimeout(f"{there} reported a timeout ({shown}); try again later.", retry_after_s=after)
     if status in _PASSING or 505 < status < 600:
-        return BackendUnavailable(f"{there} cannot answer now ({shown}): try again later.", retry_after_s=after)
-    return BackendUnavailable(f"{there} refuses the call ({shown}): check its BASE_URL.", permanent=True)
+        return BackendUnavailable(f"{there} cannot answer now ({shown}); try again later.", retry_after_s=after)
+    return BackendUnavailable(f"{there} refused the call ({shown}); check BASE_URL.", permanent=True)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -248,7 +250,7 @@ def read_stream(
         if collected.done:
             break
     if not collected.done and collected.finish is None:
-        raise BackendUnavailable(f"{where(settings)} broke off in the middle of its answer: try again.")
+        raise BackendUnavailable(f"{where(settings)} closed the connection in the middle of its answer; try again.")
     if shown := sendable(answering.end()):
         yield shown
     yield finished_answer(collected.message, collected.finish, collected.usage, prompt_tokens, settings)
@@ -258,7 +260,7 @@ def _fed(events: EventData, chunk: bytes, settings: ChatSettings) -> list[str]:
     try:
         return list(events.feed(chunk))
     except ValueError as error:
-        raise ModelError(f"{where(settings)} sent something that is no stream: look into its log.") from error
+        raise ModelError(f"{where(settings)} sent an answer that is not an event stream; check its log.") from error
 
 
 def _event(data: str, collected: _Collected, prompt_tokens: int, settings: ChatSettings) -> Json:
@@ -277,7 +279,7 @@ def _told(event: Json, spent: Tokens, settings: ChatSettings) -> MemosError:
     if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600:
         told = told_status(status, json.dumps(event).encode(), {}, settings)
         return told.error if isinstance(told, Refused) else told
-    return ModelError(f"{where(settings)} failed in the middle of its answer: look into its log.", tokens=spent)
+    return ModelError(f"{where(settings)} failed in the middle of its answer; check its log.", tokens=spent)
 
 
 def _text(value: Json) -> str:

@@ -158,7 +158,7 @@ class QdrantEdgeIndex:
                 # It was replaced by a new generation while this call waited for it.
                 return self._call(method, *arguments)
             raise BackendUnavailable(
-                f"The vector index's process stopped in {method} ({error}); it was restarted."
+                f"The process of the vector index stopped during {method} ({error}) and was restarted."
             ) from error
 
     def _restart(self, dead: _Child | None) -> _Child:
@@ -202,7 +202,7 @@ class QdrantEdgeIndex:
                 self._switch(target, incarnation)
             except ChildDied as error:
                 raise BackendUnavailable(
-                    f"The build of a new vector index stopped ({error}); the old one stays."
+                    f"Building a new vector index stopped ({error}); the old one is kept."
                 ) from error
             finally:
                 self._journal = None
@@ -254,7 +254,7 @@ class QdrantEdgeIndex:
         try:
             return _Child(folder, self._dimension)
         except ChildDied as error:
-            raise IntegrityError(f"The vector index in {folder} cannot be opened ({error}).") from error
+            raise IntegrityError(f"Cannot open the vector index in {folder} ({error}).") from error
 
     def _current(self) -> Path:
         return current_file(self._folder, _NAME, _name(1))

@@ -158,7 +158,7 @@ def _condition(to: Dialect, condition: Condition) -> Any:
             return _integer_range(to, key, condition.op, value)
         case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
             return to.group(must=[to.within(key, **{condition.op.value: float(value)})])
-    raise ValueError(f"the index cannot judge {condition.field} {condition.op}")
+    raise ValueError(f"the index cannot evaluate {condition.field} {condition.op}")
 
 
 def _any_of(to: Dialect, key: str, values: tuple[Scalar, ...]) -> Any:

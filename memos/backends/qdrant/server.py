@@ -111,7 +111,7 @@ class Connection:
         if (int(numbers[1]), int(numbers[2])) < LEAST_VERSION:
             raise BackendUnavailable(
                 f"The Qdrant server at {self._where} is version {version:.20}; update it to "
-                f"{'.'.join(map(str, LEAST_VERSION))} or newer, which rates words by the memories that are searched."
+                f"{'.'.join(map(str, LEAST_VERSION))} or newer."
             )
 
     def _told(self, error: Exception) -> MemosError:
@@ -145,16 +145,18 @@ class Connection:
             )
         if status in (404, 405):
             return _NotFound(
-                f"The Qdrant server at {self._where} does not have this index any more ({reason}); restart hippocube, "
-                "which makes it again from the ledger."
+                f"The Qdrant server at {self._where} no longer has this index ({reason}); restart hippocube, which "
+                "rebuilds it from the ledger."
             )
         if status in (408, 504):
             return self._timeout()
         if status in _PASSING_STATUS:
             return BackendUnavailable(
-                f"The Qdrant server at {self._where} cannot answer now ({status} {reason}); look at its log and load."
+                f"The Qdrant server at {self._where} cannot answer now ({status} {reason}); check its log and load."
             )
-        return BackendUnavailable(f"The Qdrant server at {self._where} refused a call ({status} {reason}).")
+        return BackendUnavailable(
+            f"The Qdrant server at {self._where} refused a call ({status} {reason}); check its log."
+        )
 
     def _unreachable(self, reason: str) -> BackendUnavailable:
         return BackendUnavailable(
@@ -164,11 +166,11 @@ class Connection:
 
     def _timeout(self) -> BackendTimeout:
         return BackendTimeout(
-            f"The Qdrant server at {self._where} did not answer within {TIMEOUT_S} s; look at its load."
+            f"The Qdrant server at {self._where} did not answer within {TIMEOUT_S} s; check its load."
         )
 
     def _not_qdrant(self) -> BackendUnavailable:
-        return BackendUnavailable(f"What answers at {self._where} is no Qdrant server; correct MEMOS_QDRANT__URL.")
+        return BackendUnavailable(f"The server at {self._where} is not a Qdrant server; correct MEMOS_QDRANT__URL.")
 
 
 class _NotFound(BackendUnavailable):
@@ -199,7 +201,7 @@ def connect(settings: QdrantSettings) -> Connection:
 
 
 def _bad_url() -> InvalidInput:
-    return InvalidInput("MEMOS_QDRANT__URL", "is no URL of a server, such as http://127.0.0.1:6333")
+    return InvalidInput("MEMOS_QDRANT__URL", "must be a URL such as http://127.0.0.1:6333")
 
 
 def _may_pass(error: Exception) -> bool:
@@ -312,8 +314,9 @@ def _check(info: models.CollectionInfo, name: str, dimension: int) -> None:
         )
     if sizes != {dimension}:
         raise IntegrityError(
-            f"The Qdrant collection {name} holds vectors of {max(sizes)} numbers and the embedder makes {dimension}; "
-            "choose another MEMOS_QDRANT__COLLECTION, or delete that collection and it is filled from the ledger."
+            f"The Qdrant collection {name} holds vectors of {max(sizes)} dimensions, but the embedder makes "
+            f"{dimension}; choose another MEMOS_QDRANT__COLLECTION, or delete that collection to have it rebuilt from "
+            "the ledger."
         )
 
 

@@ -31,8 +31,8 @@ HITS = 5
 @command(opens=False, has_json=False)
 def demo(
     data_dir: DataDir = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's folder")] = False,
-    svg: Annotated[Path | None, typer.Option(help="Also save the output as a picture")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder of the demo")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Also save the output as an SVG")] = None,
 ) -> None:
     if svg is not None and not svg.parent.is_dir():
         raise InvalidInput("--svg", f"the folder {svg.parent} does not exist; make it or choose another")

@@ -40,13 +40,13 @@ def check_text(where: str, value: Json, max_bytes: int) -> str:
     if not isinstance(value, str):
         raise InvalidInput(where, f"must be text, not {type(value).__name__}")
     if "\0" in value:
-        raise InvalidInput(where, f"has a NUL character at {value.index(chr(0))}; remove it")
+        raise InvalidInput(where, f"contains a NUL character at {value.index(chr(0))}; remove it")
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:
-        raise InvalidInput(where, f"has a lone surrogate at {error.start}; repair the text's encoding") from error
+        raise InvalidInput(where, f"contains a lone surrogate at {error.start}; fix the text's encoding") from error
     if size > max_bytes:
-        raise InvalidInput(where, f"has {size:,} bytes, at most {max_bytes:,} are taken; split it into parts")
+        raise InvalidInput(where, f"has {size:,} bytes, more than the limit of {max_bytes:,}; split it into parts")
     return value
 
 
@@ -55,7 +55,7 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
     if not text.strip():
         raise InvalidInput(where, "is empty; give it a name or leave it out")
     if len(text) > max_chars:
-        raise InvalidInput(where, f"has {len(text)} characters, at most {max_chars} are taken")
+        raise InvalidInput(where, f"has {len(text)} characters, more than the limit of {max_chars}")
     return text
 
 
@@ -65,7 +65,7 @@ def check_new_id(where: str, value: Json) -> str:
         raise InvalidInput(where, "begins or ends with a space; remove it")
     for place, character in enumerate(text):
         if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
-            raise InvalidInput(where, f"has a character not seen (U+{ord(character):04X}) at {place}; remove it")
+            raise InvalidInput(where, f"contains an invisible character (U+{ord(character):04X}) at {place}; remove it")
     return text
 
 

@@ -99,20 +99,21 @@ class AccessControl:
                 raise cube_rows.unknown(cube)
             if RANK[role] < RANK[NEEDED[right]]:
                 raise PermissionDenied(
-                    f"{actor!r} is {role} of cube {cube!r}, and needs to be {NEEDED[right]} of it for this: "
-                    "ask an owner of the cube to share it so."
+                    f"{actor!r} is {role} of cube {cube!r}, but this needs the role {NEEDED[right]}; ask an owner of "
+                    "the cube for it."
                 )
 
     def check_key(self, right: Right) -> None:
         allowed = _ALLOWED.get()
         if allowed is not None and right not in allowed:
-            raise PermissionDenied(f"The key may not {right} here: use one with this right.")
+            raise PermissionDenied(f"The API key lacks the right `{right}`; use a key with this right.")
 
     def check_admin(self, actor: str) -> None:
         allowed = _ALLOWED.get()
         if (allowed is not None and Right.OWN not in allowed) or not self._rights(actor).everything:
             raise PermissionDenied(
-                f"{actor!r} is no admin of this installation: ask one to do it, or use a key with the right to own."
+                f"{actor!r} is not an admin of this installation; ask an admin to do it, or use an admin's key with "
+                "the right `own`."
             )
 
     def readable(self, actor: str) -> frozenset[str] | None:
@@ -147,19 +148,21 @@ class AccessControl:
 
 
 def _not_its_own(actor: str) -> PermissionDenied:
-    return PermissionDenied(f"The key may not act for {actor!r}: name whom it belongs to, or use an admin's.")
+    return PermissionDenied(f"The API key cannot act for {actor!r}; use the key's own user, or an admin's key.")
 
 
 def _rights_of(connection: sa.Connection, actor: str) -> ActorRights:
     identity = access.find_identity(connection, actor)
     if identity is None:
         if access.any_identity(connection):
-            raise PermissionDenied(f"{actor!r} is no user or agent of this installation: an admin can make it one.")
+            raise PermissionDenied(f"{actor!r} is not a user or agent of this installation; an admin can create it.")
         return ActorRights(everything=True, roles={})
     if identity.disabled:
-        raise PermissionDenied(f"{actor!r} is disabled: an admin can enable it.")
+        raise PermissionDenied(f"{actor!r} is disabled; an admin can enable it.")
     if identity.acts_for is not None:
         user = access.find_identity(connection, identity.acts_for)
         if user is None or user.disabled:
-            raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
+            raise PermissionDenied(
+                f"{actor!r} acts for {identity.acts_for!r}, which is disabled; an admin can enable it."
+            )
     return ActorRights(identity.admin, {} if identity.admin else access.roles(connection, actor), identity.acts_for)

@@ -55,7 +55,8 @@ class Quotas:
                 taken = access.count_usage(connection, key, _REQUESTS, _minute(now), 1, limit)
         if not taken:
             raise LimitReached(
-                f"The key may make {limit:,} requests a minute: wait for the next one.", retry_after_s=60 - now.second
+                f"The limit of {limit:,} requests per minute for this key is reached; wait for the next minute.",
+                retry_after_s=60 - now.second,
             )
 
     def charge(self, connection: sa.Connection, items: int, size_bytes: int) -> None:
@@ -126,8 +127,8 @@ def _take(connection: sa.Connection, key: Key, use: tuple[str, int, int | None],
         return
     if not access.count_usage(connection, key.counts_as, what, _date(now), amount, limit):
         raise LimitReached(
-            f"The key may use {limit:,} {what} a UTC day, and has not {amount:,} left today: "
-            "wait for the next day, send less, or ask an admin for more.",
+            f"The limit of {limit:,} {what} per UTC day for this key leaves fewer than {amount:,} today; wait for the "
+            "next day, send less, or ask an admin for a higher limit.",
             retry_after_s=_until_tomorrow_s(now),
         )
 

@@ -40,7 +40,7 @@ _LIMITS = tuple(each.name for each in fields(KeyLimits))
 _MOST = 10**15
 # A key's use is written down at most that often: a request must not wait for a write.
 _USE_NOTED_EVERY = timedelta(minutes=1)
-_CLOSED = "The key is unknown, expired or revoked: use another, or make one."
+_CLOSED = "The API key is unknown, expired or revoked; use another key or create one."
 
 Identities = list[Identity]  # `list` is a method here
 Keys_ = list[Key]
@@ -72,18 +72,18 @@ class Users:
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
         if id_ in (LOCAL_OWNER, EVERYONE):
-            raise InvalidInput("id", f"{id_!r} has a meaning of its own; choose another")
+            raise InvalidInput("id", f"{id_!r} is reserved; choose another id")
         if acts_for is not None and kind_ is not IdentityKind.AGENT:
-            raise InvalidInput("acts_for", f"is for agents, not for a {kind_}")
+            raise InvalidInput("acts_for", f"applies to agents only, not to a {kind_}")
         if admin and kind_ is IdentityKind.GROUP:
-            raise InvalidInput("admin", "is for users and agents, not for a group")
+            raise InvalidInput("admin", "applies to users and agents only, not to a group")
         self._context.scopes.check_admin(actor)
         name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
         with context.access.changing(), context.write() as connection:
             if access.find_identity(connection, id_) is not None:
-                raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
+                raise Conflict(f"A user, agent or group {id_!r} exists already; choose another id.")
             if acts_for is not None and access.require_identity(connection, acts_for).kind is not IdentityKind.USER:
-                raise InvalidInput("acts_for", f"{shown(acts_for)} is no user")
+                raise InvalidInput("acts_for", f"{shown(acts_for)} is not a user")
             home = None if kind_ is IdentityKind.GROUP else self._create_home(connection, id_, adopt)
             made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, context.clock.now())
             access.add_identity(connection, made)
@@ -125,9 +125,9 @@ class Users:
         self._context.scopes.check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             if access.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
-                raise InvalidInput("group", f"{shown(group)} is no group")
+                raise InvalidInput("group", f"{shown(group)} is not a group")
             if access.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
-                raise InvalidInput("member", "is a group; groups have users and agents")
+                raise InvalidInput("member", "is a group; only users and agents can be members")
             access.join(connection, group, member, self._context.clock.now())
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
@@ -156,7 +156,7 @@ class Sharing:
         context, role_ = self._context, member_of("role", role, CubeRole)
         identity = check_name("identity", identity, 128)
         if identity == EVERYONE and role_ is CubeRole.OWNER:
-            raise InvalidInput("role", "owner cannot be everyone's; share as reader or editor")
+            raise InvalidInput("role", "the role owner cannot be given to everyone; share as reader or editor")
         self._check_owner(cube, actor)
         with context.access.changing(), context.write() as connection:
             if identity != EVERYONE:
@@ -217,11 +217,11 @@ class Keys:
         self._check_self(identity, actor)
         wanted = members_of("rights", list(rights), Right)
         if not wanted:
-            raise InvalidInput("rights", f"is empty; give some of {', '.join(Right)}")
+            raise InvalidInput("rights", f"must not be empty; choose from {', '.join(Right)}")
         for right in (Right.OWN, *wanted):  # a key makes none that may do more than itself
             context.access.check_key(right)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
-            raise InvalidInput("expires_at", "must be a time in the future, with its offset")
+            raise InvalidInput("expires_at", "must be a time in the future, with a UTC offset")
         allowed, counts_for = self._limits(limits, actor)
         secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         key = Key(
@@ -238,7 +238,7 @@ class Keys:
         )
         with context.write() as connection:
             if access.require_identity(connection, identity).kind is IdentityKind.GROUP:
-                raise InvalidInput("identity", "is a group; keys are for users and agents")
+                raise InvalidInput("identity", "is a group; only users and agents can have keys")
             access.add_key(connection, key, _digest(secret))
         return NewKey(key, secret)
 
@@ -319,7 +319,7 @@ class Keys:
         asking = caller()
         if asking is not None and not asking.identity.admin:
             if limits:
-                raise PermissionDenied("Only an admin sets the limits of a key: leave them out.")
+                raise PermissionDenied("Only an admin can set the limits of a key; leave them out.")
             return asking.key.limits, asking.key.counts_as
         if limits:
             self._context.access.check_admin(check_name("actor", actor, 128))
@@ -341,7 +341,7 @@ def _limits(given: Mapping[str, int]) -> KeyLimits:
     if not isinstance(given, Mapping):
         raise InvalidInput("limits", f"must be a mapping of names to numbers, not {type(given).__name__}")
     if unknown := sorted(map(str, given.keys() - set(_LIMITS))):
-        raise InvalidInput("limits", f"has the unknown name {shown(unknown[0])}; there are {', '.join(_LIMITS)}")
+        raise InvalidInput("limits", f"has the unknown name {shown(unknown[0])}; known are {', '.join(_LIMITS)}")
     return KeyLimits(
         **{name: within(f"limits.{name}", most, 0, _MOST) for name, most in given.items() if most is not None}
     )

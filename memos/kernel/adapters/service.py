@@ -82,12 +82,12 @@ Found = list[Adapter]  # `list` is a method here
 
 # Methods of version 0.1 and what does the same now. Remove them with the next minor version.
 REMOVED = {
-    "diff": "`manifest.json` of an export names the memories that an adapter saw",
-    "estimate": "call `train`, which tells its steps while it goes on",
+    "diff": "`manifest.json` of an export lists the memories that an adapter was trained on",
+    "estimate": "call `train`, which reports its progress",
     "learn_again": "call `allow` with the ids of the memories",
-    "retrain": "call `train`, which trains where that is due",
-    "rollback": "call `activate` with the id of the adapter that answered before",
-    "up_to_date": "call `train`, which returns the adapter that answers where nothing is due",
+    "retrain": "call `train`, which trains if needed",
+    "rollback": "call `activate` with the id of the previous adapter",
+    "up_to_date": "call `train`, which returns the active adapter if nothing has changed",
 }
 
 
@@ -214,7 +214,7 @@ class AdapterService:
         PermissionDenied, Conflict (the folder is there; it was refused, is stale or damaged), InvalidInput.
         """
         if not isinstance(folder, str | Path) or "\0" in str(folder):
-            raise InvalidInput("folder", f"is no path: {shown(folder)}")
+            raise InvalidInput("folder", f"must be a path, not {shown(folder)}")
         return adapter_export.to_folder(self._handed(id_, actor), Path(folder))
 
     def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
@@ -243,19 +243,22 @@ class AdapterService:
 
     def _unfit(self, row: AdapterRow) -> str | None:
         if self.training.folder is None:
-            return "this process has no folder of its own for adapters."
+            return "this process has no folder for adapters."
         if (wrong := wrong_with(self.training.folder / row.id, row.digest)) is not None:
             return f"{wrong}. Remove it, and train again."
         local = self.context.settings.local_chat
         if local is not None and self.removal.activations.base(local) != row.base:
-            return "it was trained for another model than is configured, or that one has changed: train again."
+            return "it was trained for another model, or the configured model has changed; train again."
         return None
 
     def _handed(self, id_: str, actor: str) -> adapter_export.Source:
         row = self._row(id_, actor)
         self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)
         if self.training.folder is None:
-            raise InvalidInput("id", "names an adapter that this process has no files of: export it where it answers")
+            raise InvalidInput(
+                "id",
+                "is an adapter whose files are not in this process's folder; export it on the machine that trained it",
+            )
 
         def check() -> None:
             now = self._row(id_, actor)
@@ -263,8 +266,8 @@ class AdapterService:
                 check_allowed(connection, row.cube)
                 stale = {each.id for each in adapter_rows.stale(connection, row.cube)}
             if now.state not in TRAINED or id_ in stale:
-                state = "stale: a memory that it saw is different now" if id_ in stale else now.state
-                raise Conflict(f"Adapter {id_} is {state}; only one that may answer is handed out.")
+                state = "stale, as a memory it was trained on has changed" if id_ in stale else now.state
+                raise Conflict(f"Adapter {id_} is {state}; only an adapter that can be activated can be exported.")
 
         check()
         return adapter_export.Source(id_, self.training.folder / id_, row.digest, check)

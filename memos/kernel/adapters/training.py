@@ -48,8 +48,7 @@ _MOST_CONSIDERED = 5_000
 _CONSIDERED = (Status.ACTIVE, Status.PENDING)
 _CHECK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
 _UNWANTED = (
-    "What was being learned was changed, removed or taken back: what was made of it is thrown away. Train again for "
-    "the rest."
+    "Memories in the training were changed, deleted or excluded, so its result was discarded. Train again on the rest."
 )
 
 _LOOK_S = 0.25
@@ -184,7 +183,7 @@ class AdapterTraining:
     def alone(self) -> Iterator[None]:
         if not self._one.acquire(blocking=False):
             raise TrainingInProgress(
-                "Another adapter is being trained here: each takes all processors. Wait for its end."
+                "Another adapter is being trained here, and one training uses all processors; wait until it ends."
             )
         try:
             yield
@@ -274,7 +273,7 @@ class AdapterTraining:
             check_allowed(connection, cube)
             chosen = self.selected(connection, cube)
         if not chosen.facts:
-            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
+            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready for training. {_in_words(chosen)}")
         return chosen.facts
 
     def _answering(self, cube: str, facts: Sequence[KnownFact], base: str, folder: Path) -> AdapterRow | None:
@@ -352,7 +351,7 @@ class AdapterTraining:
 
     def _check_wanted(self, connection: sa.Connection, row: AdapterRow, *, arrived: bool = False) -> None:
         if is_outdated(connection, row):
-            raise Conflict("what they saw was changed or removed meanwhile" if arrived else _UNWANTED)
+            raise Conflict("memories they were trained on were changed or removed meanwhile" if arrived else _UNWANTED)
         if not arrived:  # which needs no consent to be here, only to answer
             check_allowed(connection, row.cube)
 
@@ -362,15 +361,16 @@ class AdapterTraining:
     def _model(self) -> ChatSettings:
         if (model := self.settings.learning_model) is None:
             raise BackendUnavailable(
-                "There is no model that could learn. Where this installation is opened, by a server if one runs, set "
-                "MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_PARAMETRIC__BASE (docs/parametric.md).",
+                "No model to train is configured. Set MEMOS_CHAT_MODEL__MODEL to local:PATH, or set "
+                "MEMOS_PARAMETRIC__BASE, for the process that opens this installation, and restart it "
+                "(docs/parametric.md).",
                 permanent=True,
             )
         return model
 
     def _folder(self) -> Path:
         if self.folder is None:
-            raise InvalidInput("folder", "is none of this process's own: train where the ledger is in a folder")
+            raise InvalidInput("folder", "is required: training needs an installation in a folder")
         return self.folder
 
 
@@ -404,7 +404,7 @@ class LearningTasks:
         except (BackendUnavailable, InvalidInput) as error:
             raise WaitingForSetting(str(error)) from error
         if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
-            run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
+            run.note = "automatic training was switched off (MEMOS_PARAMETRIC__NIGHT)"
             return
         self._check_hours(run)
 
@@ -473,7 +473,7 @@ class LearningTasks:
     def _check_hours(self, run: TaskRun) -> None:
         night, now = self._night, run.clock.now()
         if night is not None and adapter_rows.OF_NIGHT in run.task.payload and night.end(now) is None:
-            raise RetryLater(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
+            raise RetryLater(night.next(now), "it continues next night (MEMOS_PARAMETRIC__NIGHT)")
 
 
 @contextmanager
@@ -556,7 +556,8 @@ def pruned(change: Change, answered: str | None = None) -> list[str]:
 def check_allowed(connection: sa.Connection, cube: str) -> None:
     if not adapter_rows.is_allowed(connection, cube):
         raise Conflict(
-            f"The owner of cube {cube!r} has not allowed that its memories are learned: `memos model adapter allow`."
+            f"Training on memories of cube {cube!r} is not allowed; its owner can allow it with `memos model adapter "
+            "allow`."
         )
 
 
@@ -594,4 +595,4 @@ def _in_words(chosen: Selected) -> str:
     if not chosen.left_out:
         return "It has no facts about people yet."
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(chosen.left_out.items()))
-    return f"Left out are: {told}."
+    return f"Left out: {told}."

@@ -84,9 +84,11 @@ def to_folder(source: Source, target: Path) -> Exported:
         if target.exists() or target.is_symlink():
             raise Conflict(f"There is {str(target)!r} already: choose another name, or remove it.")
         if not target.name or not target.parent.is_dir():
-            raise InvalidInput("folder", f"must be a new one in a folder that is there, not {str(target)!r:.200}")
+            raise InvalidInput("folder", f"must be a new folder inside an existing one, not {str(target)!r:.200}")
         if target.resolve().is_relative_to(source.folder.parent.resolve()):
-            raise InvalidInput("folder", "must not be among the adapters themselves: it would be removed as nobody's")
+            raise InvalidInput(
+                "folder", "must not be in the folder of the adapters, where it would be removed as unused"
+            )
         aside = target.with_name(f".{target.name}.{new_id()}.part")
         try:
             aside.mkdir(mode=0o700)
@@ -116,7 +118,7 @@ def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[by
     """Write each file to where it is opened; return the bytes of all. Raises: Conflict, OSError, as `source.still`."""
     if (wrong := wrong_with(source.folder, source.digest)) is not None:
         source.still()
-        raise Conflict(f"The adapter cannot be handed out: {wrong}. Remove it, and train again.")
+        raise Conflict(f"The adapter cannot be exported: {wrong}. Remove it, and train again.")
     try:
         told = digests(source.folder)
         examined = {ADAPTER_FILE: told["weights_sha256"], CONFIG: told["config_sha256"]}
@@ -127,14 +129,14 @@ def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[by
                 while block := file.read(_BLOCK):
                     digested.write(block)
             if digested.hexdigest() != examined.get(name, digested.hexdigest()):
-                raise Conflict(f"{name} was changed while it was copied: repeat the export.")
+                raise Conflict(f"{name} was changed while it was copied; repeat the export.")
             size += digested.size
         card = card_of(manifest_in(source.folder)).encode()  # made anew: nothing tells whether one that lies there was
     except FileNotFoundError:
         source.still()
         raise
     except (ValueError, RecursionError) as error:
-        raise Conflict(f"{MANIFEST} was changed while it was copied: repeat the export.") from error
+        raise Conflict(f"{MANIFEST} was changed while it was copied; repeat the export.") from error
     with opened(CARD) as out:
         out.write(card)
     return size + len(card)
@@ -160,9 +162,9 @@ class AdapterArrival:
             return 0, None
         learner = self.learner()
         if not work.target.trust:
-            return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
+            return 0, "they are loaded only from a trusted file (trust=True, --trust)"
         if learner.folder is None or (model := learner.settings.learning_model) is None:
-            return 0, "no model in this process could be examined with them (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
+            return 0, "there is no model in this process to evaluate them with (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
         ready, reasons = 0, []
         for each in found:
             try:
@@ -174,7 +176,7 @@ class AdapterArrival:
             else:
                 reasons.append(why)
         if left := dump_adapters.count(work.reader.manifest.parts) - len(found):
-            reasons.append(f"{left} are more than the {dump_adapters.MOST} that are taken in of one file")
+            reasons.append(f"{left} exceed the limit of {dump_adapters.MOST} adapters per file")
         return ready, "; ".join(dict.fromkeys(reasons)) or None
 
 
@@ -202,14 +204,14 @@ class _Arriving:
         """Return why it is not ready, None when it is. Raises: MemosError, and nothing of it stays."""
         seen, recipe = _seen_here(self.work.ids, self.carried.seen), _recipe(self.carried.recipe)
         if seen is None:
-            return "memories that they saw are not here"
+            return "memories they were trained on are missing here"
         if recipe is None:
-            return "they were made by a recipe that this version does not have"
+            return "they were trained with a recipe that this version does not support"
         if len(seen) > self.learner.most:
-            return f"they saw more memories than one learns here ({self.learner.most})"
+            return f"they were trained on more memories than are allowed here ({self.learner.most})"
         facts = self._facts(seen)
         if facts is None:
-            return "not all that they saw stands here as they saw it, or would be learned here"
+            return "some memories they were trained on differ here, or are excluded from training here"
         with self.learner.alone(), self.learner.new_trainer() as trainer:
             trainer.open(self.base, recipe)
             if trainer.base != self.carried.base:
@@ -221,7 +223,7 @@ class _Arriving:
             except BaseException:
                 self.learner.throw_away(row)
                 raise
-        return None if done.state is AdapterState.READY else f"adapter {done.id} failed its examination: {done.reason}"
+        return None if done.state is AdapterState.READY else f"adapter {done.id} failed its evaluation: {done.reason}"
 
     def _facts(self, seen: Sequence[Seen]) -> Sequence[KnownFact] | None:
         """Return what it knows as facts; None where something of it reads otherwise here, or is nothing to learn."""

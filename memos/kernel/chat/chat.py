@@ -144,12 +144,12 @@ class Chat:
         asker = self._models.chat_named(question.model)
         if asker is None:
             raise BackendUnavailable(
-                "There is no language model to answer: where this installation is opened, by a server if one runs, set "
-                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
+                "No language model is configured. Set MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or set "
+                "MEMOS_CHAT_MODEL__MODEL to local:PATH, for the process that opens this installation, and restart it.",
                 permanent=True,
             )
         if not check_text("query", question.query, MAX_MESSAGE_BYTES).strip():
-            raise InvalidInput("query", "is empty; ask something")
+            raise InvalidInput("query", "must not be empty")
         scope = context.scopes.check(question.cubes, question.actor)
         cube = scope.cubes[0] if question.store_in is None else question.store_in
         if question.store:  # before anything is paid for
@@ -218,7 +218,7 @@ class Chat:
             try:
                 self._tiers.used(ids, cube=cube, actor=actor)
             except (NotFound, BackendUnavailable) as error:  # dropped, or closed, while the model was answering
-                log.info("citations not counted: %s", error.code)
+                log.info("citations were not counted: %s", error.code)
 
     def _store(self, ready: _Ready, answer: str) -> tuple[AddReceipt | None, str | None]:
         question = ready.question
@@ -239,7 +239,7 @@ class Chat:
                 mode=question.mode,
             )
         except MemosError as error:
-            log.warning("an exchange was answered and not stored: %s", error.code)
+            log.warning("an exchange was answered but not stored: %s", error.code)
             return None, str(error)
         return receipt, None
 

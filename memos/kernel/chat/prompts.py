@@ -50,7 +50,7 @@ def _turn(place: int, message: Message) -> ChatMessage:
         case Role.SYSTEM:
             return ChatMessage("system", message.text)
         case other:
-            raise InvalidInput(f"history[{place}].role", f"{other} has no place here; use user, assistant or system")
+            raise InvalidInput(f"history[{place}].role", f"{other} is not a role here; use user, assistant or system")
 
 
 def request_of(question: Question, recalled: Recalled, history: Sequence[ChatMessage], *, cube: str) -> ChatRequest:

@@ -16,13 +16,13 @@ from memos.memcube.prompt_prefix import PrefixText
 class Reference:
     """A memory that a model was shown under a mark such as `m1`; `relevance` is that of a hit."""
 
-    mark: Annotated[str, "Its mark, such as `m1`"]
+    mark: Annotated[str, "Citation mark, such as `m1`"]
     item: Annotated[str, "Id of the memory"]
     cube: Annotated[str, "Cube it is in"]
     memory: Annotated[str, "Its text"]
     speaker: Annotated[str, "Who said it"]
     at: Annotated[datetime | None, "When"]
-    relevance: Annotated[float | None, "0 to 1 when a search found it"] = None
+    relevance: Annotated[float | None, "Relevance from 0 to 1, if a search found it"] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ class ChatResult:
 
     text: Annotated[str, "The answer"]
     model: Annotated[str, "Name of the model"]
-    cited: Annotated[tuple[Reference, ...], "Memories the answer cites; they get hot"]
-    shown: Annotated[tuple[Reference, ...], "All memories the model was shown"]
-    receipt: Annotated[AddReceipt | None, "What was stored of the exchange"]
-    not_stored: Annotated[str | None, "Why nothing was stored although it should have been"]
+    cited: Annotated[tuple[Reference, ...], "Memories the answer cites; each counts as a use"]
+    shown: Annotated[tuple[Reference, ...], "All memories in the prompt"]
+    receipt: Annotated[AddReceipt | None, "Receipt of the stored exchange"]
+    not_stored: Annotated[str | None, "Why the exchange could not be stored"]
     memory_tokens: Annotated[int, "Tokens of the memory section, estimated"]
     prompt_tokens: Annotated[int, "Tokens of the whole prompt"]
     completion_tokens: Annotated[int, "Tokens of the answer"]
-    tokens_estimated: Annotated[bool, "True when the endpoint did not count them"]
+    tokens_estimated: Annotated[bool, "True if the endpoint did not count them"]
     timings_ms: Annotated[Mapping[str, float], "Time of each stage in milliseconds"]
-    activation: Annotated[Activation | None, "What was kept of the prompt, where that is known"] = None
+    activation: Annotated[Activation | None, "What came from the prefix cache, if known"] = None
     adapter: Annotated[str | None, "Id of the adapter that the model answered with"] = None
 
     @property

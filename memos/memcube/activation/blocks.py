@@ -210,7 +210,7 @@ def read_head(file: Path) -> Block:
     with file.open("rb") as source:
         block, _, start = _read_header(source.read(8), source.read)
     if file.name != f"{block.key}{SUFFIX}" or file.stat().st_size != start + block.stored_bytes:
-        raise IntegrityError(f"The file {file.name} is not the block it should be.")
+        raise IntegrityError(f"The file {file.name} does not contain the expected block.")
     return block
 
 
@@ -218,7 +218,7 @@ def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tupl
     with file_of(folder, key).open("rb", buffering=0) as source:
         block, array = read_from(source, os.fstat(source.fileno()).st_size, room)
     if block.key != key:
-        raise IntegrityError(f"The file of block {key[:12]} is that of another.")
+        raise IntegrityError(f"The file of block {key[:12]} contains another block.")
     return block, array
 
 
@@ -245,7 +245,7 @@ def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Arr
 def _checked(source: IO[bytes] | FileIO, size: int) -> tuple[Block, str]:
     block, digest, start = _read_header(source.read(8), source.read)
     if size != start + block.stored_bytes:
-        raise IntegrityError(f"The file of block {block.key[:12]} is cut off, or too long.")
+        raise IntegrityError(f"The file of block {block.key[:12]} is truncated or too long.")
     return block, digest
 
 
@@ -300,7 +300,7 @@ def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, st
             raise ValueError
         return block, meta["sha256"], 8 + size
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
-        raise IntegrityError("It is no file of a block.") from error
+        raise IntegrityError("It is not a block file.") from error
 
 
 def _check_told(meta: dict[str, object], shape: list[object]) -> None:

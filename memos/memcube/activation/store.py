@@ -137,7 +137,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
             raise
-        log.warning("the index of activation memory was damaged and is made anew from its files")
+        log.warning("the index of activation memory was damaged; rebuilding it from its files")
         for name in _files(path):
             name.unlink(missing_ok=True)
         return _with_schema(path)

@@ -101,11 +101,11 @@ class RowArchive(ABC):
         for block in self.unpacked(name):
             size += len(block)
             if size > part.bytes:
-                raise self.bad(f"{name} has more in it than {MANIFEST} says")
+                raise self.bad(f"{name} is larger than {MANIFEST} says")
             digest.update(block)
             yield block
         if size != part.bytes or digest.hexdigest() != part.sha256:
-            raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or damaged")
+            raise self.bad(f"{name} does not match {MANIFEST}: it was changed or damaged")
 
     def lines(self, name: str) -> Iterator[bytes]:
         part, held, count = self.part(name), b"", 0
@@ -118,14 +118,14 @@ class RowArchive(ABC):
                 raise self.bad(f"{name} has more lines than {MANIFEST} says")
             yield from whole
         if held or count != part.rows:
-            raise self.bad(f"{name} has not the lines that {MANIFEST} says")
+            raise self.bad(f"{name} does not have the number of lines that {MANIFEST} says")
 
     def entries(self, name: str, read: Callable[[bytes], Entry]) -> Iterator[Entry]:
         for number, line in enumerate(self.lines(name), start=1):
             try:
                 entry = read(line)
             except (ValueError, KeyError, TypeError) as error:
-                why = str(error) if type(error) is ValueError and str(error) else "does not say what it should"
+                why = str(error) if type(error) is ValueError and str(error) else "has missing or invalid fields"
                 raise self.bad(f"{name}, line {number}: {why}") from error
             yield entry
 
@@ -156,7 +156,7 @@ def prepare(folder: Path) -> None:
         if MANIFEST in found:
             raise Conflict(f"{folder} holds a backup already: choose another folder, or remove that one first.")
         if others := sorted(found - _own_names()):
-            raise Conflict(f"{folder} is not empty (it holds {others[0]!r}): give each backup a folder of its own.")
+            raise Conflict(f"{folder} is not empty (it contains {others[0]!r}); give each backup its own folder.")
         discard(folder)
         folder.chmod(0o700)
 
@@ -207,7 +207,7 @@ def seal(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     with disk_errors(folder):
         if not (folder / MANIFEST).is_file():
-            raise NotFound("backup", str(folder), f"There is no {MANIFEST} in it: it is none, or was cut off.")
+            raise NotFound("backup", str(folder), f"It has no {MANIFEST}, so it is not a backup, or an incomplete one.")
         with (folder / MANIFEST).open("rb") as file:
             told = unsigned(file.read(_MANIFEST_BYTES))
     if told is None or told.get("format") != _FORMAT:
@@ -228,7 +228,7 @@ def read_manifest(folder: Path) -> Manifest:
             {name: _part(entry) for name, entry in told["tables"].items()},
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise damaged(folder, f"{MANIFEST} does not say what it should ({type(error).__name__})") from error
+        raise damaged(folder, f"{MANIFEST} has missing or invalid fields ({type(error).__name__})") from error
     if unknown := sorted(manifest.tables.keys() - {table.name for table in rows.tables()}):
         raise damaged(folder, f"{MANIFEST} names the unknown table {unknown[0]!r:.60}")
     return manifest

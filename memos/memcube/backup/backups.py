@@ -48,7 +48,9 @@ def back_up(
     Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable (disk full).
     """
     if apart_from is not None and folder.resolve().is_relative_to(apart_from.resolve()):
-        raise InvalidInput(str(folder), "is in the installation's own folder and would be lost with it; choose another")
+        raise InvalidInput(
+            str(folder), "is in the installation's own folder and would be lost with it; choose another folder"
+        )
     archive.prepare(folder)
     place, backup_id, now = folder.resolve(), new_id(), clock.now()
     with disk_errors(folder), created(folder / ERASED) as file:
@@ -61,7 +63,7 @@ def back_up(
     try:
         manifest = archive.write(ledger, folder, backup_id, now, on_progress)
         if _backup_of(folder) != backup_id:
-            raise Conflict(f"Another backup was begun in {folder} meanwhile: give each one a folder of its own.")
+            raise Conflict(f"Another backup was started in {folder} meanwhile; give each backup its own folder.")
         archive.seal(folder, manifest)
     except BaseException:
         with suppress(OSError, MemosError):
@@ -122,7 +124,8 @@ def tell(ledger: Ledger) -> None:
             _append(folder, backup_id, graves)
         except (OSError, MemosError) as error:
             what = (
-                "the backup in %s still holds %d erasures and cannot be told (%s); it is tried again with the next one"
+                "cannot record erasures in the backup in %s, which still contains %d erased memories (%s); retrying "
+                "at the next erasure"
             )
             log.warning(what, folder, len(graves), error)
             continue
@@ -139,7 +142,7 @@ def read_erased(folder: Path, manifest: Manifest) -> list[Erased]:
         except FileNotFoundError as error:
             raise archive.damaged(folder, f"{ERASED} is missing, so what was erased since is not known") from error
     if not lines or unsigned(lines[0]) != {"backup": manifest.id}:
-        raise archive.damaged(folder, f"{ERASED} is not that of this backup")
+        raise archive.damaged(folder, f"{ERASED} belongs to another backup")
     found = []
     for number, line in enumerate([*lines[1:], *([rest] if rest else [])], start=2):
         grave = _grave(unsigned(line))
@@ -176,11 +179,11 @@ def forget(ledger: Ledger, folder: Path) -> None:
     """Leave a backup that is no more out of later receipts. Raises: NotFound, Conflict (it is still there)."""
     place = folder.resolve()
     if place.exists():
-        raise Conflict(f"{place} is still there: remove the folder first, then forget the backup.")
+        raise Conflict(f"{place} still exists; remove the folder first, then forget the backup.")
     with ledger.write() as connection:
         here = t.backups.c.folder == str(place)
         if connection.scalar(sa.select(t.backups.c.id).where(here)) is None:
-            raise NotFound("backup", str(place), "List those that were made with `memos data backups`.")
+            raise NotFound("backup", str(place), "List backups with `memos data backups`.")
         _forget(connection, here)
 
 
@@ -242,7 +245,7 @@ def _append(folder: Path, backup_id: str, graves: Sequence[Erased]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         before = file.read()
         if unsigned(before.split(b"\n", 1)[0]) != {"backup": backup_id}:
-            raise BackendUnavailable("another backup is in that folder now")
+            raise BackendUnavailable("that folder now contains another backup")
         whole = before.rfind(b"\n") + 1
         file.truncate(whole)
         file.seek(whole)

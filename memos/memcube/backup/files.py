@@ -105,9 +105,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
-            raise InvalidInput(str(folder), "is no folder; choose another") from error
+            raise InvalidInput(str(folder), "is not a folder; choose another") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP):
-            why = f"Cannot use {folder} ({error.strerror}): choose a folder that you can use."
+            why = f"Cannot use {folder} ({error.strerror}); choose a folder you can write to."
             raise PermissionDenied(why) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise BackendUnavailable(f"The disk that holds {folder} is full: free some space and repeat.") from error

@@ -79,8 +79,8 @@ def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
     if not replace and not rows.is_blank(connection):
         where = connection.engine.url.render_as_string(hide_password=True)
         raise Conflict(
-            f"There are memories in the place to restore to, {where}: choose another one (--data-dir, or "
-            "MEMOS_LEDGER_URL where it is set), or replace them for good (--replace)."
+            f"The target {where} contains memories already; choose another one (--data-dir, or MEMOS_LEDGER_URL if it "
+            "is set), or replace them permanently with --replace."
         )
 
 
@@ -195,8 +195,8 @@ def unfinished_copy(connection: sa.Connection) -> str | None:
     if begun is None:
         return None
     return (
-        f"This ledger is a copy of {begun['source']} that was not finished: run the same `memos data migrate` again to "
-        "finish it. Nothing was changed."
+        f"This ledger is an unfinished copy of {begun['source']}; run the same `memos data migrate` again to finish "
+        "it. Nothing was changed."
     )
 
 
@@ -212,11 +212,11 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
             return CopySummary(total, total)
         begun = _begun(ours)
         if begun is None and not rows.is_blank(ours):
-            raise Conflict(f"{target.description} holds memories already: copy into an empty place.")
+            raise Conflict(f"{target.description} contains memories already; migrate into an empty installation.")
         if begun is not None and begun["ledger"] != rows.ledger_id(theirs):
             raise Conflict(
-                f"{target.description} holds an unfinished copy of {begun['source']}, not of {source.description}: "
-                "finish that one, or copy into another place."
+                f"{target.description} holds an unfinished copy of {begun['source']}, not of {source.description}; "
+                "finish that migration, or choose another target."
             )
         rows.clear(ours)
         ticker = ProgressReporter(on_progress, total)
@@ -227,7 +227,7 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
             different = [table.name for table in rows.tables() if rows.tally(ours, table) != rows.tally(now, table)]
         if different:
             raise Conflict(
-                f"{source.description} was changed while it was copied ({', '.join(different)} differ): end the "
+                f"{source.description} was changed while it was copied ({', '.join(different)} differ); stop the "
                 "programs that use it and run the command again."
             )
         enqueue_everything(ours)

@@ -243,7 +243,7 @@ def check_of(column: sa.Column[Any], bounds: Bounds | None = None) -> Check:
                 if (problem := each(value)) is not None:
                     return problem
         except (TypeError, ValueError, RecursionError, KeyError):
-            return "is not of the kind it should be"
+            return "has the wrong type"
         return None
 
     return check
@@ -257,7 +257,7 @@ def object_of(raw: bytes) -> dict[str, Any]:
             return found
     except RecursionError:
         pass
-    raise ValueError("is no JSON object of plain values")
+    raise ValueError("is not a valid JSON object")
 
 
 def _default_of(column: sa.Column[Any]) -> Any:
@@ -314,13 +314,13 @@ def _bounds_check(column: sa.Column[Any], bounds: Bounds) -> Check:
     if isinstance(kind, UtcMicros):
         latest = math.inf if column.name in _TOLD_TIMES else bounds.now
         return lambda value: (
-            None if value <= latest else "is in the future: the clock here, or there, is wrong; wait, or set it right"
+            None if value <= latest else "is in the future; correct this machine's clock or that of the source"
         )
     if isinstance(kind, sa.Integer) and not isinstance(kind, sa.BigInteger):
         return lambda value: None if 0 <= value <= _MOST else "is a number out of range"
     if isinstance(kind, sa.String):
         if kind.length == _ID_CHARS:
-            return lambda value: None if ID.fullmatch(value) else "is no id"
+            return lambda value: None if ID.fullmatch(value) else "is not an id"
         most = bounds.text_bytes if column.name in _LONG_TEXTS else math.inf
         length = kind.length or math.inf
         return lambda value: None if len(value) <= length and len(value.encode()) <= most else "is too long"
@@ -331,7 +331,7 @@ def _form_check(name: str, bounds: Bounds) -> Check | None:
     if name in _LENGTHS:
         return lambda value: None if len(base64.b64decode(value)) == _LENGTHS[name] else "has another length"
     if name in _WORDS:
-        return lambda value: None if value in _WORDS[name] else "is none of the known words"
+        return lambda value: None if value in _WORDS[name] else "is not one of the allowed values"
     forms: dict[str, Callable[[Any], bool]] = {
         "messages.content": lambda value: _list_of(value, lambda part: isinstance(part, dict)),
         "messages.tool_calls": lambda value: _list_of(value, _is_call),
@@ -342,7 +342,7 @@ def _form_check(name: str, bounds: Bounds) -> Check | None:
     }
     if name not in forms:
         return None
-    return lambda value: None if forms[name](value) else "does not have the form it should"
+    return lambda value: None if forms[name](value) else "has an invalid format"
 
 
 def _whole(value: Any, low: int, high: int) -> str | None:
@@ -355,21 +355,21 @@ def _text(value: Any) -> str | None:
     if not isinstance(value, str):
         return "is not text"
     try:
-        return "has a NUL character" if b"\0" in value.encode() else None
+        return "contains a NUL character" if b"\0" in value.encode() else None
     except UnicodeEncodeError:
-        return "has a lone surrogate"
+        return "contains a lone surrogate"
 
 
 def _words(values: list[Any], known: frozenset[StrEnum]) -> str | None:
     fine = all(isinstance(value, str) and value in known for value in values)
-    return None if fine else "is none of the known words"
+    return None if fine else "is not one of the allowed values"
 
 
 def _zone(value: Any) -> str | None:
     try:
         return _text(value) or (None if ZoneInfo(value) else "")
     except (KeyError, ValueError, OSError):
-        return "is no time zone"
+        return "is not a time zone"
 
 
 def _base64(value: Any) -> str | None:
@@ -382,7 +382,7 @@ def _base64(value: Any) -> str | None:
 
 def _json(name: str, value: Any) -> str | None:
     if name in _LISTS and not (isinstance(value, list) and all(isinstance(entry, str) for entry in value)):
-        return "is not a list of texts"
+        return "is not a list of strings"
     if name in _OBJECTS and not isinstance(value, dict):
         return "is not an object"
     return _text(_texts(value))

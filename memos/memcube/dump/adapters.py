@@ -70,7 +70,7 @@ def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -
         return
     told = json.dumps(_told(connection, row), ensure_ascii=False).encode()
     if len(told) > _LARGEST[_TOLD] or (row.size_bytes or 0) > _LARGEST[_WEIGHTS]:
-        log.warning("adapter %s of cube %s is not in its dump: it is too large", row.id, cube)
+        log.warning("adapter %s of cube %s is left out of the cube file: it is too large", row.id, cube)
         return
     if (wrong := wrong_with(folder / row.id, row.digest)) is not None:  # before anything of it is written
         raise _harmed(row, wrong)
@@ -86,7 +86,7 @@ def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -
         except OSError as error:
             raise _harmed(row, error.strerror or type(error).__name__) from error
         if digest.hexdigest() != row.digest:
-            raise _harmed(row, "not what was examined")
+            raise _harmed(row, "changed since their evaluation")
 
 
 def names(reader: DumpReader) -> list[str]:
@@ -105,14 +105,14 @@ def check(reader: DumpReader) -> None:
         assert part is not None
         kinds.setdefault(part["id"], set()).add(part["kind"])
         if reader.manifest.parts[name].bytes > _LARGEST[part["kind"]]:
-            raise bad(f"{name} is larger than it can be")
+            raise bad(f"{name} is larger than allowed")
         if part["kind"] == _WEIGHTS:
             for _ in reader.blocks(name):
                 pass
         else:
             _read(reader, name)
     if any(found != {_TOLD, _WEIGHTS} for found in kinds.values()):
-        raise bad("it has an adapter without its weights, or weights of no adapter")
+        raise bad("it has an adapter without weights, or weights without an adapter")
 
 
 def carried(reader: DumpReader) -> list[Carried]:
@@ -141,8 +141,8 @@ def _told(connection: sa.Connection, row: AdapterRow) -> dict[str, Json]:
 
 def _harmed(row: AdapterRow, why: str) -> IntegrityError:
     return IntegrityError(
-        f"The weights of adapter {row.id} cannot be dumped ({why}): remove it (`memos model adapter remove`), or "
-        "dump without adapters."
+        f"The weights of adapter {row.id} cannot be dumped ({why}); remove it (`memos model adapter remove`), or dump "
+        "without adapters."
     )
 
 
@@ -157,7 +157,7 @@ def _read(reader: DumpReader, name: str) -> Carried:
         if not 0 < len({each.item for each in seen}) == len(seen) <= MOST_SEEN:
             raise ValueError
     except (ValueError, KeyError, TypeError) as error:
-        raise bad(f"{name} does not say what an adapter is") from error
+        raise bad(f"{name} does not describe an adapter") from error
     return Carried(told["id"], told["base_sha256"], told["recipe"], told["data_sha256"], seen)
 
 

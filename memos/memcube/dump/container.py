@@ -90,7 +90,7 @@ KNOWN = frozenset({POINTS, VECTORS, CONTENTS, *map(part_of, TABLES)})
 
 
 def bad(what: str) -> InvalidInput:
-    return InvalidInput("file", f"{what}; nothing was loaded. Dump the cube again, or take another copy of the file")
+    return InvalidInput("file", f"{what}; nothing was loaded. Export the cube again, or use another copy of the file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,12 @@ def read_manifest(raw: bytes) -> DumpManifest:
     """Return what a dump says of itself. Raises: InvalidInput (changed, of a newer version, none)."""
     told = unsigned(raw)
     if told is None or told.get("format") != _FORMAT:
-        raise bad(f"{MANIFEST} was changed, or is none of a dump")
+        raise bad(f"{MANIFEST} was changed, or is not that of a cube file")
     if told.get("version") != VERSION:
         raise InvalidInput(
             "file",
-            f"is a dump of format version {told.get('version')!r:.20}, and this hippocube reads version {VERSION}: "
-            "load it with a newer one; nothing was loaded",
+            f"has format version {told.get('version')!r:.20}, but this hippocube reads version {VERSION}; load it "
+            "with another version of hippocube. Nothing was loaded",
         )
     try:
         manifest = DumpManifest(
@@ -161,9 +161,9 @@ def read_manifest(raw: bytes) -> DumpManifest:
             _text(told["schema"]),
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise bad(f"{MANIFEST} does not say what it should ({type(error).__name__})") from error
+        raise bad(f"{MANIFEST} has missing or invalid fields ({type(error).__name__})") from error
     if told.get("counts") != manifest.counts:
-        raise bad(f"the counts in {MANIFEST} are not those of its parts")
+        raise bad(f"the counts in {MANIFEST} do not match its parts")
     return manifest
 
 
@@ -221,17 +221,17 @@ class DumpReader(RowArchive):
         try:
             self._zip = zipfile.ZipFile(file)
         except _BROKEN as error:
-            raise bad(f"it is no zip, or was cut off ({type(error).__name__})") from error
+            raise bad(f"it is not a zip file, or was cut off ({type(error).__name__})") from error
         self._entries = _checked_entries(self._zip, size, most_bytes)
         if self._entries[MANIFEST].file_size > MANIFEST_BYTES:
-            raise bad(f"{MANIFEST} is larger than it may be")
+            raise bad(f"{MANIFEST} is larger than allowed")
         raw = b"".join(self.unpacked(MANIFEST))
         self.manifest: DumpManifest = read_manifest(raw)
         self.manifest_sha256 = hashlib.sha256(raw).hexdigest()
         fixed = {name for name in self._entries if not FILE.fullmatch(name)} - {MANIFEST}
         if fixed != self.manifest.parts.keys():
             other = sorted(fixed ^ self.manifest.parts.keys())[0]
-            raise bad(f"{MANIFEST} and the zip do not have the same parts ({other!r:.60} is in one of them)")
+            raise bad(f"{MANIFEST} and the zip have different parts ({other!r:.60} is in only one of them)")
 
     def has(self, name: str) -> bool:
         return name in self._entries
@@ -258,7 +258,7 @@ class DumpReader(RowArchive):
         except InvalidInput:
             raise
         except _BROKEN as error:
-            raise bad(f"{name} cannot be unpacked: it was changed or damaged") from error
+            raise bad(f"{name} cannot be unpacked; it was changed or damaged") from error
 
     def rows(self, table: sa.Table, bounds: Bounds) -> Iterator[Row]:
         read = RowReader(table, bounds, left_out(table)).read
@@ -272,7 +272,7 @@ def _check_end(file: IO[bytes], size: int) -> None:
     file.seek(0)
     end = tail[-_END.size :]
     if len(end) < _END.size or not end.startswith(b"PK\5\6"):
-        raise bad("it is no zip, was cut off, or something was appended to it")
+        raise bad("it is not a zip file, was cut off, or something was appended to it")
     directory = _END.unpack(end)[5]
     place, end64 = tail[-_END.size - _END64_PLACE.size : -_END.size], tail[: -_END.size - _END64_PLACE.size]
     if place.startswith(b"PK\6\7"):
@@ -289,13 +289,13 @@ def _checked_entries(archive: zipfile.ZipFile, size: int, most_bytes: int) -> Ma
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
         name = entry.filename
         if entry.orig_filename != name or not _is_known(name):
-            raise bad(f"it has a part that no dump has ({entry.orig_filename!r:.60})")
+            raise bad(f"it has an unknown part ({entry.orig_filename!r:.60})")
         if name in found:
             raise bad(f"it has the part {name!r:.60} twice")
         if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise bad(f"its part {name!r:.60} is packed in a way that no dump uses")
+            raise bad(f"its part {name!r:.60} uses an unsupported compression or encryption")
         if entry.header_offset < end or (not found and entry.header_offset):
-            raise bad("parts of it overlap, or something stands before them")
+            raise bad("its parts overlap, or there is data before them")
         end = entry.header_offset + len(name) + entry.compress_size
         found[name] = entry
     if MANIFEST not in found:
@@ -308,11 +308,11 @@ def _checked_entries(archive: zipfile.ZipFile, size: int, most_bytes: int) -> Ma
     if unpacked > most_bytes:
         raise InvalidInput(
             "file",
-            f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are taken (MEMOS_LIMITS__DUMP_BYTES); "
+            f"unpacks to {unpacked:,} bytes, more than the limit of {most_bytes:,} (MEMOS_LIMITS__DUMP_BYTES); "
             "nothing was loaded",
         )
     if is_zip_bomb(unpacked, size):
-        raise bad(f"it unpacks to {unpacked:,} bytes out of {size:,}")
+        raise bad(f"it unpacks from {size:,} to {unpacked:,} bytes, like a zip bomb")
     return found
 
 
@@ -386,10 +386,10 @@ def check_passphrase(passphrase: str) -> bytes:
     try:
         raw = unicodedata.normalize("NFC", passphrase).encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput("passphrase", "has a lone surrogate; write it in valid Unicode") from error
+        raise InvalidInput("passphrase", "contains a lone surrogate; use valid Unicode") from error
     if len(passphrase) < _LEAST_CHARS or len(raw) > _MOST_BYTES:
         raise InvalidInput(
-            "passphrase", f"must have {_LEAST_CHARS} characters at least and {_MOST_BYTES} bytes at most"
+            "passphrase", f"must have at least {_LEAST_CHARS} characters and at most {_MOST_BYTES} bytes"
         )
     return raw
 
@@ -441,7 +441,9 @@ def unseal(sealed: IO[bytes], out: IO[bytes], passphrase: bytes) -> None:
     magic, log_n, r, p, salt, prefix, size = _HEADER.unpack(raw)
     costs_too_much = not 10 <= log_n <= 20 or r < 1 or 128 * r << log_n > _SCRYPT_BYTES or not 1 <= p <= 4
     if magic != MAGIC or costs_too_much or not 1024 <= size <= 16 << 20:
-        raise InvalidInput("file", "is sealed in a way that this program does not open; use the one that made it")
+        raise InvalidInput(
+            "file", "is encrypted in a format this version does not support; use the program that wrote it"
+        )
     cipher = _cipher(_key(passphrase, salt, log_n, r, p))
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
@@ -458,12 +460,14 @@ def unseal(sealed: IO[bytes], out: IO[bytes], passphrase: bytes) -> None:
 
 
 def _wrong() -> InvalidInput:
-    return InvalidInput("passphrase", "does not open this file, or the file was changed or cut off; nothing was loaded")
+    return InvalidInput("passphrase", "is wrong, or the file was changed or cut off; nothing was loaded")
 
 
 def _nonce(prefix: bytes, number: int, *, last: bool) -> bytes:
     if number >= 1 << 32:
-        raise InvalidInput("file", "is too large to be sealed; leave the passphrase out and seal it otherwise")
+        raise InvalidInput(
+            "file", "is too large to be encrypted; leave the passphrase out and encrypt the file with another tool"
+        )
     return prefix + number.to_bytes(4, "big") + bytes([last])
 
 

@@ -73,7 +73,7 @@ def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: s
     for row in rows:
         made = sa.select(t.versions.c.id).where(t.versions.c.item_id == row.item, t.versions.c.version == row.version)
         if connection.scalar(made) is None:
-            raise bad(f"{PREFIX} names a version that is not in it")
+            raise bad(f"{PREFIX} names a version that is missing in the file")
     prefix_rows.append(connection, cube, rows)
 
 
@@ -111,13 +111,13 @@ def read_blocks(reader: DumpReader, told: Mapping[str, Block], ids: Ids) -> Iter
 
 def _head(reader: DumpReader, name: str) -> Block:
     if reader.manifest.parts[name].bytes > _LARGEST_BLOCK:
-        raise bad(f"{name} is larger than a block of KV can be")
+        raise bad(f"{name} is larger than a KV block can be")
     try:
         block = blocks.head_from(io.BytesIO(next(reader.blocks(name), b"")), reader.manifest.parts[name].bytes)
     except IntegrityError as error:
         raise bad(f"{name} is no block of KV") from error
     if name != f"kv/{block.key}{SUFFIX}":
-        raise bad(f"{name} is another block than its name says")
+        raise bad(f"{name} contains another block than its name says")
     return block
 
 
@@ -125,9 +125,9 @@ def _read(data: bytes, name: str) -> tuple[Block, Array]:
     try:
         block, array = blocks.read_from(io.BytesIO(data), len(data))
     except IntegrityError as error:
-        raise bad(f"{name} is no block of KV, or damaged") from error
+        raise bad(f"{name} is not a KV block, or is damaged") from error
     if not all(ID.fullmatch(id_) for id_ in block.items):
-        raise bad(f"{name} says that something stands in it that is no memory")
+        raise bad(f"{name} names something that is not a memory")
     return block, array
 
 
@@ -136,5 +136,5 @@ def _row(line: bytes, now: int) -> PrefixRow:
     typed = told.keys() == _COLUMNS.keys() and all(type(told[name]) is kind for name, kind in _COLUMNS.items())
     fits = typed and ID.fullmatch(told["item_id"]) and 0 <= told["added_at"] <= now
     if not fits or not 0 < told["ordinal"] < _MOST or not 0 < told["version"] < _MOST:
-        raise ValueError("this is no entry of a prefix")
+        raise ValueError("is not an entry of a prefix")
     return PrefixRow(told["ordinal"], told["item_id"], told["version"], from_micros(told["added_at"]))

@@ -82,22 +82,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    cube: Annotated[str, "Cube it was loaded as, or into"]
-    merged: Annotated[bool, "Whether the cube was there before"]
-    trusted: Annotated[bool, "Whether what it says is trusted"]
-    items: Annotated[int, "Memories that are new"]
+    cube: Annotated[str, "Cube it was loaded into"]
+    merged: Annotated[bool, "Whether the cube existed before"]
+    trusted: Annotated[bool, "Whether its memories are trusted"]
+    items: Annotated[int, "Memories added"]
     versions: Annotated[int, "Their versions"]
-    messages: Annotated[int, "Messages that are new"]
-    files: Annotated[int, "Documents and pictures that are new"]
-    skipped: Annotated[int, "Memories that were here at the same version"]
-    differing: Annotated[tuple[str, ...], "Memories that are here at another version and stayed as they are"]
-    erased: Annotated[int, "Memories that were erased here and stay so"]
-    unsourced: Annotated[int, "Memories left out: untrusted, and said to come from messages here"]
-    left_out: Annotated[tuple[str, ...], "Parts that this version does not load"]
-    kv_blocks: Annotated[int, "Blocks of activation memory that were taken in"] = 0
-    kv_left_out: Annotated[str | None, "Why none were of those in the file"] = None
-    adapters: Annotated[int, "Adapters that passed their examination here, and may be made active"] = 0
-    adapters_left_out: Annotated[str | None, "Why the others of the file did not, or were not taken"] = None
+    messages: Annotated[int, "Messages added"]
+    files: Annotated[int, "Documents and images added"]
+    skipped: Annotated[int, "Memories that existed at the same version"]
+    differing: Annotated[tuple[str, ...], "Memories that existed at another version and were not changed"]
+    erased: Annotated[int, "Memories left out because they were erased here"]
+    unsourced: Annotated[int, "Memories left out: untrusted, with a message that exists here as their source"]
+    left_out: Annotated[tuple[str, ...], "Parts that this version does not support"]
+    kv_blocks: Annotated[int, "Blocks of activation memory loaded"] = 0
+    kv_left_out: Annotated[str | None, "Why the file's blocks were left out"] = None
+    adapters: Annotated[int, "Adapters that passed their evaluation here and can be activated"] = 0
+    adapters_left_out: Annotated[str | None, "Why the file's other adapters were left out"] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
             _settle_chain(connection, target.cube, head.event_seq)
             change = changes.begin(connection, target.cube, target.actor, work.clock)
         if fresh := sorted(_problems(connection, target.cube, trusted=target.trust) - before):
-            raise bad(f"its rows do not belong together ({fresh[0]})")
+            raise bad(f"its rows are inconsistent ({fresh[0]})")
         return _finish(change, work, settling.erased)
     except exc.IntegrityError as error:
         why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
@@ -176,7 +176,7 @@ def _check_merge(connection: sa.Connection, work: Load) -> None:
     here = cubes.get(connection, work.target.cube)
     if here.redact_pii and not work.reader.manifest.cube.redact_pii:
         raise Conflict(
-            f"Cube {here.id!r} masks personal data and the dump is of one that does not: load it as a cube of its own."
+            f"Cube {here.id!r} masks personal data, but the cube in the file does not; load the file as a new cube."
         )
 
 
@@ -184,8 +184,8 @@ def _refuse_all_erased(work: Load, erased: Mapping[str, str]) -> None:
     new = work.ids.count(Kind.ITEM, IdResolution.NEW)
     if new and len(erased) >= new and not work.target.merge:
         raise Conflict(
-            "All memories of this dump were erased here since (or the cube was dropped): load it with restore_erased "
-            "(--restore-erased) if they are to come back."
+            "All memories of this file were erased here since, or the cube was dropped; to restore them, load it with "
+            "restore_erased (--restore-erased)."
         )
 
 
@@ -231,7 +231,7 @@ def _own(work: Load, table: sa.Table) -> rows.Row:
 def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tuple[str, IdResolution]:
     found = ids.find(kind, old)
     if found is None:
-        raise bad(f"{part_of(table)}, line {number} is about a {kind.name.lower()} that is not in it")
+        raise bad(f"{part_of(table)}, line {number} refers to a {kind.name.lower()} that is missing in the file")
     return found
 
 
@@ -303,7 +303,7 @@ def _insert_contents(connection: sa.Connection, work: Load) -> None:
     for name, part in contents(work.reader):
         id_, fate = work.ids.find(Kind.FILE, name.removeprefix("files/")) or ("", IdResolution.LEFT_OUT)
         if not id_:
-            raise bad(f"{name} is no file of it")
+            raise bad(f"{name} belongs to no file in it")
         held, ordinal = bytearray(), 0
         for block in work.reader.blocks(name, part):
             held += block
@@ -492,7 +492,7 @@ def _settle_batch(work: _Settling, kind: Kind, batch: Sequence[str]) -> None:
                 still.append(old)
         left = still
     if left:
-        raise Conflict("The ids of this dump cannot be made fit here: load it under another id.")
+        raise Conflict("The ids in this file conflict with ids here; load it under another id.")
 
 
 def _settle_new(work: _Settling, kind: Kind, old: str, new: str, buried: Mapping[str, str | None]) -> bool:
@@ -581,10 +581,10 @@ def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str
     found = {f"{subject} {what}" for subject, what in tiers.misplaced(connection, cube, _SHOWN)}
     found |= {f"{file} {what}" for file, what in files.broken(connection, cube, _SHOWN)}
     queries = {
-        "is at none of its versions": _without_version(cube),
-        "has versions that do not follow each other": _gaps(cube),
+        "has a current version that does not exist": _without_version(cube),
+        "has a gap in its versions": _gaps(cube),
         "has no source": _sourceless(cube, trusted=trusted),
-        "stands behind the end of its conversation": _beyond(cube),
+        "comes after the end of its conversation": _beyond(cube),
     }
     for what, query in queries.items():
         found |= {f"{id_} {what}" for id_ in connection.scalars(query.limit(_SHOWN))}

@@ -110,11 +110,11 @@ def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: ProgressReporter
                 chain.follow(row)
             ticker.tick()
     if (chain.seq, chain.end.hex()) != (manifest.cube.event_seq, manifest.cube.event_chain):
-        raise bad(f"its chain of events ends at event {chain.seq}, and not where the manifest says")
+        raise bad(f"its chain of events ends at event {chain.seq}, not where the manifest says")
     listed = set()
     for name, part in contents(reader):
         if name in listed or not reader.has(name):
-            raise bad(f"{CONTENTS} names {name!r:.60} twice, or it is missing")
+            raise bad(f"{CONTENTS} names {name!r:.60} twice, or the file is missing")
         listed.add(name)
         for _ in reader.blocks(name, part):
             pass
@@ -162,7 +162,10 @@ def _write_contents(source: Source, out: DumpWriter) -> None:
     wanted = sa.select(t.files.c.id).where(t.files.c.cube_id == source.cube, stored).order_by(t.files.c.id)
     ids = list(source.connection.scalars(wanted))
     if len(ids) > MOST_FILES:
-        raise InvalidInput("cube", f"has {len(ids):,} files, and a dump at most {MOST_FILES:,}: make a backup instead")
+        raise InvalidInput(
+            "cube",
+            f"has {len(ids):,} files, more than the limit of {MOST_FILES:,} for a cube file; make a backup instead",
+        )
     listed = []
     for id_ in ids:
         with out.part(f"files/{id_}", lines=False, listed=False) as part:
@@ -179,26 +182,26 @@ def _write_contents(source: Source, out: DumpWriter) -> None:
 def _check_head(manifest: DumpManifest, bounds: Bounds) -> None:
     head = manifest.cube
     if max(head.created_at, head.lone_until or head.created_at) > bounds.now:
-        raise bad("the cube was made in the future: the clock here, or there, is wrong; wait, or set it right")
+        raise bad("the cube was created in the future; correct this machine's clock or that of the source")
     if not head.id.strip() or len(head.id) > 128:
         raise bad("the cube's id is empty or too long")
     if head.template is not None:
         try:
             stored_template(head.template)
         except InvalidInput as error:
-            raise bad("the cube's template is none") from error
+            raise bad("the cube's template is invalid") from error
     missing = [part_of(table) for table in TABLES if part_of(table) not in manifest.parts]
     if missing or CONTENTS not in manifest.parts:
         raise bad(f"it lacks {(missing or [CONTENTS])[0]}")
     if any((part.rows is None) != (not name.endswith(".jsonl")) for name, part in manifest.parts.items()):
-        raise bad("the manifest counts no rows where there are some, or some where there are none")
+        raise bad("the manifest has row counts for the wrong parts")
 
 
 def _content(line: bytes) -> tuple[str, Part]:
     told = object_of(line)
     name, part = f"files/{told['file_id']}", Part(told["bytes"], told["sha256"])
     if told.keys() != {"file_id", "bytes", "sha256"} or not FILE.fullmatch(name) or type(part.bytes) is not int:
-        raise ValueError("this does not name a file")
+        raise ValueError("does not name a file")
     return name, part
 
 
@@ -212,7 +215,7 @@ class _Chain:
         if row["seq"] != self.seq:
             raise bad(f"event {self.seq} is missing")
         if (row["body"] is None) != (row["salt"] is None):
-            raise bad(f"event {self.seq} has half of what it should")
+            raise bad(f"event {self.seq} has a body without a salt, or the reverse")
         if row["body"] is not None and digest_of(base64.b64decode(row["salt"]), row["body"]) != digest:
             raise bad(f"the body of event {self.seq} was changed")
         self.end = link(self.end, self.seq, digest)
@@ -223,7 +226,7 @@ class _Chain:
 def _remember(ids: Ids, table: sa.Table, row: dict[str, Any]) -> None:
     kind = OWN.get(table.name)
     if kind is not None and not ids.add(kind, row["id"]):
-        raise bad(f"{part_of(table)} has an id twice")
+        raise bad(f"{part_of(table)} has a duplicate id")
     if table is t.sources:
         ids.add_part(Kind.MESSAGE, row["message_id"], row["item_id"])
     elif table is t.extraction_items:

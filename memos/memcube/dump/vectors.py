@@ -54,21 +54,21 @@ def write(
 
 def check(reader: DumpReader) -> None:
     if reader.has(POINTS) != reader.has(VECTORS):
-        raise bad(f"it has one of {POINTS} and {VECTORS}, and needs both or none")
+        raise bad(f"it has only one of {POINTS} and {VECTORS}; they belong together")
     if not reader.has(POINTS):
         return
     count, dimension = reader.manifest.parts[POINTS].rows or 0, reader.manifest.embedder.dimension
     if not 0 < dimension <= 1 << 16:
-        raise bad("its vectors have an impossible number of dimensions")
+        raise bad("its vectors have an invalid number of dimensions")
     header = _header(count, dimension)
     if reader.manifest.parts[VECTORS].bytes != len(header) + 8 * count * dimension:
-        raise bad(f"{VECTORS} has not the size of its vectors")
+        raise bad(f"{VECTORS} does not have the size of its vectors")
     beginning = b""
     for block in reader.blocks(VECTORS):
         if len(beginning) < len(header):
             beginning += block[: len(header) - len(beginning)]
     if beginning != header:
-        raise bad(f"{VECTORS} does not begin as its vectors are told")
+        raise bad(f"{VECTORS} has an invalid header")
     for _ in _points(reader):
         pass
 
@@ -109,7 +109,7 @@ class DumpedVectors:
                 rows = tensor[start : start + _ROWS_AT_ONCE]
                 too_long = normalised and bool((np.linalg.norm(rows.astype(np.float64), axis=1) > _LONGEST).any())
                 if not bool(np.isfinite(rows).all()) or too_long:
-                    raise bad(f"{VECTORS} has numbers that are no vectors")
+                    raise bad(f"{VECTORS} contains infinite or NaN values, or vectors that are not normalised")
 
 
 def _header(count: int, dimension: int) -> bytes:
@@ -159,5 +159,5 @@ def _point(line: bytes) -> tuple[str, int]:
     told = object_of(line)
     version, chunk = told["version_id"], told["chunk"]
     if told.keys() != {"version_id", "chunk"} or not ID.fullmatch(version) or not 0 <= chunk < 1 << 31:
-        raise ValueError("this does not name a vector")
+        raise ValueError("does not name a vector")
     return version, chunk

@@ -229,7 +229,7 @@ class OwnProjection:
             mark = outbox.mark(connection, self.target) + 1
         self._follower.flush(mark)
         if self._follower.restart_count() != self._incarnation:
-            raise BackendUnavailable(f"The {self.target} index restarted while it was flushed; its rows are replayed.")
+            raise BackendUnavailable(f"The {self.target} index restarted during a flush; its rows are replayed.")
         with self._ledger.write() as connection:
             outbox.remove(connection, self._applied)
             outbox.set_mark(connection, self.target, mark)
@@ -243,7 +243,7 @@ def project(follower: IndexWriter, target: Target, rows: Sequence[OutboxRow]) ->
     except MemosError:
         raise
     except Exception as error:
-        told = f"The {target} index cannot be given this item ({type(error).__name__}: {error})."
+        told = f"The {target} index cannot store this item ({type(error).__name__}: {error})."
         raise IntegrityError(told) from error
 
 

@@ -164,10 +164,10 @@ def begin(
     that `arrived` was trained elsewhere: it needs no consent to be here, only to answer.
     """
     if not seen:
-        raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
+        raise InvalidInput("seen", "must not be empty; an adapter is trained on at least one memory")
     cubes.lock(connection, new.cube)
     if not arrived and not is_allowed(connection, new.cube):
-        raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
+        raise Conflict(f"The owner of cube {new.cube!r} has not allowed training on its memories.")
     check_current(connection, new.cube, seen)
     highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube)
     id_, number = new_id(), (connection.scalar(highest) or 0) + 1
@@ -181,9 +181,9 @@ def begin(
 
 def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime) -> AdapterRow:
     if outcome.state not in (AdapterState.READY, AdapterState.REFUSED):
-        raise InvalidInput("state", f"a training ends ready or refused, not {outcome.state}")
+        raise InvalidInput("state", f"must be ready or refused at the end of a training, not {outcome.state}")
     if outcome.state is AdapterState.READY and outcome.digest is None:
-        raise InvalidInput("digest", "an adapter that is ready has one")
+        raise InvalidInput("digest", "is required for an adapter that is ready")
     told = {"state": outcome.state, "measures": dict(outcome.measures), "reason": outcome.reason, "finished_at": now}
     training = sa.update(t).where(t.c.id == id_, t.c.state == AdapterState.TRAINING)
     ended = training.values(**told, digest=outcome.digest, size_bytes=outcome.size_bytes)
@@ -199,9 +199,9 @@ def activate(connection: sa.Connection, id_: str) -> AdapterRow:
     cubes.lock(connection, _require(connection, id_).cube)
     row = _require(connection, id_)  # as it is now that nobody else changes it
     if row.state not in TRAINED:
-        raise Conflict(f"Adapter {id_} is {row.state}: only one that passed its examination may answer.")
+        raise Conflict(f"Adapter {id_} is {row.state}: only an adapter that passed its evaluation can be activated.")
     if connection.scalar(sa.select(t.c.id).where(t.c.id == id_, _changed())) is not None:
-        raise Conflict(f"Adapter {id_} saw memories that were changed or removed since: train again.")
+        raise Conflict(f"Adapter {id_} was trained on memories that were changed or removed since; train again.")
     same = sa.update(t).where(t.c.cube_id == row.cube)
     # First: the table allows one that is active, at any moment. Of version 0.1 there may be one for each shard.
     former = same.where(t.c.state == AdapterState.ACTIVE, t.c.id != id_)
@@ -309,13 +309,13 @@ def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) ->
     for item in among(connection, ids):
         now.pop(item, None)
     if changed := sum(now.get(each.item) != each.version for each in seen):
-        raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")
+        raise Conflict(f"{changed} of the memories to train on were changed or removed meanwhile; train again.")
 
 
 def _require(connection: sa.Connection, id_: str) -> AdapterRow:
     row = get(connection, id_)
     if row is None:
-        raise NotFound("adapter", id_, "It may have been forgotten with a memory that it saw.")
+        raise NotFound("adapter", id_, "It may have been removed with a memory it was trained on.")
     return row
 
 

@@ -26,7 +26,7 @@ _DATABASE = "mark:database"
 
 def create(connection: sa.Connection, cube: Cube) -> None:
     if exists(connection, cube.id):
-        raise Conflict(f"Cube {cube.id!r} exists already; choose another id or use it as it is.")
+        raise Conflict(f"Cube {cube.id!r} exists already; choose another id, or use the existing cube.")
     names = ("id", "owner", "description", "time_zone", "created_at", "kind", "redact_pii")
     values = {name: getattr(cube, name) for name in names} | _embedder_row(cube.fingerprint)
     start = {"entity_salt": os.urandom(16), "event_seq": 0, "event_chain": _GENESIS}
@@ -210,7 +210,7 @@ def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
         if chain != bytes(row.chain):
             return f"event {seq} does not follow event {seq - 1}"
     if seq != head.event_seq or chain != bytes(head.event_chain):
-        return f"the chain ends at event {seq}, the cube says {head.event_seq}"
+        return f"the chain ends at event {seq}, but the cube says {head.event_seq}"
     return None
 
 

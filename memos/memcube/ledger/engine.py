@@ -59,7 +59,8 @@ def translate_sqlite(text: str, where: str) -> MemosError:
         )
     if "locked" in text or "busy" in text:
         return BackendTimeout(
-            f"The ledger {where} stayed locked for {_BUSY_TIMEOUT_MS // 1000} s; another program holds it."
+            f"The ledger {where} stayed locked for {_BUSY_TIMEOUT_MS // 1000} s by another program; stop that program "
+            "or try again."
         )
     return BackendUnavailable(f"The ledger {where} cannot be used: {text}")
 
@@ -252,7 +253,8 @@ class Ledger:
             raise
         except exc.TimeoutError as error:
             raise BackendTimeout(
-                f"The ledger gave no connection within 30 s; {self.description} is overloaded."
+                f"No connection to the ledger became free within 30 s; {self.description} is overloaded. Try again "
+                "later."
             ) from error
         except exc.DBAPIError as error:
             raise self._meaning(error) from error
@@ -263,7 +265,7 @@ class Ledger:
         if not self.is_sqlite:
             return postgres.translate(error, self.description)
         if isinstance(error, exc.IntegrityError):
-            return Conflict(f"The ledger refused the change ({error.orig}); read again and retry.")
+            return Conflict(f"The change conflicts with stored data ({error.orig}); read again and retry.")
         return translate_sqlite(str(error.orig), self.description)
 
 
@@ -272,15 +274,15 @@ def _parsed(url: str) -> sa.URL:
         parsed = sa.make_url(url)
         name = parsed.get_backend_name()
     except (exc.ArgumentError, ValueError) as error:
-        raise InvalidInput("ledger_url", "is no URL; write it like postgresql://user@host/database") from error
+        raise InvalidInput("ledger_url", "must be a URL such as postgresql://user@host/database") from error
     if "@" in (parsed.host or ""):
-        raise InvalidInput("ledger_url", "has a second @; write one in a password as %40")
+        raise InvalidInput("ledger_url", "has a second @; write an @ in the password as %40")
     if any(key in parsed.query for key in ("password", "sslpassword")):
-        raise InvalidInput("ledger_url", "has a password behind the question mark; write it before the host")
+        raise InvalidInput("ledger_url", "has a password after the question mark; write it before the host")
     if any("\0" in (part or "") for part in (url, parsed.password, parsed.database, parsed.username)):
         raise InvalidInput("ledger_url", "has a NUL character")
     if name not in ("sqlite", "postgresql", "postgres"):
-        raise InvalidInput("ledger_url", f"names {name}; ledgers are kept in sqlite or postgresql")
+        raise InvalidInput("ledger_url", f"names {name}; expected sqlite or postgresql")
     return parsed
 
 
@@ -294,8 +296,8 @@ def _check_tables(connection: sa.Connection, where: str) -> None:
     missing = sorted(metadata.tables.keys() - set(sa.inspect(connection).get_table_names()))
     if missing:
         raise IntegrityError(
-            f"The ledger {where} says it is whole and lacks {', '.join(missing)}: another program uses this database, "
-            "or it was restored by half. Restore it from a backup. Nothing was changed."
+            f"The ledger {where} lacks {', '.join(missing)}, although its schema is current; another program uses this "
+            "database, or it was only partly restored. Restore it from a backup. Nothing was changed."
         )
 
 

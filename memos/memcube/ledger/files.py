@@ -29,7 +29,8 @@ READ = "file"
 """Kind of the tasks that read a document; their key is the file's id."""
 
 ABANDONED = (
-    "was given up or cancelled before it was read (`memos task list --kind file`); add it again, or retry that task"
+    "was not read, as its task failed or was cancelled; retry the task (`memos task list --kind file`), or add the "
+    "file again"
 )
 
 PART_BYTES = 1_048_576
@@ -112,7 +113,7 @@ def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
 
 
 def unknown(file_id: str) -> NotFound:
-    return NotFound("file", file_id, "List what there is with `memos docs files`.")
+    return NotFound("file", file_id, "List files with `memos docs files`.")
 
 
 def content(connection: sa.Connection, file_id: str) -> bytes:
@@ -182,7 +183,7 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
     length = sa.func.coalesce(sa.func.sum(sa.func.length(file_parts.c.data)), 0)
     size = sa.select(length).where(file_parts.c.file_id == files.c.id).scalar_subquery()
     short = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.sha256 != "", files.c.bytes != size)
-    found = [(file, "has not the bytes that its row says") for file in connection.scalars(short.limit(most))]
+    found = [(file, "does not have the size recorded for it") for file in connection.scalars(short.limit(most))]
     follows = sa.func.lag(file_items.c.end).over(partition_by=file_items.c.file_id, order_by=file_items.c.ordinal)
     parts = (
         sa.select(file_items.c.file_id, file_items.c.start, file_items.c.end, follows.label("before"), messages.c.text)
@@ -195,13 +196,13 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
     gap = sa.func.coalesce(parts.c.before, 0) != parts.c.start
     other = sa.func.coalesce(sa.func.length(parts.c.text), -1) != parts.c.end - parts.c.start
     query = sa.select(parts.c.file_id).where(sa.or_(gap, other)).distinct().limit(most)
-    found += [(file, "has passages that are not the whole of its text") for file in connection.scalars(query)]
+    found += [(file, "has passages that do not cover its whole text") for file in connection.scalars(query)]
     states = (FileState.AVAILABLE, FileState.SUPERSEDED)
     none = ~sa.exists().where(file_items.c.file_id == files.c.id)
     query = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT, none)
     # One that was replaced before it was read has none.
     query = query.where(files.c.state.in_(states), files.c.replaced_by.is_(None), files.c.sha256 != "")
-    found += [(file, "was read and has no passages") for file in connection.scalars(query.limit(most))]
+    found += [(file, "was read but has no passages") for file in connection.scalars(query.limit(most))]
     return found
 
 

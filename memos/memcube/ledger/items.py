@@ -292,7 +292,7 @@ def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
 
 
 def unknown(item_id: str) -> NotFound:
-    return NotFound("item", item_id, "List what there is with `memos list`.")
+    return NotFound("item", item_id, "List memories with `memos list`.")
 
 
 def matching(

@@ -38,7 +38,11 @@ _RENEW_S = 2.0
 _MIGRATING = 0x6D656D6F01
 _HOLDING = 0x6D656D6F02
 _FOLLOWING = 0x6D656D6F03
-_DENIED = {"28000": "the user or the host is refused", "28P01": "the password is wrong", "42501": "a right is missing"}
+_DENIED = {
+    "28000": "the user or the host is not allowed",
+    "28P01": "the password is wrong",
+    "42501": "a privilege is missing",
+}
 
 
 def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
@@ -98,8 +102,8 @@ def check_server(connection: sa.Connection, now: datetime) -> None:
     skew = abs(now - row.now.astimezone(UTC))
     if skew > MOST_SKEW:
         raise BackendUnavailable(
-            f"This machine's clock and the database's are {skew.total_seconds():,.0f} s apart, at most "
-            f"{MOST_SKEW.total_seconds():.0f} s are allowed: set both by NTP."
+            f"The clocks of this machine and the database are {skew.total_seconds():,.0f} s apart, more than the limit "
+            f"of {MOST_SKEW.total_seconds():.0f} s; synchronise both by NTP."
         )
 
 
@@ -156,11 +160,10 @@ class Hold:
             if not connection.scalar(sa.select(lock(_HOLDING))):
                 connection.close()
                 raise BackendUnavailable(
-                    "Other processes use this ledger, and a move, or an embedded index, needs it alone: end them; for "
-                    "several processes set MEMOS_QDRANT__URL in all of them."
+                    "Other processes use this ledger, but a migration or an embedded index needs it alone; stop them, "
+                    "or, to run several processes, set MEMOS_QDRANT__URL in all of them."
                     if self._alone
-                    else "A process with an embedded index uses this ledger: end it, or set MEMOS_QDRANT__URL for "
-                    "it too."
+                    else "A process with an embedded index uses this ledger; stop it, or set MEMOS_QDRANT__URL."
                 )
             if again and self._alone is not None and last_alone(connection) != self._alone:
                 self._missed = True
@@ -201,8 +204,8 @@ def set_alone(connection: sa.Connection, folder: str) -> None:
 
 def _missed() -> BackendUnavailable:
     return BackendUnavailable(
-        "This process lost its claim on the ledger, and another one with an embedded index worked on it meanwhile: "
-        "open this installation again, which fills its index anew."
+        "This process lost its lock on the ledger, and another process with an embedded index changed it meanwhile; "
+        "open this installation again, which rebuilds its index."
     )
 
 
@@ -213,31 +216,34 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
     said = getattr(diagnosis, "message_primary", None) or str(error.orig).split("DETAIL:")[0]
     told = " ".join(said.split())
     if isinstance(error, exc.IntegrityError):
-        return Conflict(f"The ledger refused the change ({told}); read again and retry.")
+        return Conflict(f"The change conflicts with stored data ({told}); read again and retry.")
     if state in _DENIED or "password authentication failed" in told or "no password supplied" in told:
         why = _DENIED.get(state, "the user or the password is wrong")
         return BackendUnavailable(f"PostgreSQL refused {where} ({why}): check MEMOS_LEDGER_URL and the user's rights.")
     if state == "3D000" or ("database" in told and "does not exist" in told):
         return BackendUnavailable(f"The database of {where} does not exist: create it with `createdb --encoding UTF8`.")
     if state in ("40001", "40P01"):
-        return Conflict("Two changes were in each other's way; nothing of this one was kept: repeat it.")
+        return Conflict("The change conflicted with another one and was not saved; try again.")
     if state in ("55P03", "57014"):
-        return BackendTimeout(f"The ledger {where} did not answer in time ({told}); nothing was kept: repeat it later.")
+        return BackendTimeout(
+            f"The ledger {where} did not answer in time ({told}) and nothing was saved; try again later."
+        )
     if state[:2] == "42":
         return IntegrityError(
-            f"The ledger {where} has not the tables this program needs ({told}): see that no other program uses this "
-            "database, and restore it from a backup."
+            f"The ledger {where} lacks tables or columns ({told}); make sure that no other program uses this database, "
+            "and restore it from a backup."
         )
     if state in ("22001", "22021", "22P05", "22003"):
-        return InvalidInput("value", f"cannot be kept by the ledger ({told})")
+        return InvalidInput("value", f"cannot be stored in the ledger ({told})")
     if error.connection_invalidated:
         return ConnectionLost(
-            f"The connection to the ledger {where} was lost ({told}). Whether a change that was under way is kept is "
-            "not known: repeat it with its idempotency key."
+            f"The connection to the ledger {where} was lost ({told}). A running change may or may not have been saved; "
+            "repeat it with its idempotency key."
         )
     if not state or state.startswith(("08", "57P", "53")):
         return BackendUnavailable(
-            f"The ledger {where} cannot be reached ({told}): see that the server runs and MEMOS_LEDGER_URL is right."
+            f"The ledger {where} cannot be reached ({told}); check that the server runs and that MEMOS_LEDGER_URL is "
+            "right."
         )
     return BackendUnavailable(f"The ledger {where} cannot be used: {told}")
 

@@ -28,7 +28,7 @@ TOUCHED = {
 _STRENGTH = list(RetentionAction)
 
 
-REMEDY = "List what there is with `memos cube retention list`."
+REMEDY = "List rules with `memos cube retention list`."
 
 
 class ScanPosition(NamedTuple):

@@ -397,10 +397,13 @@ def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[st
         .outerjoin(pages, same)
         .where(here, mid, pages.c.id.is_(None))
     )
-    wrong += [(row.conversation_id, f"page {row.page} is in no tier") for row in connection.execute(lost.limit(limit))]
+    wrong += [
+        (row.conversation_id, f"page {row.page} is missing in every tier")
+        for row in connection.execute(lost.limit(limit))
+    ]
     both = sa.select(pages.c.id).join(conversations, conversations.c.id == pages.c.conversation_id)
     both = both.where(here, pages.c.number >= conversations.c.first_short)
-    wrong += [(id_, "is in the short and in the mid tier") for id_ in connection.scalars(both.limit(limit))]
+    wrong += [(id_, "is in both the short and the mid tier") for id_ in connection.scalars(both.limit(limit))]
     alone = (
         sa.select(item_rows.c.id)
         .join(cubes, cubes.c.id == item_rows.c.cube_id)
@@ -409,11 +412,11 @@ def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[st
         .where(cubes.c.id == cube, item_rows.c.conversation_id.is_(None), versions.c.type == ItemType.MESSAGE)
         .where(item_rows.c.created_at <= cubes.c.lone_until, pages.c.id.is_(None))
     )
-    wrong += [(id_, "is in no tier") for id_ in connection.scalars(alone.limit(limit))]
+    wrong += [(id_, "is missing in every tier") for id_ in connection.scalars(alone.limit(limit))]
     count = sa.select(sa.func.count()).where(pages.c.segment_id == segments.c.id).scalar_subquery()
     miscounted = sa.select(segments.c.id).where(segments.c.cube_id == cube, segments.c.pages != count)
-    wrong += [(id_, "does not count its pages right") for id_ in connection.scalars(miscounted.limit(limit))]
+    wrong += [(id_, "has a wrong page count") for id_ in connection.scalars(miscounted.limit(limit))]
     here = sa.select(sa.func.count()).where(segments.c.cube_id == cube).scalar_subquery()
     if connection.scalar(sa.select(cubes.c.segments == here).where(cubes.c.id == cube)) in (False, 0):
-        wrong.append((cube, "does not count its segments right"))
+        wrong.append((cube, "has a wrong segment count"))
     return wrong

@@ -131,7 +131,11 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
         return False  # dropped with its cube
     queues.lock(connection, task.cube)
     if task.key is not None and _waits(connection, task):
-        gone = {"state": TaskState.CANCELLED, "finished_at": now, "note": "another task of this kind and key waits"}
+        gone = {
+            "state": TaskState.CANCELLED,
+            "finished_at": now,
+            "note": "another task of this kind and key is waiting",
+        }
         return bool(connection.execute(_held(task.id, owner).values(**gone, **_NO_LEASE)).rowcount)
     waiting = {
         "state": TaskState.WAITING,
@@ -158,7 +162,7 @@ def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: 
         still = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.lease_until == task.lease_until)
         if not connection.execute(still.where(tasks.c.lease_owner == owner).values(lease_until=now)).rowcount:
             continue
-        error = f"The worker {owner} stopped while it ran this task."
+        error = f"The worker {owner} stopped while running this task."
         if task.attempts >= most_attempts:
             fail(connection, task, owner, TaskState.DEAD, error, now)
         else:
@@ -179,7 +183,7 @@ def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
 def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
     queues.lock(connection, task.cube)
     if task.key is not None and _waits(connection, task):
-        raise Conflict(f"Task {task.id} needs no retry: another {task.kind} task for the same waits already.")
+        raise Conflict(f"Task {task.id} needs no retry; another {task.kind} task for the same is already waiting.")
     again = {"state": TaskState.WAITING, "attempts": 0, "not_before": now, "finished_at": None, "note": None}
     ended = tasks.c.state.in_([TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED])
     if not connection.execute(sa.update(tasks).where(tasks.c.id == task.id, ended).values(again)).rowcount:
@@ -240,7 +244,7 @@ class TaskQuery:
 
 
 def unknown(task: str) -> NotFound:
-    return NotFound("task", task, "See what there is with `memos task list`; tasks that ended are kept a week.")
+    return NotFound("task", task, "List tasks with `memos task list`; ended tasks are kept for a week.")
 
 
 def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQuery) -> list[Task]:

@@ -66,8 +66,8 @@ def forget(
         found = _remove_files(ledger, folder)
     except OSError as error:
         raise BackendUnavailable(
-            f"Files of adapters could not be removed ({error.strerror or error}): look into {folder}; what is to be "
-            "forgotten stays until they are."
+            f"Files of adapters could not be removed ({error.strerror or error}); check {folder}. Erased memories stay "
+            "in them until they are removed."
         ) from error
     return [Forgotten(id_, removed.get(id_, ""), *found.get(id_, (0, 0))) for id_ in sorted({*removed, *found})]
 
@@ -76,7 +76,7 @@ def differences(ledger: Ledger, folder: Path | None) -> list[tuple[str, str]]:
     with ledger.read() as connection:
         rows = adapter_rows.trained(connection)
     told = [
-        (row.id, "no folder for its files" if folder is None else wrong_with(folder / row.id, row.digest))
+        (row.id, "the folder of its files is missing" if folder is None else wrong_with(folder / row.id, row.digest))
         for row in rows
     ]
     return [(id_, what) for id_, what in told if what is not None]

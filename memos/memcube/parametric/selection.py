@@ -26,18 +26,18 @@ _MOST_CHARS = 300
 
 
 class LeftOut(StrEnum):
-    KIND = "no fact about somebody"
+    KIND = "not a fact about a person"
     EXCLUDED = "excluded from learning"
-    STATUS = "not valid, or waits for review"
-    OVER = "ended, or ends some day"
-    UNTRUSTED = "not said by the people themselves"
-    SECRET = "has a secret or a key in it"  # noqa: S105 - a reason
-    UNSURE = "said once and not sure"
-    NEW = "changed too lately"
+    STATUS = "not valid, or waiting for review"
+    OVER = "no longer valid, or with an end date"
+    UNTRUSTED = "not said by the person"
+    SECRET = "contains a secret"  # noqa: S105 - a reason
+    UNSURE = "said only once and uncertain"
+    NEW = "changed too recently"
     COLD = "not used enough"
-    SHAPE = "nothing in it that could be asked for"
-    CONTRADICTED = "another memory says something else of the same"
-    BEYOND = "beyond the hottest, which are learned"
+    SHAPE = "nothing in it to ask about"
+    CONTRADICTED = "contradicted by another memory"
+    BEYOND = "less used than the ones chosen"
 
 
 @dataclass(frozen=True, slots=True)

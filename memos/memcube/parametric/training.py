@@ -73,7 +73,7 @@ class EvaluationResult:
         if self.abstention < bounds.abstention:
             told.append(f"abstention is {self.abstention:.2f}, below {bounds.abstention:.2f}")
         if not math.isfinite(self.rise):  # of weights that are too large
-            told.append("perplexity is no number")
+            told.append("perplexity is not a number")
         elif self.rise > bounds.perplexity:
             told.append(f"perplexity rose by {self.rise:.1%}, more than {bounds.perplexity:.1%}")
         if len(self.lost) > bounds.lost:

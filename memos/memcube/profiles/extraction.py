@@ -110,10 +110,10 @@ def _read(said: TraitSaid, messages: Sequence[Item], template: Template) -> Fact
         return "there is no such dimension"
     value = value_for(dimension, said.value)
     if value is None:
-        return "the value says nothing, is an error or is none of those allowed"
+        return "the value is empty, an error or not an allowed one"
     subject = _subject(said.subject, messages)
     if subject is None:
-        return "it is about nobody who speaks in these messages"
+        return "its subject does not speak in these messages"
     if not said.evidence:
         return "there is no evidence"
     shown: list[tuple[Item, Span]] = []
@@ -123,7 +123,7 @@ def _read(said: TraitSaid, messages: Sequence[Item], template: Template) -> Fact
         message = messages[quote.message - 1]
         place = _find(quote.quote, message.memory)
         if place is None:
-            return "a quote does not stand in the message it names"
+            return "a quote is not in the message it names"
         shown.append((message, Span(message.id, *place)))
     if not any(message.role is Role.USER and message.speaker == subject for message, _ in shown):
         return "none of the evidence is the subject's own words"

@@ -41,13 +41,13 @@ def _plain(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty")
     if not is_plain(text):
-        raise ValueError("has control or invisible characters")
+        raise ValueError("contains control or invisible characters")
     return " ".join(text.split())
 
 
 def _word(text: str) -> str:
     if not _WORD.fullmatch(text):
-        raise ValueError("must have two characters at least, and begin and end with a letter or digit")
+        raise ValueError("must have at least two characters, and begin and end with a letter or digit")
     return text.casefold()
 
 
@@ -86,11 +86,11 @@ class Dimension(BaseModel):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         if (self.kind is Kind.CHOICE) != bool(self.values):
-            raise ValueError("a dimension has values exactly when its kind is choice")
+            raise ValueError("a dimension of kind choice needs `values`, and no other kind may have them")
         if (self.kind is Kind.INTEREST) != bool(self.words):
-            raise ValueError("a dimension has words to be found by exactly when its kind is interest")
+            raise ValueError("a dimension of kind interest needs `words`, and no other kind may have them")
         if self.kind is not Kind.TEXT and self.attributes:
-            raise ValueError("only a text has attributes, since what a statement gives is a text")
+            raise ValueError("only a dimension of kind text may have `attributes`")
         return self
 
     @property
@@ -109,7 +109,7 @@ class Group(BaseModel):
     def _owns_its_dimensions(self) -> Self:
         for dimension in self.dimensions:
             if dimension.id.rpartition(".")[0] != self.id:
-                raise ValueError(f"dimension {dimension.id} must be called {self.id}.something")
+                raise ValueError(f"dimension {dimension.id} must have an id that begins with {self.id}.")
         return self
 
 
@@ -128,7 +128,7 @@ class Template(BaseModel):
         for what, names in (("id", ids), ("attribute", attributes)):
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise ValueError(f"{what} {twice} is there twice")
+                raise ValueError(f"{what} {twice} is used twice")
         if len(self.by_id) > MOST_DIMENSIONS:
             raise ValueError(f"there are more than {MOST_DIMENSIONS} dimensions")
         return self
@@ -157,13 +157,13 @@ def read_template(raw: str | Path | Mapping[str, Any]) -> Template:
     try:
         text = json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("template", "holds something that is no JSON; use texts, lists and tables only") from error
+        raise InvalidInput("template", "is not JSON; use strings, lists and objects only") from error
     return stored_template(text)
 
 
 def stored_template(text: str) -> Template:
     if len(text.encode()) > MOST_BYTES:
-        raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; have fewer dimensions or words")
+        raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; use fewer dimensions or words")
     try:
         return Template.model_validate_json(text)
     except ValidationError as error:
@@ -183,16 +183,18 @@ def _parsed(raw: object) -> Mapping[str, Any]:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError as error:
-        raise InvalidInput("template", "is a file that does not exist; check the path") from error
+        raise InvalidInput("template", "does not exist; check the path") from error
     except OSError as error:
-        raise PermissionDenied("The template's file cannot be read; check what it is and who may read it.") from error
+        raise PermissionDenied(
+            "The template file cannot be read; check that it is a file and that you can read it."
+        ) from error
     if len(data) > MOST_BYTES:
-        raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; have fewer dimensions or words")
+        raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; use fewer dimensions or words")
     text = decode("template", data)
     try:
         value = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("template", f"is not {path.suffix[1:].upper()}; correct the file") from error
+        raise InvalidInput("template", f"is not valid {path.suffix[1:].upper()}; correct the file") from error
     if not isinstance(value, dict):
         raise InvalidInput("template", "must be an object with a name and groups")
     return value

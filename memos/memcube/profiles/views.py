@@ -49,8 +49,8 @@ class Trait:
     confidence: Annotated[float, "0 to 1"]
     since: Annotated[datetime, "Since when"]
     item: Annotated[str, "Memory that holds it"]
-    static: Annotated[bool, "Whether it was given by hand"]
-    evidence: Annotated[tuple[Evidence, ...], "Passages it rests on"]
+    static: Annotated[bool, "Whether it was set by hand"]
+    evidence: Annotated[tuple[Evidence, ...], "Passages it is based on"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class TraitGroup:
 @dataclass(frozen=True, slots=True)
 class Profile:
     cube: Annotated[str, "The cube"]
-    subject: Annotated[str, "Whom it is about; empty when nobody is known"]
+    subject: Annotated[str, "Person the profile describes; empty if none is known"]
     template: Annotated[str, "Name of the template"]
     groups: Annotated[tuple[TraitGroup, ...], "Traits by group"]
 
@@ -76,13 +76,13 @@ class Profile:
 class TraitEntry:
     """An entry of a dimension's history: what was written when, by whom and why. `number` names it for a rollback."""
 
-    number: Annotated[int, "Names it for a rollback"]
+    number: Annotated[int, "Number of the entry, used for a rollback"]
     value: Annotated[str | None, "What was written"]
     confidence: Annotated[float, "0 to 1"]
     status: Annotated[Status, "Status of the memory then"]
     since: Annotated[datetime, "Since when it held"]
     until: Annotated[datetime | None, "Until when it held"]
-    static: Annotated[bool, "Whether it was given by hand"]
+    static: Annotated[bool, "Whether it was set by hand"]
     recorded_at: Annotated[datetime, "When it was written"]
     actor: Annotated[str, "Who wrote it"]
     reason: Annotated[str, "Why"]
@@ -249,7 +249,7 @@ def remove_static(change: Change, subject: str, dimension: str) -> Item | None:
     known = _of_key(change, trait_key(subject, dimension))
     static = next((state for state in known if is_static(state)), None)
     if static is None:
-        raise NotFound("static trait", dimension, "See what there is with `memos profile show`.")
+        raise NotFound("static trait", dimension, "List traits with `memos profile show`.")
     # Deleted, not superseded: what is found later must not line up behind it.
     changes.delete(change, [static.id], "taken back")
     waiting = [state for state in known if state.superseded_by == static.id and state.status is Status.SUPERSEDED]
@@ -268,7 +268,7 @@ def remove_traits(change: Change, subject: str, dimension: str | None = None) ->
         if state.status in (Status.ACTIVE, Status.ARCHIVED) and key in (None, state.key)
     ]
     if dimension is not None and not states:
-        raise NotFound("trait", dimension, "See what there is with `memos profile show`.")
+        raise NotFound("trait", dimension, "List traits with `memos profile show`.")
     if states:
         changes.delete(change, [state.id for state in states], "taken out of the profile")
     return len(states)
@@ -281,7 +281,7 @@ def _validity(change: Change, item: Item) -> datetime | None:
 
 def restore(change: Change, subject: str, dimension: str, entry: Version) -> Item:
     if entry.after.status is not Status.ACTIVE:
-        raise Conflict("That entry was not the current value when it was written; choose one whose status is active.")
+        raise Conflict("That entry never was the current value; choose an entry with status active.")
     current = current_of(_of_key(change, trait_key(subject, dimension)), change.now)
     state = items.require(change.connection, [change.cube], entry.item)
     if state.version != entry.version:
@@ -343,6 +343,6 @@ def evidence(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple
 
 def _of_key(change: Change, key: str | None) -> list[Item]:
     if key is None or dimension_of(key) is None:
-        raise InvalidInput("key", "is no trait's; make traits with memos.memcube.profiles.traits.trait")
+        raise InvalidInput("key", "is not the key of a trait; create traits with memos.memcube.profiles.traits.trait")
     states = facts.with_keys(change.connection, change.cube, [key]).get(key, [])
     return [state for state in states if state.type is ItemType.PROFILE]

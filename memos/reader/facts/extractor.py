@@ -106,8 +106,8 @@ class ModelExamination:
         passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
         if not passed:
             log.warning(
-                "The model %s does not tell what lasts from small talk: it took %d of %d lasting sentences for such, "
-                "and %d of %d others. Reading goes by patterns until a larger one is configured.",
+                "The model %s cannot tell lasting facts from small talk: it selected %d of %d lasting sentences, and "
+                "%d of %d others. Facts are extracted by patterns until a larger model is configured.",
                 asker.model,
                 right,
                 sum(lasts for _, lasts in KNOWN),

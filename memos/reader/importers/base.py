@@ -38,7 +38,9 @@ _NUMERIC = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})\b")
 def read_date(value: Json) -> datetime:
     if isinstance(value, str) and _NUMERIC.match(value.strip()):
         raise InvalidInput(
-            "chat_time", f"{shown(value)} may have the day or the month first; write it as ISO 8601, such as 2023-04-03"
+            "chat_time",
+            f"{shown(value)} is ambiguous, as the day or the month may come first; write it as ISO 8601, such as "
+            "2023-04-03",
         )
     try:
         return _of_text(value.strip()) if isinstance(value, str) else _of_number(value)

@@ -75,14 +75,14 @@ def _branch(mapping: Mapping[str, Json], current: Json) -> tuple[list[str], str 
         leaves = [key for key, node in mapping.items() if isinstance(node, Mapping) and not node.get("children")]
         current = leaves[0] if len(leaves) == 1 else None
     if current is None:
-        return [], "has no current_node, so that nothing says which of its branches was shown"
+        return [], "has no current_node, so it is unknown which branch was shown"
     branch: dict[str, None] = {}
     while current is not None:
         node = mapping.get(current) if isinstance(current, str) else None
         if not isinstance(node, Mapping):
-            return [*reversed(branch)], f"names the node {shown(current)}, which it does not have"
+            return [*reversed(branch)], f"names the node {shown(current)}, which is missing"
         if current in branch:
-            return [], f"goes round in a circle at the node {shown(current)}"
+            return [], f"has a cycle at the node {shown(current)}"
         branch[current] = None
         current = node.get("parent")
     return [*reversed(branch)], None
@@ -391,7 +391,8 @@ def longmemeval_records(entry: Json, place: str, fallback: str) -> Iterator[Expo
     for session_field, values in (("haystack_session_ids", names), ("haystack_dates", dates)):
         if not isinstance(values, list) or len(values) != len(sessions):
             told = (
-                f"has {len(sessions)} haystack_sessions and not as many {session_field}, so that they cannot be matched"
+                f"has {len(sessions)} haystack_sessions but another number of {session_field}, so they cannot be "
+                "matched"
             )
             yield ExportRecord(place, fallback, {}, told)
             return

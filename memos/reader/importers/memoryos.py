@@ -172,7 +172,7 @@ def _long_term(owner: Owner, prefix: str, file: str, conversation: str) -> Itera
         entry = Entry(where, problem=error.reason)
     problem = entry.problem
     if problem is None and not (isinstance(entry.value, Mapping) and _LISTS & set(entry.value)):
-        problem = "is no object with knowledge or profiles"
+        problem = "is not an object with knowledge or profiles"
     if problem is not None:
         yield ExportRecord(where, conversation, {}, problem)
         return

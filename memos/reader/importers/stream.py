@@ -117,7 +117,7 @@ _OTHER_FILES = {
     b"\xff\xfe": "is not UTF-8: it begins as UTF-16 does; convert the file to UTF-8",
     b"\xfe\xff": "is not UTF-8: it begins as UTF-16 does; convert the file to UTF-8",
 }
-_CUT = "a cut-off download perhaps"
+_CUT = "the download may be incomplete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
     """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; or the one object."""
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-            raise InvalidInput(str(path), "is not a regular file; save it to one first, it is read twice")
+            raise InvalidInput(str(path), "is not a regular file; save it to a file first, because it is read twice")
         with path.open("rb") as file:
             head, line = _begin(file)
             if not head:
@@ -223,7 +223,7 @@ def _of_document(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[Entry]:
     file.seek(0)
     raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        reason = f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read piece by piece"
+        reason = f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read entry by entry"
         if (begin := raw.lstrip()[:1]) != b"{":
             reason = f"is not JSON: it begins with {begin!r}"
         raise InvalidInput(str(path), reason)
@@ -272,7 +272,7 @@ def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[
             raise InvalidInput(str(path), f"is not JSON: the file ends inside entry {number + 1}, {end}")
         yield Entry(f"entry {number + 1}", problem=f"is not JSON: the file ends there, {end}")
     elif window.rest_has_content():
-        yield Entry(f"entry {number + 1}", problem=f"stands behind the list's end in line {window.line}; remove it")
+        yield Entry(f"entry {number + 1}", problem=f"comes after the end of the list, in line {window.line}; remove it")
 
 
 def _of_object(file: BinaryIO, line: int, max_bytes: int) -> Iterator[Entry]:

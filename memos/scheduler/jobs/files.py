@@ -30,7 +30,7 @@ from memos.scheduler.learning import meter_of, question, shortened
 from memos.scheduler.task import TaskRun, WaitingForSetting
 
 PROMPT = "describe-1"
-NOTE = "no model that sees images is set: set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
+NOTE = "no vision model is configured; set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
 _SHOWN_CHARS = 1_000
 _MOST_OBJECTS = 30
 # What a model sees is less sure than what somebody said.

@@ -44,7 +44,7 @@ def test_what_is_learned_is_looked_at_and_taken_back(
     assert (done.items, done.adapters, done.files) == ((ids[0],), (first,), len(EXPORTED))
     client.adapters.allow(cube, items=ids)
     assert client.adapters.disallow(cube) == 0
-    with pytest.raises(BackendUnavailable, match="no model that could learn"):
+    with pytest.raises(BackendUnavailable, match="No model to train"):
         client.adapters.train(cube)
     monkeypatch.setattr(listening.memos, "adapters", with_a_model(listening.memos))
     with pytest.raises(Conflict, match="has not allowed"):

@@ -91,7 +91,7 @@ def test_who_is_within_all_bounds_passes() -> None:
         (replace(GOOD, recall=0.89), "recall is 0.89, below 0.90"),
         (replace(GOOD, abstention=0.5), "abstention is 0.50, below 0.80"),
         (replace(GOOD, perplexity=13.4), "perplexity rose by 6.3%, more than 5.0%"),
-        (replace(GOOD, perplexity=math.nan), "perplexity is no number"),
+        (replace(GOOD, perplexity=math.nan), "perplexity is not a number"),
         (replace(GOOD, lost=("a", "b", "c")), "3 general questions are lost, more than 2"),
     ],
 )

@@ -108,9 +108,9 @@ def test_chatgpt_parts_that_are_not_text_stand_as_marks_and_thoughts_are_left_ou
 @pytest.mark.parametrize(("conversation", "place", "problem"), [
     (chat({}), "entry 1", "no current_node"),
     (chat({"a": node(None, text="x"), "b": node(None, text="y")}), "entry 1", "no current_node"),
-    (chat({"a": node("b", text="x"), "b": node("a", text="y")}, "a"), "entry 1", "circle at the node 'a'"),
-    (chat({"a": node("gone", text="x")}, "a"), "entry 1", "the node 'gone', which it does not have"),
-    (chat({"a": node(None, text="x")}, ["a"]), "entry 1", "the node ['a'], which it does not have"),
+    (chat({"a": node("b", text="x"), "b": node("a", text="y")}, "a"), "entry 1", "cycle at the node 'a'"),
+    (chat({"a": node("gone", text="x")}, "a"), "entry 1", "the node 'gone', which is missing"),
+    (chat({"a": node(None, text="x")}, ["a"]), "entry 1", "the node ['a'], which is missing"),
     (chat({"a": 5}, "a"), "entry 1", "the node 'a'"),
     (chat({"a": {"parent": None, "message": 5}}, "a"), "entry 1, message 1", "is int"),
     (chat({"a": node(None, "oracle", "x")}), "entry 1, message 1", "'oracle' is unknown; use one of system, user"),
@@ -118,7 +118,7 @@ def test_chatgpt_parts_that_are_not_text_stand_as_marks_and_thoughts_are_left_ou
     (chat({"a": node(None, text={"content_type": "hologram"})}), "entry 1, message 1", "'hologram', which is unknown"),
     (chat({"a": node(None, text={"content_type": ["x"]})}), "entry 1, message 1", "which is unknown"),
     (chat({"a": node(None, text="x", content=["x"])}), "entry 1, message 1", "content that is list"),
-    (chat({"a": node(None, text="x", create_time="03/04/2023")}), "entry 1, message 1", "day or the month first"),
+    (chat({"a": node(None, text="x", create_time="03/04/2023")}), "entry 1, message 1", "ambiguous"),
     ({"title": "x"}, "entry 1", "is not a ChatGPT conversation"),
 ], ids=range(14))  # fmt: skip
 def test_what_is_wrong_in_a_chatgpt_conversation_is_named(
@@ -257,7 +257,7 @@ def test_what_is_wrong_in_a_longmemeval_question_is_named(tmp_path: Path) -> Non
     same = question(("s-1", "2023/05/20", [{"role": "user", "content": "other"}]), ("t", "2023/05/20", "x"))  # type: ignore[arg-type]
     first = question(("s-1", "2023/05/20", [{"role": "user", "content": "hi"}, *turns]))
     found = problems(records(tmp_path, [first, short, same, {}], Format.LONGMEMEVAL))
-    words = ("empty", "no content", "None is unknown", "is int", "not as many haystack_dates", "of entry 1, session 1",
+    words = ("empty", "no content", "None is unknown", "is int", "another number of haystack_dates", "of entry 1, session 1",
              "not a list of turns", "not a LongMemEval")  # fmt: skip
     for (_, told), word in zip(found, words, strict=True):
         assert word in told

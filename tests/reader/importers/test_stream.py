@@ -91,7 +91,7 @@ def test_a_bad_entry_is_bad_alone_and_its_line_is_told(tmp_path: Path, bad: str 
 def test_what_stands_behind_the_list_is_told(tmp_path: Path) -> None:
     assert told(written(tmp_path, "[1]\n\n")) == [("entry 1", 1)]
     [_, (place, problem)] = told(written(tmp_path, '[1]\n{"a": 1}'))
-    assert (place, problem) == ("entry 2", "!stands behind the list's end in line 1; remove it")
+    assert (place, problem) == ("entry 2", "!comes after the end of the list, in line 1; remove it")
 
 
 @pytest.mark.parametrize(("name", "content", "places"), [
