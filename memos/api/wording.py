@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from memos.core.aliases import ALIASES
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -40,29 +41,19 @@ _CLAUSE = re.compile("(?<=[.;]) ")
 
 # Names that other programs use for a field; the first that a body has is suggested.
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
-    "agent_id": ("user",),
+    **ALIASES,
     "content": ("messages", "text", "memory"),
-    "conversation_id": ("conversation",),
     "cube": ("cubes",),
     "cube_id": ("cube", "cubes"),
     "cubes": ("cube",),
-    "id": ("item", "item_ids"),
-    "ids": ("item_ids",),
     "k": ("top_k",),
-    "limit": ("top_k",),
     "max_results": ("top_k",),
     "mem_cube_id": ("cube", "cubes"),
-    "memory_id": ("item", "item_ids"),
     "memory_ids": ("item_ids",),
-    "metadata": ("info",),
     "n_results": ("top_k",),
     "question": ("query",),
-    "run_id": ("conversation",),
-    "session_id": ("conversation",),
     "text": ("messages", "memory", "query"),
-    "thread_id": ("conversation",),
     "timestamp": ("chat_time", "reference_time"),
-    "user_id": ("user",),
     "user_name": ("user",),
 }
 

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from memos.core.aliases import ALIASES, resolve_aliases
 from memos.core.text.rendering import visible
 from memos.errors import BackendUnavailable, InvalidInput, MemosError
 
@@ -50,6 +51,9 @@ ReadMode = Annotated[
 ]
 ItemId = Annotated[str, typer.Argument(help="Id of a memory")]
 ExpectedVersion = Annotated[int | None, typer.Option(help="Fail if the memory is at another version")]
+
+# `--about` has ids of memories; where they are arguments a command has no word for them.
+_ALIASES = {name: words for name, words in ALIASES.items() if "item" not in words} | {"memory_id": ("about",)}
 
 Human: TypeAlias = "str | Table | Iterable[str | Table]"
 
@@ -134,14 +138,18 @@ def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Cal
     own = {each.name for each in parameters}
     if opens:
         parameters = [*parameters[1:], _option("data_dir", DataDir, None)]
+    hidden = _hidden_aliases(own)
+    parameters += [_option(name, annotation, None) for name, annotation in hidden.items()]
+    parameters.append(_option("context", typer.Context, None))
     if has_json and "as_json" not in own:
         parameters.append(_option("as_json", AsJson, False))
 
-    def run(**given: Any) -> None:
+    def run(context: typer.Context, **given: Any) -> None:
         as_json = bool(given.get("as_json", False))
         if "as_json" not in own:
             given.pop("as_json", None)
         with shown_errors(as_json):
+            given = _resolved(given, hidden, context)
             if opens:
                 data_dir = given.pop("data_dir")
                 with opened(data_dir, safe) as memos:
@@ -156,6 +164,26 @@ def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Cal
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _hidden_aliases(own: Set[str]) -> dict[str, Any]:
+    """Return hidden options for the other words of a command's own ones, such as `--user-id`."""
+    kinds: dict[str, Any] = {"limit": int, "infer": bool}
+    written = {alias: f"--{alias.replace('_', '-')}" for alias in _ALIASES} | {"infer": "--infer/--no-infer"}
+    return {
+        alias: Annotated[kinds.get(alias, str) | None, typer.Option(written[alias], hidden=True)]
+        for alias, words in _ALIASES.items()
+        if alias not in own and not own.isdisjoint(words)
+    }
+
+
+def _resolved(given: dict[str, Any], hidden: Collection[str], context: typer.Context) -> dict[str, Any]:
+    aliases = {name: value for name in hidden if (value := given.pop(name)) is not None}
+    if not aliases:
+        return given
+    sources = {name: context.get_parameter_source(name) for name in given}
+    written = {name: given[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    return {**given, **resolve_aliases({**written, **aliases}, given, _ALIASES)}
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:

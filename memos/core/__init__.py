@@ -1,6 +1,7 @@
 """Values, identities, ports, filters, settings and pure functions on text."""
 
 __all__ = [
+    "aliases",
     "clock",
     "closing",
     "filters",

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
+from memos.core.aliases import bind, known_words, own_signature
 from memos.core.clock import Clock
 from memos.core.identities import Right
 from memos.core.settings import Settings
@@ -210,3 +211,22 @@ def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
             return method(*given, **named)
 
     return twice
+
+
+def accept_aliases(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Let a method be called with the words of `memos.core.aliases`.
+
+    For type checkers it declares those it takes as `**_aliases: Unpack[…]`; the method itself never sees them. Another
+    word is a TypeError, as without that parameter.
+    """
+    signature = own_signature(method)
+    known = known_words(signature)
+
+    @wraps(method)
+    def resolved(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        if known.issuperset(named):
+            return method(*given, **named)
+        bound: Any = bind(signature, given, named)
+        return method(*bound.args, **bound.kwargs)
+
+    return resolved

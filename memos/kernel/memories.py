@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
+from memos.core.aliases import ActorAliases, AddAliases, ConversationAliases, FeedbackAliases, ItemAliases, ItemsAliases
 from memos.core.filters import And, Condition, Node, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.ports import ImageSource
@@ -33,7 +34,7 @@ from memos.core.types import (
     Version,
 )
 from memos.errors import NotFound
-from memos.kernel.context import Context, retry_read
+from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
@@ -166,6 +167,7 @@ class Memories:
         self._listeners = listeners
         self._web_images = web_images
 
+    @accept_aliases
     def add(  # noqa: PLR0913 - the wire contract names them all
         self,
         messages: Json,
@@ -178,6 +180,7 @@ class Memories:
         idempotency_key: str | None = None,
         mode: str = Mode.ROUGH,
         tools: Json = None,
+        **_aliases: Unpack[AddAliases],
     ) -> AddReceipt:
         """Store a string, a message or a list of messages; they are committed and searchable when this returns.
 
@@ -229,9 +232,10 @@ class Memories:
                 indexed = context.wait_indexed()
         return replace(receipt, indexed=indexed, masked=masking.masked)
 
+    @accept_aliases
     def update(
         self,
-        item: str,
+        item: str = "",
         memory: str | None = None,
         *,
         cube: str | None = None,
@@ -263,6 +267,7 @@ class Memories:
         self._context.wait_indexed()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
+    @accept_aliases
     def feedback(
         self,
         text: str,
@@ -273,6 +278,7 @@ class Memories:
         conversation: str | None = None,
         item_ids: Sequence[str] = (),
         chat_time: Json = None,
+        **_aliases: Unpack[FeedbackAliases],
     ) -> FeedbackReceipt:
         """Apply a correction in plain words ("no, I moved to Lyon in May") as the newest statement.
 
@@ -298,13 +304,15 @@ class Memories:
             masking.record(change)
         return replace(receipt, indexed=self._context.wait_indexed(), masked=masking.masked)
 
+    @accept_aliases
     def delete(
         self,
-        item_ids: str | Sequence[str],
+        item_ids: str | Sequence[str] = (),
         *,
         cube: str | None = None,
         actor: str = LOCAL_OWNER,
         reason: str = "deleted",
+        **_aliases: Unpack[ItemsAliases],
     ) -> tuple[str, ...]:
         """Delete items, all or none; `rollback` restores them. Raises: NotFound, InvalidInput."""
         ids = ids_of(item_ids)
@@ -337,8 +345,15 @@ class Memories:
         self._context.wait_indexed()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
+    @accept_aliases
     def erase(
-        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER, wait: bool = True
+        self,
+        item_ids: str | Sequence[str] = (),
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        wait: bool = True,
+        **_aliases: Unpack[ItemsAliases],
     ) -> EraseReceipt:
         """Erase items in every form, with what was derived from them; a receipt without content stays.
 
@@ -350,6 +365,8 @@ class Memories:
         with self._context.change(scope) as change:
             receipt = erasure.erase(change, ids)
         return self._maintenance.finish_erasure(receipt) if wait else receipt
+
+    purge = erase
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return the current receipt of an erasure. Raises: NotFound."""
@@ -371,8 +388,16 @@ class Memories:
             raise NotFound("add with the key", key)
         return found
 
+    @accept_aliases
     @retry_read
-    def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
+    def get(
+        self,
+        item: str = "",
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        **_aliases: Unpack[ItemAliases],
+    ) -> Item:
         """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
@@ -381,6 +406,7 @@ class Memories:
                 raise NotFound("item", item, "It is deleted; restore it with `memos memory rollback`.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
+    @accept_aliases
     @retry_read
     def list(
         self,
@@ -390,12 +416,14 @@ class Memories:
         filter: Mapping[str, Json] | None = None,
         limit: int = 100,
         offset: int = 0,
+        **_aliases: Unpack[ActorAliases],
     ) -> Items:
         """Return a cube's items that pass the filter, oldest first; deleted ones only if the filter names status."""
         cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
         with self._context.ledger.read() as connection:
             return items.matching(connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
 
+    @accept_aliases
     @retry_read
     def page(
         self,
@@ -405,6 +433,7 @@ class Memories:
         filter: Mapping[str, Json] | None = None,
         limit: int = 100,
         offset: int = 0,
+        **_aliases: Unpack[ActorAliases],
     ) -> Page:
         """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
         cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
@@ -416,8 +445,16 @@ class Memories:
             total = items.count(connection, cubes, wanted.node)
         return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
 
+    @accept_aliases
     @retry_read
-    def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
+    def history(
+        self,
+        item: str = "",
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        **_aliases: Unpack[ItemAliases],
+    ) -> Versions:
         """Return every version of an item: who, when, why, before and after. Raises: NotFound."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
@@ -442,8 +479,14 @@ class Memories:
             items.require(connection, scope.cubes, item)
             return tuple(reading.records(connection, item))
 
+    @accept_aliases
     def read_finely(
-        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+        self,
+        conversation: str | None = None,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        **_aliases: Unpack[ConversationAliases],
     ) -> tuple[str, ...]:
         """Queue fact extraction, once a message, for a conversation or a cube; return the tasks. Raises: NotFound."""
         name = None if conversation is None else check_name("conversation", conversation)

@@ -103,9 +103,9 @@ class MemOS(FormerNames):
         self.add = self.memories.add
         self.get = self.memories.get
         self.update = self.memories.update
-        self.feedback = self.memories.feedback
+        self.feedback, self.context = self.memories.feedback, self.tiers.context
         self.delete = self.memories.delete
-        self.erase = self.memories.erase
+        self.erase = self.purge = self.memories.erase
         self.conversations = Conversations(context)
         self.profiles = Profiles(context)
         self.tools = Tools(context)

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, Unpack
 from zoneinfo import ZoneInfo
 
+from memos.core.aliases import SearchAliases, SearchItemAliases
 from memos.core.filters import parse
 from memos.core.ports import Embedder, Reranker, SparseEncoder, SparseVector
 from memos.core.telemetry import Listeners
@@ -20,7 +21,7 @@ from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.tokens import estimate_tokens
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Hit, ItemType, Json, Scope, SearchResult, WhyNot
 from memos.errors import InvalidInput, NotFound
-from memos.kernel.context import Context, retry_read
+from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube.ledger import items
 from memos.reader.arguments import member_of, within
@@ -182,6 +183,7 @@ class SearchService:
         if self._timed_reranker is not None:
             self._timed_reranker.close()
 
+    @accept_aliases
     @retry_read
     def __call__(  # noqa: PLR0913 - the wire contract names them all
         self,
@@ -196,6 +198,7 @@ class SearchService:
         token_budget: int | None = None,
         explain: bool = False,
         rerank: bool | None = None,
+        **_aliases: Unpack[SearchAliases],
     ) -> SearchResult:
         """Return the best memories for a question, with sources.
 
@@ -251,11 +254,12 @@ class SearchService:
             found[kind] = tuple(hit for hit in hits if hit.relevance >= relevance)
         return found
 
+    @accept_aliases
     @retry_read
     def why_not(  # noqa: PLR0913 - what `search` takes
         self,
-        item: str,
-        query: str,
+        item: str = "",
+        query: str = "",
         *,
         cubes: Sequence[str] | None = None,
         actor: str = LOCAL_OWNER,
@@ -265,6 +269,7 @@ class SearchService:
         reference_time: Json = None,
         token_budget: int | None = None,
         rerank: bool | None = None,
+        **_aliases: Unpack[SearchItemAliases],
     ) -> WhyNot:
         """Return the stage at which a search drops an item, or the rank at which it is found.
 
@@ -283,6 +288,8 @@ class SearchService:
                 items.require(connection, scope.cubes, item)
                 raise NotFound("item", item, f"It was not stored yet at {request.as_of}.")
         return why_not(self._searcher, request, state)
+
+    explain_missing = why_not
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
         """Rank texts by the reranker, or by vectors and words. Raises: InvalidInput, ModelError, BackendUnavailable."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import sqlalchemy as sa
 
+from memos.core.aliases import ConversationAliases, ItemsAliases
 from memos.core.identities import Right
 from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
-from memos.kernel.context import Context, retry_read
+from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.search import FACTS, SearchService
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
@@ -207,13 +208,15 @@ class Tiers:
             self._scheduler.move(change, check_name("segment", segment, 64), tier)
         self._scheduler.runner.wake()
 
-    def used(
+    @accept_aliases
+    def mark_used(
         self,
-        item_ids: str | Sequence[str],
+        item_ids: str | Sequence[str] = (),
         *,
         cube: str = DEFAULT_CUBE,
         actor: str = LOCAL_OWNER,
         confirmed: bool = False,
+        **_aliases: Unpack[ItemsAliases],
     ) -> None:
         """Report that an answer was made from these items or, with `confirmed`, that a person called them right.
 
@@ -222,14 +225,18 @@ class Tiers:
         scope = self._context.scopes.check([cube], actor, embeds=False)
         self._scheduler.used(scope.cubes[0], ids_of(item_ids), Access.CONFIRMED if confirmed else Access.CITED)
 
+    used = mark_used
+
+    @accept_aliases
     @retry_read
-    def working_memory(
+    def context(
         self,
         conversation: str | None = None,
         *,
         cube: str = DEFAULT_CUBE,
         actor: str = LOCAL_OWNER,
         max_tokens: int = 1_000,
+        **_aliases: Unpack[ConversationAliases],
     ) -> WorkingMemory:
         """Return what a prompt begins with: pins, orders, wishes, topic, hot facts. Raises: NotFound, InvalidInput."""
         scope = self._context.scopes.check([cube], actor)
@@ -240,6 +247,8 @@ class Tiers:
             self._context.ledger, lambda text: self._search.related_facts(text, scope), self._context.clock.now()
         )
         return compose(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
+
+    working_memory = context
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
         """Queue fact extraction for pages of hot segments, or all; `tasks.wait()` waits for it. Raises: NotFound."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from memos.core.aliases import resolve_aliases
 from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
@@ -60,6 +61,7 @@ MAX_MESSAGES = 1_000
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
+_KNOWN = _KEYS | _DURATIONS.keys()
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
@@ -89,7 +91,9 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: Image
         raw = {"role": "user", "content": raw}
     if not isinstance(raw, Mapping):
         raise InvalidInput(where, f"must be text or an object with role and content, not {type(raw).__name__}")
-    if unknown := set(raw) - _KEYS - set(_DURATIONS):
+    if set(raw) - _KNOWN:
+        raw = resolve_aliases(raw, _KNOWN, where=f"{where}.")
+    if unknown := set(raw) - _KNOWN:
         raise InvalidInput(where, f"has unknown fields {sorted(map(str, unknown))}; put extra data into info")
     role = _role(f"{where}.role", raw.get("role", "user"))
     calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"))

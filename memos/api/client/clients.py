@@ -11,6 +11,7 @@ from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.api.client.openmem import ChatAnswer
+from memos.core.aliases import bind, own_signature
 from memos.core.closing import Closing
 
 P = ParamSpec("P")
@@ -30,11 +31,17 @@ class _Method(Generic[P, T, A]):
     """A method made of a description: it returns T, or is a coroutine function of A on an asynchronous connection."""
 
     def __init__(self, describe: Callable[P, Any]) -> None:
+        signature = own_signature(describe)
+
+        def described(*given: P.args, **named: P.kwargs) -> Any:
+            bound: Any = bind(signature, given, named)
+            return describe(*bound.args, **bound.kwargs)
+
         def waiting(self: _Holder[Connection], /, *given: P.args, **named: P.kwargs) -> Any:
-            return self._connection.do(describe(*given, **named))
+            return self._connection.do(described(*given, **named))
 
         async def coroutine(self: _Holder[AsyncConnection], /, *given: P.args, **named: P.kwargs) -> Any:
-            return await self._connection.do(describe(*given, **named))
+            return await self._connection.do(described(*given, **named))
 
         self._waiting, self._coroutine = waiting, coroutine
         for method in (waiting, coroutine):
@@ -110,7 +117,7 @@ class Memories(Part[C]):
     delete = sends(v1_requests.delete)
     history = sends(v1_requests.history)
     rollback = sends(v1_requests.rollback)
-    erase = sends(v1_requests.erase)
+    erase = purge = sends(v1_requests.erase)
     erase_receipt = sends(v1_requests.erase_receipt)
 
 

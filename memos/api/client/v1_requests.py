@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,6 +27,14 @@ from memos.api.client.calls import (
     strange,
 )
 from memos.api.client.openmem import segment
+from memos.core.aliases import (
+    ActorAliases,
+    AddAliases,
+    FeedbackAliases,
+    ItemAliases,
+    ItemsAliases,
+    SearchAliases,
+)
 from memos.core.types import Json
 
 T = TypeVar("T")
@@ -99,8 +107,8 @@ def nothing(_: Reply) -> None:
 
 
 def given(fields: Query) -> dict[str, Json]:
-    """Return the parameters that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
+    """Return the parameters that are not None, without the aliases, which are resolved before."""
+    return {name: value for name, value in fields.items() if value is not None and name != "_aliases"}
 
 
 def listed(names: Sequence[str]) -> list[str] | None:
@@ -201,6 +209,7 @@ def add(
     mode: str = "rough",
     tools: Json = None,
     idempotency_key: str | None = None,
+    **_aliases: Unpack[AddAliases],
 ) -> Call[values.AddReceipt]:
     """Store a text, a message or messages; they are searchable at once. Raises: InvalidInput, NotFound."""
     return making(path_of("memories"), as_model(values.AddReceipt), locals(), idempotency_key)
@@ -218,6 +227,7 @@ def search(
     token_budget: int | None = None,
     explain: bool = False,
     rerank: bool | None = None,
+    **_aliases: Unpack[SearchAliases],
 ) -> Call[values.SearchResult]:
     """Return the best memories for a question. Raises: InvalidInput, NotFound (cube)."""
     return asking(path_of("search"), as_model(values.SearchResult), locals())
@@ -233,12 +243,15 @@ def feedback(
     item_ids: Sequence[str] = (),
     chat_time: Moment = None,
     idempotency_key: str | None = None,
+    **_aliases: Unpack[FeedbackAliases],
 ) -> Call[values.FeedbackReceipt]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, NotFound."""
     return making(path_of("feedback"), as_model(values.FeedbackReceipt), locals(), idempotency_key)
 
 
-def get(item: str, *, cube: str | None = None, user: str | None = None) -> Call[values.Item]:
+def get(
+    item: str = "", *, cube: str | None = None, user: str | None = None, **_aliases: Unpack[ItemAliases]
+) -> Call[values.Item]:
     """Return one memory with its sources. Raises: NotFound."""
     return getting(path_of("memories", ("item", item)), as_model(values.Item), {"cube": cube, "user": user})
 
@@ -250,6 +263,7 @@ def list_(
     filter: Mapping[str, Json] | None = None,
     limit: int = 100,
     offset: int = 0,
+    **_aliases: Unpack[ActorAliases],
 ) -> Call[list[values.Item]]:
     """Return a cube's memories, oldest first. Raises: InvalidInput, NotFound (cube)."""
     text = None if filter is None else json.dumps(filter)
@@ -258,7 +272,7 @@ def list_(
 
 
 def update(
-    item: str,
+    item: str = "",
     memory: str | None = None,
     *,
     cube: str | None = None,
@@ -274,14 +288,21 @@ def update(
 
 
 def delete(
-    item_ids: Sequence[str], *, cube: str | None = None, user: str | None = None, reason: str = "deleted"
+    item_ids: Sequence[str] = (),
+    *,
+    cube: str | None = None,
+    user: str | None = None,
+    reason: str = "deleted",
+    **_aliases: Unpack[ItemsAliases],
 ) -> Call[values.ItemIds]:
     """Delete memories; a rollback restores each. Raises: InvalidInput, NotFound."""
     body = {"item_ids": _ids(item_ids), "cube": cube, "user": user, "reason": reason}
     return changing("POST", path_of("memories", "delete"), as_model(values.ItemIds), body=body)
 
 
-def history(item: str, *, cube: str | None = None, user: str | None = None) -> Call[list[values.Version]]:
+def history(
+    item: str = "", *, cube: str | None = None, user: str | None = None, **_aliases: Unpack[ItemAliases]
+) -> Call[list[values.Version]]:
     """Return every version of a memory, also of a deleted one. Raises: NotFound."""
     query = {"cube": cube, "user": user}
     return getting(path_of("memories", ("item", item), "history"), as_list(values.Version), query)
@@ -296,7 +317,12 @@ def rollback(
 
 
 def erase(
-    item_ids: Sequence[str], *, cube: str | None = None, user: str | None = None, wait: bool = True
+    item_ids: Sequence[str] = (),
+    *,
+    cube: str | None = None,
+    user: str | None = None,
+    wait: bool = True,
+    **_aliases: Unpack[ItemsAliases],
 ) -> Call[values.EraseReceipt]:
     """Erase memories with everything derived from them. This cannot be undone. Raises: InvalidInput, NotFound."""
     body = {"item_ids": _ids(item_ids), "cube": cube, "user": user, "wait": wait}

@@ -19,6 +19,7 @@ from memos.api import serialization
 from memos.api.endpoint import Endpoint, find
 from memos.api.local import routes
 from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
+from memos.core import aliases
 from memos.core.clock import SystemClock
 from memos.core.closing import Closing
 from memos.core.settings import Settings
@@ -110,6 +111,7 @@ class RemoteMemOS(Closing):
     """An installation that a server has open. The local owner makes each call there. Thread-safe."""
 
     memories: _Part
+    tiers: _Part
 
     def __init__(self, client: httpx2.Client, settings: Settings) -> None:
         self._client = client
@@ -120,6 +122,7 @@ class RemoteMemOS(Closing):
             setattr(self, part, _Part(client, part))
         self.add, self.get, self.update = self.memories.add, self.memories.get, self.memories.update
         self.feedback, self.delete, self.erase = self.memories.feedback, self.memories.delete, self.memories.erase
+        self.purge, self.context = self.memories.purge, self.tiers.context
 
     def close(self) -> None:
         self._client.close()
@@ -128,7 +131,7 @@ class RemoteMemOS(Closing):
 def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> Any:
     """Make one call; one that streams returns an iterator, and is made when its first entry is asked for."""
     call = routes.call_named(name)
-    bound = call.signature.bind(*given, **named).arguments
+    bound = aliases.bind(call.signature, given, named).arguments
     on_progress = bound.pop(call.progress, None) if call.progress else None
     stop = bound.pop(call.stops, None) if call.stops else None
     body = serialization.as_json({"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None})

@@ -27,6 +27,7 @@ from memos.api.auth import is_local
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
 from memos.api.streaming import NdjsonResponse, ProgressWriter
 from memos.api.v1.common import error_response
+from memos.core.aliases import own_signature
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
@@ -138,7 +139,7 @@ def call_named(name: str) -> Call:
         raise InvalidInput("call", f"{shown(name)} cannot be called here")
     part, method = (name, "__call__") if name in PARTS else (name.rpartition(".")[0], name.rpartition(".")[2])
     function = getattr(PARTS[part], method)
-    signature = inspect.signature(function)
+    signature = own_signature(function)
     mine = list(signature.parameters.values())[1:]
     hints = get_type_hints(function)
     given, ends = hints.pop("return"), None

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 from memos.api.mcp import extra_tools, tools
 from memos.api.mcp.context import ContextResolver, context_middleware, current_context
 from memos.api.wording import message_of, unknown_name
+from memos.core.aliases import ALIASES, resolve_aliases
 from memos.core.text.rendering import quoted
 from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.types import Json
@@ -74,11 +75,27 @@ _EVERYDAY = frozenset(tool.__name__ for tool in (*tools.READ_TOOLS, *tools.WRITE
 _REMEDIES = {"cube": "List the readable cubes with list_cubes.", "item": "Find ids with search_memories."}
 
 
+# Tools have shorter words for memories, and act for the user of the connection alone.
+_ALIASES = {
+    **ALIASES,
+    "agent_id": ("identity",),
+    "id": ("ids", "about"),
+    "ids": ("about",),
+    "infer": ("fine",),
+    "memory_id": ("id", "ids", "about"),
+    "user_id": ("identity",),
+}
+
+
 class _Tool(Tool):
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         if current_context().read_only and not _only_reads(self):
             raise ToolError(f"{self.name} is not available: this connection is read-only.")
         known = self.parameters.get("properties", {})
+        try:
+            arguments = resolve_aliases(arguments, known, _ALIASES)
+        except InvalidInput as error:
+            raise ToolError(str(error)) from None
         unknown = sorted(arguments.keys() - known.keys())
         if unknown:
             raise ToolError(str(InvalidInput(shown(unknown[0]), unknown_name("argument", unknown[0], list(known)))))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any, TypedDict, get_type_hints
+from urllib.parse import parse_qsl, urlencode
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.datastructures import DefaultPlaceholder
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import JSONResponse, Response
 
 from memos.api.dialects import RequestIdentity, resolve_identity
@@ -17,6 +19,7 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.values import Value, wire_type
 from memos.api.wording import message_of
 from memos.core import types
+from memos.core.aliases import ALIASES, resolve_aliases
 from memos.core.identities import Caller
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError
@@ -58,6 +61,11 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     user: str | None = Field(None, description=_USER)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve_aliases(cls, given: Any) -> Any:
+        return resolve_aliases(given, cls.model_fields) if isinstance(given, dict) else given
 
     def given(self, *besides: str) -> dict[str, Any]:
         """Return the fields that a call takes under their names: all but for whom and where, and `besides`."""
@@ -229,6 +237,28 @@ class ValueRoute(APIRoute):
             if model != returned:
                 options["response_model"] = model
         super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with aliases in the query under the names that the route's parameters have."""
+        handle = super().get_route_handler()
+        known = frozenset(_query_names(self.dependant))
+
+        async def resolved(request: Request) -> Response:
+            query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            given = dict(query)
+            if given.keys() & ALIASES.keys() - known:
+                words = resolve_aliases(given, known).items() - given.items()
+                text = urlencode([*query, *sorted(words)]).encode("ascii")
+                request = Request({**request.scope, "query_string": text}, request.receive)
+            return await handle(request)
+
+        return resolved
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for below in dependant.dependencies:
+        yield from _query_names(below)
 
 
 def value_router(*tags: str, prefix: str = "") -> APIRouter:

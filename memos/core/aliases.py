@@ -1,0 +1,152 @@
+"""Other programs' words for our parameters, accepted beside our own on every surface (ADR 31)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, TypedDict
+
+from memos.core.types import Json, Mode
+from memos.errors import InvalidInput, shown
+
+ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "agent_id": ("actor", "user"),
+        "conversation_id": ("conversation",),
+        "created_at": ("chat_time",),
+        "id": ("item", "item_ids"),
+        "ids": ("item_ids",),
+        "infer": ("mode",),
+        "limit": ("top_k",),
+        "memory_id": ("item", "item_ids"),
+        "metadata": ("info",),
+        "run_id": ("conversation",),
+        "session_id": ("conversation",),
+        "thread_id": ("conversation",),
+        "timestamp": ("chat_time",),
+        "user_id": ("actor", "user"),
+    }
+)
+"""Our words for each alias; it stands for the first that the call takes."""
+
+_LISTS = frozenset({"item_ids", "ids", "about"})
+
+
+class ActorAliases(TypedDict, total=False):
+    """Aliases of `actor` or `user`: who acts."""
+
+    user_id: str | None
+    agent_id: str | None
+
+
+class ItemAliases(ActorAliases, total=False):
+    """Aliases of a call about one memory."""
+
+    memory_id: str
+    id: str
+
+
+class ItemsAliases(ItemAliases, total=False):
+    """Aliases of a call about several memories."""
+
+    ids: str | Sequence[str]
+
+
+class ConversationAliases(ActorAliases, total=False):
+    """Aliases of a call about a conversation."""
+
+    conversation_id: str | None
+    session_id: str | None
+    thread_id: str | None
+    run_id: str | None
+
+
+class AddAliases(ConversationAliases, total=False):
+    """Aliases of `add`."""
+
+    metadata: Mapping[str, Json] | None
+    infer: bool
+
+
+class FeedbackAliases(ConversationAliases, ItemsAliases, total=False):
+    """Aliases of `feedback`."""
+
+    timestamp: datetime | str | float | None
+    created_at: datetime | str | float | None
+
+
+class SearchAliases(ActorAliases, total=False):
+    """Aliases of `search`."""
+
+    limit: int
+
+
+class SearchItemAliases(SearchAliases, ItemAliases, total=False):
+    """Aliases of a search for one memory."""
+
+
+def own_signature(function: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a function without the aliases that it declares as `**_aliases`."""
+    signature = inspect.signature(function)
+    return signature.replace(parameters=[each for each in signature.parameters.values() if each.name != "_aliases"])
+
+
+def known_words(signature: inspect.Signature) -> frozenset[str]:
+    """Return our words for the arguments of a call; one with `**fields` of a memory takes its `info`."""
+    return frozenset(signature.parameters) | ({"info"} if "fields" in signature.parameters else frozenset())
+
+
+def bind(signature: inspect.Signature, given: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
+    """Bind arguments, some perhaps under aliases, to a signature. Raises: TypeError, InvalidInput."""
+    positional = signature.bind_partial(*given).arguments
+    if positional.keys() & named.keys():
+        return signature.bind(*given, **named)  # raises: one argument twice
+    return signature.bind(**resolve_aliases({**positional, **named}, known_words(signature)))
+
+
+def resolve_aliases(
+    given: Mapping[str, Any], known: Collection[str], aliases: Mapping[str, tuple[str, ...]] = ALIASES, where: str = ""
+) -> dict[str, Any]:
+    """Return arguments under our own names; other names that are not in `known` stay as they are.
+
+    `run_id` names the conversation, or goes into `info` where another conversation is given.
+
+    Raises:
+        InvalidInput: Two names of one argument have different values; `where` is put before the name.
+    """
+    resolved = dict(given)
+    for alias in sorted(given.keys() & aliases.keys() - set(known), key=lambda name: (name == "run_id", name)):
+        word = next((word for word in aliases[alias] if word in known), None)
+        if word is None:
+            continue
+        raw = resolved.pop(alias)
+        value, present = _converted(where + alias, word, raw), resolved.get(word)
+        if present is None:
+            resolved[word] = value
+        elif value is None or present in (value, raw):
+            continue
+        elif alias == "run_id" and "info" in known:
+            resolved["info"] = _with_run_id(resolved.get("info"), value)
+        else:
+            raise InvalidInput(
+                where + alias, f"is another word for `{word}`, which has another value; give one of them"
+            )
+    return resolved
+
+
+def _converted(alias: str, word: str, value: Any) -> Any:
+    if word == "mode":
+        if not isinstance(value, bool):
+            raise InvalidInput(alias, f"must be true or false, not {shown(value)}")
+        return str(Mode.FINE if value else Mode.ROUGH)
+    return [value] if word in _LISTS and isinstance(value, str) else value
+
+
+def _with_run_id(info: Json, value: Json) -> Json:
+    if info is not None and not isinstance(info, Mapping):
+        return info  # refused where it is checked
+    if info and info.get("run_id", value) != value:
+        raise InvalidInput("run_id", "has another value in `info`; give one of them")
+    return {**(info or {}), "run_id": value}
