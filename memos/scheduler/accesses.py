@@ -1,6 +1,6 @@
-"""Count searches and uses in memory and write them in batches, so that no search waits for a write.
+"""Buffer accesses in memory and write them in batches, so that no search waits for a write.
 
-A crash loses the counts of the last seconds, never a memory.
+A crash loses the accesses of the last seconds, never a memory.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from memos.scheduler.rules import CubeRules, HeatRules
 
 _MOST_WAITING = 10_000
 _FLUSH_EVERY_S = 5.0
-# Longest time of one commit with several cubes, in seconds; a cube with some hundred accesses takes it by itself.
-_HOLD_S = 0.02
+# Seconds after which a transaction takes no further cube; one with some hundred accesses takes that long by itself.
+_COMMIT_S = 0.02
 
-_STANDING = PreparedSelect(
+_WARMTH = PreparedSelect(
     sa.select(item_rows.c.id, warmth.c.level, warmth.c.visits, warmth.c.interactions, warmth.c.last)
     .select_from(item_rows.outerjoin(warmth, warmth.c.item_id == item_rows.c.id))
     .where(
@@ -40,7 +40,7 @@ _STANDING = PreparedSelect(
     )
 )
 
-# Called with a cube's segments after their heat was written, in the same transaction.
+# Called with a cube's segments in the transaction that wrote their heat.
 Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
 
 
@@ -53,7 +53,7 @@ class PendingAccess:
 
 
 class Accesses:
-    """The accesses of one process, thread-safe."""
+    """The buffered accesses of one process; thread-safe."""
 
     def __init__(self, ledger: Ledger, clock: Clock, rules: CubeRules, warmed: Warmed) -> None:
         self._ledger = ledger
@@ -65,7 +65,7 @@ class Accesses:
         self._flushed_at = time.monotonic()
 
     def record(self, found: Iterable[tuple[str, str]], access: Access) -> None:
-        """Count an access of these (cube, item) pairs; beyond 10,000 unwritten ones further accesses are dropped."""
+        """Buffer an access of these (cube, item) pairs; dropped if 10,000 are waiting to be written."""
         now = self._clock.now()
         counted = [PendingAccess(cube, item, access, now) for cube, item in found]
         with self._lock:
@@ -75,13 +75,13 @@ class Accesses:
     def flush_if_due(self) -> None:
         if time.monotonic() - self._flushed_at >= _FLUSH_EVERY_S:
             self._flushed_at = time.monotonic()
-            self._flush(rests=True)
+            self._flush(yields=True)
 
     def flush(self) -> None:
-        """Write the counts: the heat of items and of their segments. On failure the next flush tries again."""
-        self._flush(rests=False)
+        """Write the heat of items and their segments; after a failure the next flush tries again."""
+        self._flush(yields=False)
 
-    def _flush(self, *, rests: bool) -> None:
+    def _flush(self, *, yields: bool) -> None:
         with self._lock:
             counted, self._waiting = self._waiting, []
         by_cube: dict[str, list[PendingAccess]] = {}
@@ -90,21 +90,21 @@ class Accesses:
         try:
             while by_cube:
                 began = time.monotonic()
-                written = self._write_some(by_cube, began + _HOLD_S)
+                written = self._write_some(by_cube, began + _COMMIT_S)
                 for cube in written:
                     del by_cube[cube]
-                if rests and by_cube:
+                if yields and by_cube:
                     time.sleep(time.monotonic() - began)
         finally:
             with self._lock:
                 self._waiting = [one for left in by_cube.values() for one in left] + self._waiting
 
     def _write_some(self, by_cube: Mapping[str, Sequence[PendingAccess]], until: float) -> list[str]:
-        """Write cubes in one commit until then, at least one; on a server, where it locks the cube's row, just one."""
+        """Write cubes in one transaction until `until`, at least one; on PostgreSQL, which locks its row, only one."""
         written: list[str] = []
         with self._ledger.write() as connection:
             for cube, counted in by_cube.items():
-                # A cube that was dropped meanwhile has nothing to warm.
+                # The cube may have been dropped meanwhile.
                 with suppress(NotFound):
                     cubes.lock(connection, cube)
                     self._write(connection, cube, counted)
@@ -116,7 +116,7 @@ class Accesses:
     def _write(self, connection: sa.Connection, cube: str, counted: Sequence[PendingAccess]) -> None:
         now = self._clock.now()
         rules = self._rules.ready(connection, cube)
-        warm = _standing(connection, cube, {one.item for one in counted})
+        warm = _stored_warmth(connection, cube, {one.item for one in counted})
         for one in counted:
             if one.item in warm:
                 warm[one.item] = rules.policy.accessed(warm[one.item], one.access, one.at, now)
@@ -151,29 +151,29 @@ def heat(segment: SegmentRow, warm: Warmth) -> None:
     segment.last = warm.last
 
 
-def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
+def _stored_warmth(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
     found = {}
     for batch in items.in_batches(ids):
-        for row in _STANDING.rows(connection, ids=batch, cubes=[cube]):
+        for row in _WARMTH.rows(connection, ids=batch, cubes=[cube]):
             known = row.last is not None
             found[row.id] = Warmth(row.level, row.visits, row.interactions, row.last) if known else Warmth()
     return found
 
 
-# Unread pages that a model reads at once; fewer wait for the next sweep, so that no page costs a call of its own.
-GATHERED = 8
+# Unread pages from which a model is called; fewer wait for the next sweep, so that no call is made for a single page.
+MODEL_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """Queues tasks for hot and growing segments; `reads` and `tells` say if facts and summaries use a model."""
+    """Enqueues tasks for hot and growing segments; `reads` and `tells`: if a model extracts facts, writes summaries."""
 
     reads: Callable[[], bool]
     tells: Callable[[], bool]
 
     @property
     def least_pages(self) -> int:
-        return GATHERED if self.reads() else 1
+        return MODEL_BATCH if self.reads() else 1
 
     def warmed(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
@@ -195,7 +195,7 @@ class Triggers:
         if not self.tells():
             return
         for segment in touched:
-            if segment.pages - segment.told_pages >= GATHERED and not (self.reads() and is_hot(segment, rules, now)):
+            if segment.pages - segment.told_pages >= MODEL_BATCH and not (self.reads() and is_hot(segment, rules, now)):
                 tier_moves.enqueue(connection, cube, tier_moves.summarise_task(segment.id), now)
 
 

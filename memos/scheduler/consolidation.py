@@ -1,7 +1,7 @@
-"""Consolidate facts: store a new item, add a source to one, or supersede a value that changed.
+"""Consolidate facts: store a new item, merge a fact into an existing one, or supersede a value that changed.
 
-Keys (`subject|attribute`) decide most cases; without one, similarity does, and a judge model if there is one. Runs in
-the transaction that stores the facts; the order is that of event time, not of arrival.
+Facts with a key (`subject|attribute`) are matched by key, others by similarity, and by a judge model if there is one.
+Runs in the transaction that stores the facts; the order is that of event time, not of arrival.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from memos.memcube.ledger import items
 from memos.memcube.profiles.traits import may_replace, orders_from_untrusted, told_of_another
 from memos.reader.facts.llm import PENDING
 
+# Two facts without a key are duplicates if they reach both and the words of one contain those of the other. The cosine
+# alone does not suffice: of 40 pairs with one difference that matters, 29 have 0.9 or more. Measured on MiniLM with
+# `benchmarks.scheduler --parts duplicates`.
 NEAR_COSINE = 0.85
-# From both on, two facts without a key may be the same, unless each has a word that the other has not. Cosines do not
-# tell: of 40 pairs that differ in one thing that matters 29 have 0.9 and more. Measured by `benchmarks.scheduler
-# --parts duplicates`, on MiniLM.
 NEAR_OVERLAP = 0.33
-SURE = 0.5  # a fact of less confidence waits for review
-OTHERWISE = "an untrusted source says otherwise"
+LEAST_CONFIDENCE = 0.5  # a fact with less confidence is stored for review
+_DISPUTED = "an untrusted source says otherwise"
 
-STATIC = "static"  # tag of what an operator said: what is read out of messages never replaces it
+STATIC = "static"  # tag of an operator's statements, which extracted facts never replace
 
 
 class SimilarItem(NamedTuple):
@@ -46,10 +46,10 @@ class Verdict(StrEnum):
 
 
 _CURRENT = frozenset({Status.ACTIVE, Status.ARCHIVED})
-# What waits for review or was deleted tells nothing about what is so.
-_TOLD = _CURRENT | {Status.SUPERSEDED}
+# Pending and deleted items do not count as statements.
+_STATED = _CURRENT | {Status.SUPERSEDED}
 
-Verdicts = Mapping[tuple[int, str], Verdict]  # by place of the fact and id of the item
+Verdicts = Mapping[tuple[int, str], Verdict]  # by index of the fact and id of the item
 
 
 @dataclass(slots=True)
@@ -63,24 +63,24 @@ class Outcome:
 def consolidate(
     change: Change, facts: Sequence[Fact], near: Sequence[Sequence[SimilarItem]] = (), verdicts: Verdicts | None = None
 ) -> Outcome:
-    """Store facts; `near` and `verdicts` are about the fact at the same place. Repeating it changes nothing."""
+    """Store facts; `near` has the similar items of each, `verdicts` the judge's decisions on them. Idempotent."""
     outcome = Outcome()
     fresh: list[Item] = []
     for place in sorted(range(len(facts)), key=lambda place: _time(facts[place])):
         fact = facts[place]
-        if _known_as_it_is(change, fact):
+        if _is_already_stored(change, fact):
             continue
-        why = why_review(fact) or _why_of_another(change, fact)
+        why = why_review(fact) or _third_party_reason(change, fact)
         if why is not None:
             _store_for_review(change, fact, why, outcome)
             continue
         if fact.key is not None:
             _place_by_key(change, fact, outcome)
             continue
-        close = _close(change, fact, near[place] if near else ())
+        close = _comparable_items(change, fact, near[place] if near else ())
         close += [(item, 1.0) for item in fresh if item.type is fact.type]
         judged = {item: verdict for (at, item), verdict in (verdicts or {}).items() if at == place}
-        item = _place_by_likeness(change, fact, close, judged, outcome)
+        item = _place_by_similarity(change, fact, close, judged, outcome)
         if item is not None:
             fresh.append(item)
     return outcome
@@ -91,10 +91,12 @@ def why_review(fact: Fact) -> str | None:
         return "an untrusted source gives an instruction"
     if PENDING in fact.info:
         return str(fact.info[PENDING])
-    return f"confidence {fact.confidence:.2f} is below {SURE:g}" if fact.confidence < SURE else None
+    if fact.confidence < LEAST_CONFIDENCE:
+        return f"confidence {fact.confidence:.2f} is below {LEAST_CONFIDENCE:g}"
+    return None
 
 
-def _why_of_another(change: Change, fact: Fact) -> str | None:
+def _third_party_reason(change: Change, fact: Fact) -> str | None:
     if fact.trust is not Trust.UNTRUSTED:
         return None
     told = items.current(change.connection, [change.cube], {span.item for span in fact.spans}).values()
@@ -107,8 +109,8 @@ def _time(fact: Fact) -> datetime:
     return fact.valid_from or fact.said_at
 
 
-def _known_as_it_is(change: Change, fact: Fact) -> bool:
-    """Return True if the same was read out of the same messages before: then it is stored, waits, or was refused."""
+def _is_already_stored(change: Change, fact: Fact) -> bool:
+    """Return True if this fact was extracted from the same messages before, even if it was rejected since."""
     origins = {span.item for span in fact.spans}
     states = items.current(change.connection, [change.cube], items.derived_from(change.connection, origins))
     said = (fact.type, fact.memory, fact.key, fact.value)
@@ -123,8 +125,8 @@ def _known_as_it_is(change: Change, fact: Fact) -> bool:
     )
 
 
-def _doubts(change: Change, fact: Fact, known: Sequence[Item]) -> bool:
-    """Return True if an untrusted source would end what a trusted one said: no page changes somebody's address."""
+def _contradicts_trusted(change: Change, fact: Fact, known: Sequence[Item]) -> bool:
+    """Return True if an untrusted source would replace what a trusted one said: a web page changes no address."""
     if fact.trust is not Trust.UNTRUSTED:
         return False
     sources = items.sources_of(change.connection, [item.id for item in known])
@@ -136,12 +138,12 @@ def _store_for_review(change: Change, fact: Fact, why: str, outcome: Outcome) ->
 
 
 def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
-    known = [item for item in _with_key(change, fact) if item.status in _TOLD]
-    line = _in_order(known)
+    known = [item for item in _with_key(change, fact) if item.status in _STATED]
+    line = _timeline(known)
     at = _time(fact)
     before = [item for item in line if event_time(item) <= at]
     after = [item for item in line if event_time(item) > at]
-    over = _known_to_be_over(known, fact, after)
+    over = _known_end(known, fact, after)
     if fact.valid_to is not None and fact.valid_to <= max(fact.said_at, change.now):
         _place_ended(change, fact, [*(item for item in known if _only_end_known(item)), *line], outcome)
     elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
@@ -164,7 +166,7 @@ def _with_key(change: Change, fact: Fact) -> list[Item]:
     return [item for item in known if (item.type is ItemType.PROFILE) is (fact.type is ItemType.PROFILE)]
 
 
-def _in_order(line: Sequence[Item]) -> list[Item]:
+def _timeline(line: Sequence[Item]) -> list[Item]:
     times = {item.id: event_time(item) for item in line}
     ordered = []
     for item in line:
@@ -178,12 +180,12 @@ def _in_order(line: Sequence[Item]) -> list[Item]:
 
 
 def _only_end_known(item: Item) -> bool:
-    """Return True if only the end of an item is known; when it was said does not place it in time."""
+    """Return True if only the end of an item is known; the time it was said does not say when it began."""
     return item.valid_from is None and item.valid_to is not None
 
 
-def _known_to_be_over(known: Sequence[Item], fact: Fact, after: Sequence[Item]) -> Item | None:
-    """Return what is said to have ended after a fact, and before anything else began: it is the end of that fact."""
+def _known_end(known: Sequence[Item], fact: Fact, after: Sequence[Item]) -> Item | None:
+    """Return the earliest statement that the fact's value ended, after the fact and before the next value began."""
     follows = event_time(after[0]) if after else None
     ends = [
         (item.valid_to, item.id, item)
@@ -200,7 +202,7 @@ def _known_to_be_over(known: Sequence[Item], fact: Fact, after: Sequence[Item]) 
 
 def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:
     assert fact.valid_to is not None
-    # What began later is another time of the same: "I lived here in 2015" does not end that I live here again.
+    # The same value may have begun again later: "I lived here in 2015" does not end a residence that began since.
     same = [
         item
         for item in line
@@ -210,8 +212,8 @@ def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outc
         outcome.new.append(stored.store(change, fact).id)
         return
     known = same[-1]
-    if known.valid_to is None and _doubts(change, fact, [known]):
-        _store_for_review(change, fact, OTHERWISE, outcome)
+    if known.valid_to is None and _contradicts_trusted(change, fact, [known]):
+        _store_for_review(change, fact, _DISPUTED, outcome)
         return
     _merge(change, known, fact, outcome)
     current = items.current(change.connection, [change.cube], [known.id])[known.id]
@@ -223,20 +225,20 @@ def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: O
     current = [item for item in before if item.status in _CURRENT]
     given = next((item for item in current if STATIC in item.tags), None)
     if given is not None:
-        _store_behind_static(change, fact, given, outcome)
+        _store_behind_operator(change, fact, given, outcome)
         return
     if fact.type is ItemType.PROFILE and not all(may_replace(item, fact) for item in current):
         return
-    if _doubts(change, fact, current):
-        _store_for_review(change, fact, OTHERWISE, outcome)
+    if _contradicts_trusted(change, fact, current):
+        _store_for_review(change, fact, _DISPUTED, outcome)
         return
     item = stored.store(change, fact)
     outcome.new.append(item.id)
     _succeed(change, current, item.id, _time(fact), outcome)
 
 
-def _store_behind_static(change: Change, fact: Fact, given: Item, outcome: Outcome) -> None:
-    """Keep a fact until the operator takes back what was given; it counts then."""
+def _store_behind_operator(change: Change, fact: Fact, given: Item, outcome: Outcome) -> None:
+    """Store a fact as superseded by the operator's statement; it becomes current if that is withdrawn."""
     waiting = [item for item in _with_key(change, fact) if item.superseded_by == given.id]
     if waiting and _same_value(waiting[-1], fact) and event_time(waiting[-1]) <= _time(fact):
         _merge(change, waiting[-1], fact, outcome)
@@ -273,7 +275,7 @@ def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outc
 
 
 def _same_value(item: Item, fact: Fact) -> bool:
-    # What was read is no evidence of what the operator said: erasing the one must not erase the other.
+    # An operator's statement never gets an extracted fact as a source: erasing the fact must not erase the statement.
     return normalized_value(item.value) == normalized_value(fact.value) and STATIC not in item.tags
 
 
@@ -282,7 +284,7 @@ def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_mor
         outcome.merged.append(item.id)
 
 
-def _close(change: Change, fact: Fact, near: Sequence[SimilarItem]) -> list[tuple[Item, float]]:
+def _comparable_items(change: Change, fact: Fact, near: Sequence[SimilarItem]) -> list[tuple[Item, float]]:
     states = items.current(change.connection, [change.cube], [one.item for one in near])
     found = []
     for one in sorted(near, key=lambda one: -one.cosine):
@@ -301,7 +303,7 @@ def comparable(item: Item, fact: Fact) -> bool:
     )
 
 
-def _place_by_likeness(
+def _place_by_similarity(
     change: Change, fact: Fact, close: Sequence[tuple[Item, float]], judged: Mapping[str, Verdict], outcome: Outcome
 ) -> Item | None:
     for item, cosine in close:

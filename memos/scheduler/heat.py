@@ -1,6 +1,6 @@
-"""Heat of an item after its accesses: forward decay, and MemoryOS heat. Pure functions of numbers.
+"""The heat of an item by its accesses: forward decay, and the formula of MemoryOS. Pure functions.
 
-Clocks may go back and accesses arrive late: neither lowers a level; an access from the future counts as one of now.
+Late accesses and clocks that are set back never lower a level; an access in the future counts as one now.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Protocol
 from memos.core.clock import to_micros
 from memos.errors import InvalidInput, shown
 
-NEVER = -math.inf  # the level of what was never accessed; a ledger may keep nothing for it
+NEVER = -math.inf  # the level of an item that was never accessed; not stored
 SHORTEST_TAU = timedelta(minutes=1)
 LONGEST_TAU = timedelta(days=366)
 
 _MICROSECOND = timedelta(microseconds=1)
-# The logarithm of the largest heat that is reported, a bit below the largest float's. Only a clock that was set back by
-# hundreds of tau gets there.
-_MOST = 700.0
+# The logarithm of the largest heat reported, just below overflow; reached only if the clock is set back by hundreds of
+# tau.
+_MAX_LOG_HEAT = 700.0
 
 
 def log_add_exp(one: float, other: float) -> float:
@@ -38,16 +38,14 @@ def not_negative(field: str, value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ForwardDecay:
-    """Heat that falls by 1/e in `tau`: each access of weight w at time t counts w * exp((t - now) / tau).
+    """Exponentially decaying heat with time constant `tau`: an access of weight w at t counts w * exp((t - now) / tau).
 
-    What is kept is S, the logarithm of the sum of w * exp(t / tau), with t from 1970 on. S changes only by an access,
-    so the order of items by S is their order by heat at any time, and "hotter than H" is a range of S.
-    One access of weight 1 has the heat 1. A float of S at tau = 1 minute in the year 2100 is 1.5e-8 from the next,
-    which is the relative error of a heat.
+    The stored level is S = log(sum of w * exp(t / tau)), with t since 1970. S changes only with an access, so items
+    sorted by S are sorted by heat at any time, and "hotter than H" is a range of S. One access of weight 1 now has heat
+    1. At tau = 1 minute in the year 2100 the spacing of floats at S is 1.5e-8, the relative error of a heat.
 
-    Source: Cormode, Shkapenyuk, Srivastava and Xu, "Forward Decay", ICDE 2009, section III; with one item's decay under
-    a cache's eviction: Lee et al., "LRFU", IEEE Trans. Computers 50(12), 2001. Raises: InvalidInput for a tau below a
-    minute or above a year.
+    Source: Cormode, Shkapenyuk, Srivastava and Xu, "Forward Decay", ICDE 2009, section III; for cache eviction: Lee et
+    al., "LRFU", IEEE Trans. Computers 50(12), 2001. Raises: InvalidInput for a tau below a minute or above a year.
     """
 
     tau: timedelta
@@ -57,39 +55,39 @@ class ForwardDecay:
             raise InvalidInput("tau", f"must be from a minute to a year, got {shown(str(self.tau))}")
 
     def add(self, level: float, at: datetime, now: datetime, weight: float = 1.0) -> float:
-        """Return S after an access at `at`, never less than it was."""
+        """Return the level after an access at `at`; it never decreases."""
         if not 0 < weight < math.inf:
             raise InvalidInput("weight", f"must be a positive number, got {shown(weight)}")
         return log_add_exp(level, math.log(weight) + self._age(min(at, now)))
 
     def heat(self, level: float, now: datetime) -> float:
-        return math.exp(min(level - self._age(now), _MOST))
+        return math.exp(min(level - self._age(now), _MAX_LOG_HEAT))
 
     def threshold(self, heat: float, now: datetime) -> float:
-        """Return the S of what has this heat now: what is at least as hot has at least this S."""
+        """Return the level of an item with this heat now; hotter items have higher levels."""
         return self._age(now) + (math.log(heat) if not_negative("heat", heat) else NEVER)
 
     @staticmethod
     def shift(old_tau: timedelta, new_tau: timedelta, now: datetime) -> float:
-        """Return what to add to every S so that each heat stays what it is now under another tau."""
+        """Return what to add to every level so that heats stay the same when tau changes."""
         return ForwardDecay(new_tau)._age(now) - ForwardDecay(old_tau)._age(now)
 
     @staticmethod
     def rebase(level: float, old_tau: timedelta, new_tau: timedelta, now: datetime) -> float:
-        """Return the S under `new_tau` of what had `level` under `old_tau`: the heat now is the same."""
+        """Return the level with `new_tau` that has the same heat now as `level` with `old_tau`."""
         return level + ForwardDecay.shift(old_tau, new_tau, now)
 
     def _age(self, moment: datetime) -> float:
-        # Whole microseconds on both sides: the quotient is the float nearest to the true one.
+        # Both are integers, so that the quotient is correctly rounded.
         return to_micros(moment) / (self.tau // _MICROSECOND)
 
 
 def tau_for(share: float) -> timedelta:
-    """Return the tau that suits a tier with room for this share of all: 20 days for all, 7 for 20 %, 1 for 1 %.
+    """Return the tau for a tier with room for this share of all items: 20 days for all, 7 for 20 %, 1 for 1 %.
 
-    What is at the border of a larger tier is accessed more rarely, so telling it apart needs a longer memory; at least
-    an hour. Source: docs/log.md, fitted on LoCoMo and on seeded traces of 200 accesses a day; for steady use of ten
-    times less, a tau of 7 to 20 days is better for tiers of 1 to 5 %.
+    Items at the border of a larger tier are accessed more rarely, so that ranking them takes a longer time constant; at
+    least an hour. Source: docs/log.md, fitted on LoCoMo and on seeded traces of 200 accesses a day; with a tenth of
+    that, a tau of 7 to 20 days is better for tiers of 1 to 5 %.
     """
     if not 0 < share <= 1:
         raise InvalidInput("share", f"must be above 0 and at most 1, got {shown(share)}")
@@ -100,9 +98,9 @@ def tau_for(share: float) -> timedelta:
 class MemoryOsHeat:
     """H = alpha * N_visit + beta * L_interaction + gamma * exp(-dt / tau), dt since the last visit.
 
-    The first two terms, the lasting ones, never change by themselves; the third lies between 0 and gamma. So H is at
-    least the lasting part and at most gamma more. With alpha = gamma = 1 the third never outweighs one visit: of
-    segments with as many pages, the coldest is the least often used one, of those the least recently used.
+    The first two terms change only with an access; the recency term lies between 0 and gamma. With alpha = gamma = 1 it
+    never outweighs a visit: among segments with the same number of pages, the coldest is the least frequently used, and
+    among those the least recently used.
 
     Source: Kang et al., "Memory OS of AI Agent", EMNLP 2025 (arXiv:2506.06326), its mid-term memory. Raises:
     InvalidInput for weights that are negative, infinite or NaN, and for a tau that is not positive.
@@ -120,10 +118,11 @@ class MemoryOsHeat:
             raise InvalidInput("tau", f"must be positive, got {shown(str(self.tau))}")
 
     def lasting(self, visits: int, interactions: int) -> float:
+        """Return the terms that do not decay."""
         return self.alpha * visits + self.beta * interactions
 
     def heat(self, visits: int, interactions: int, last: datetime | None, now: datetime) -> float:
-        """Return H; a last visit in the future counts as one of now."""
+        """Return H; a last visit in the future counts as one now."""
         recency = 0.0 if last is None else math.exp(-(max(now - last, timedelta(0)) / self.tau))
         return self.lasting(visits, interactions) + self.gamma * recency
 
@@ -135,16 +134,16 @@ class Access(StrEnum):
     MERGED = "merged"
 
 
-# Chosen by these reasons, not fitted: there is no record yet of what users confirm.
+# Chosen, not fitted: there is no data yet on what users confirm.
 WEIGHTS: Mapping[Access, float] = {
-    # The unit: it was put into a context, which says that it looked relevant, not that it was.
+    # The unit: the item was put into a context, so it looked relevant.
     Access.RETRIEVED: 1.0,
-    # An answer was made from it. Of ten hits one or two hold the evidence (LoCoMo: 1.4 messages a question), so this
-    # says several times as much; not seven times, since it is the model that says so. On top of the retrieval.
+    # An answer cited it, in addition to the retrieval. Of ten hits one or two contain the evidence (LoCoMo: 1.4
+    # messages per question), which would justify a factor of seven, but it is the model that claims to have used it.
     Access.CITED: 3.0,
-    # A person said that it is right: with this alone an item is as hot as a segment that was looked up five times.
+    # A person confirmed it: it becomes as hot as after five retrievals.
     Access.CONFIRMED: 5.0,
-    # Talked about again: as much as being looked up, as alpha = beta = 1 in Kang et al. 2025.
+    # It was talked about again: the same as a retrieval, as alpha = beta = 1 in Kang et al. 2025.
     Access.MERGED: 1.0,
 }
 
@@ -153,8 +152,8 @@ WEIGHTS: Mapping[Access, float] = {
 class Warmth:
     """The stored values from which an item's heat is computed.
 
-    `level` is the value an index sorts by; it changes only with an access. `visits` and `interactions` are N_visit and
-    L_interaction, counted under every policy.
+    `level` is the indexed sort key, which changes only with an access. `visits` and `interactions` are N_visit and
+    L_interaction of MemoryOS, counted under every policy.
     """
 
     level: float = NEVER
@@ -164,37 +163,37 @@ class Warmth:
 
 
 class Policy(Protocol):
-    """Turns accesses into heat, and a heat into a range of levels.
+    """Computes levels and heats from accesses, so that promotion and demotion are range queries on levels.
 
-    At any time a `level` of at least `level_of(H)` means heat H or more, and one below `level_of(H) - slack` less than
-    H; in between the heat must be computed. So promotion and demotion are range queries on levels.
+    A level of at least `level_of(H)` means a heat of H or more, and one below `level_of(H) - slack` a heat below H; in
+    between, the heat must be computed.
     """
 
     @property
     def slack(self) -> float:
-        """Return how far below the border a hot level may be; 0 when levels sort exactly as heats do."""
+        """Return by how much a level may be below that of its heat; 0 if levels and heats have the same order."""
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
-        """Return the warmth after an access at `at`; one from the future counts as one of now."""
+        """Return the warmth after an access at `at`; one in the future counts as one now."""
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
-        """Return the warmth after the accesses of both: for items that become one, and for buffered accesses."""
+        """Return the warmth after the accesses of both, for merged items and buffered accesses."""
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
-        """Return the warmth of a segment whose pages have just been read into long-term memory."""
+        """Return the warmth of a segment after facts were extracted from all its pages."""
 
     def recounted(self, warmth: Warmth) -> Warmth:
-        """Return the warmth as this policy levels it from the counts alone; for one that another policy kept."""
+        """Return the warmth with a level computed from the counts, to convert one of another policy."""
 
     def heat(self, warmth: Warmth, now: datetime) -> float: ...
 
     def level_of(self, heat: float, now: datetime) -> float:
-        """Return the level from which on an item has at least this heat."""
+        """Return the level from which an item has at least this heat."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecayPolicy:
-    """`forward_decay`: a level is S, levels order as heats do at any time, analysed segments stay hot."""
+    """`forward_decay`: levels and heats have the same order at any time; analysed segments stay hot."""
 
     decay: ForwardDecay
 
@@ -209,7 +208,7 @@ class DecayPolicy:
         return _summed(one, other, log_add_exp(one.level, other.level))
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
-        """Return the same warmth: the pages record what was analysed, not the heat."""
+        """Return the same warmth: the pages record what was analysed."""
         del now
         return warmth
 
@@ -228,7 +227,7 @@ class DecayPolicy:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOsPolicy:
-    """`memoryos`: a level is the lasting part of H, so heats and levels differ by up to gamma.
+    """`memoryos`: a level is H without its recency term, so heats and levels differ by up to gamma.
 
     Retrieval counts as a visit and a merged page as an interaction, as in the original; citing and confirming only
     refresh the last visit, since the retrieval before them was counted.
@@ -247,7 +246,7 @@ class MemoryOsPolicy:
         return self._levelled(_summed(one, other, NEVER))
 
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
-        """Return the warmth with both counts at 0 and a visit of now, as the original resets them."""
+        """Return the warmth with both counts at 0 and a visit now, as in the original."""
         return self._levelled(Warmth(last=_later(warmth.last, now)))
 
     def recounted(self, warmth: Warmth) -> Warmth:

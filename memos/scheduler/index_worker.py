@@ -1,4 +1,4 @@
-"""Keep the indexes in step with the ledger: the worker thread, verification, repair and rebuilds."""
+"""Keep the indexes consistent with the ledger: the worker thread, verification, repair and rebuilds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Repair:
     projections: Mapping[Target, Projection]
 
     def verify(self, cube_ids: Sequence[str], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Check the ledger and the indexes; with `repair` queue what differs and check again.
+        """Compare the indexes with the ledger; `repair` projects items that differ again, and compares again.
 
-        `strangers` also looks for points of cubes the ledger does not know. A damaged ledger is never repaired.
+        `strangers` also looks for points of cubes that the ledger does not know. A damaged ledger is never repaired.
         """
-        # An index that is down is a finding like any other; the outbox shows the changes that wait for it.
+        # An unavailable index is reported as a difference below.
         with suppress(BackendUnavailable):
             self.catch_up(retry_parked=repair)
         before = self._differences(cube_ids, strangers=strangers)
@@ -46,7 +46,7 @@ class Repair:
         return VerifyReport(report.items, report.checked, report.differences, max(0, fixed))
 
     def lost_writes(self) -> None:
-        """Queue what an index lost since its last flush that the ledger knows of; cheap when nothing was."""
+        """Requeue what an index has lost since the last flush recorded in the ledger; cheap if nothing was lost."""
         for target, projection in self.projections.items():
             if not projection.lost_writes():
                 continue

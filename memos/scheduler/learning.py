@@ -1,4 +1,4 @@
-"""The steps shared by jobs that extract facts: read outside any transaction, store the result in one."""
+"""Steps shared by jobs that extract facts: extract outside of transactions, store the results in one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from memos.scheduler.consolidation import Outcome, SimilarItem, Verdict, Verdict
 from memos.scheduler.task import TaskRun
 
 _NEAREST = 5
-LEAST_COSINE = 0.55  # below it two facts have nothing to do with each other; a judge is not asked about them
+LEAST_COSINE = 0.55  # facts with a lower similarity are unrelated and not judged
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarFacts:
-    """Finds similar facts in the vector index; what is not indexed yet is merged another time."""
+    """Finds similar facts in the vector index; facts that are not indexed yet are merged by a later consolidation."""
 
     index: VectorIndex
     embedder: Embedder
@@ -53,7 +53,7 @@ class SimilarFacts:
         return [SimilarItem(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
 
 
-NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]  # returns for each fact of a cube the items near it
+NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]  # similar items for each fact of a cube
 
 
 def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:
@@ -66,7 +66,7 @@ def instructions(prompt: str) -> str:
 
 
 def shortened(text: str, chars: int) -> str:
-    """Return the beginning of a text on one line, unable to close the fence around it."""
+    """Return the start of a text on one line, with angle brackets replaced so that it cannot close `<data>`."""
     return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
 
 
@@ -125,7 +125,10 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadingInput:
-    """Messages with sources, and what a reader needs of their cube; `context` is not read, `before` came earlier."""
+    """Messages with sources, and the time zone and template of their cube.
+
+    No facts are extracted from messages in `context`; `before` is a summary of earlier messages.
+    """
 
     messages: Sequence[Item]
     zone: ZoneInfo
@@ -143,7 +146,7 @@ class ExtractedFacts:
 
 @dataclass(frozen=True, slots=True)
 class FactPipeline:
-    """Extracts facts with a model or by patterns and stores them; `settled` is called then, to index them soon."""
+    """Extracts facts with a model or by patterns; jobs call `settled` after storing them, to index them soon."""
 
     reader: FactReader
     judge: Judge
@@ -153,7 +156,7 @@ class FactPipeline:
     masking: Callable[[str], Masking]
 
     def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
-        """Return the facts in messages and what they are similar to; without `asks` no model is called."""
+        """Extract facts from messages, find similar stored ones, and judge pairs; no model is called without `asks`."""
         meter = meter_of(run, "reader")
         run.check_budget()
         reader = self.reader if asks else FactReader(lambda: None)
@@ -175,12 +178,12 @@ class FactPipeline:
         try:
             return self.near(cube, found)
         except BackendUnavailable:
-            # Keys still decide; what is the same in other words stays apart until it is said again.
+            # Facts with keys are still matched; duplicates in other words stay until a later consolidation.
             return [[] for _ in found]
 
 
 def _masked(found: Extraction, masking: Masking) -> Extraction:
-    """Mask a model's output again: it may join what was split, and so not masked."""
+    """Mask a model's output again: it may join parts of a secret that were not recognised separately."""
     return replace(
         found,
         facts=tuple(masking.fact("fact", fact) for fact in found.facts),
@@ -197,7 +200,7 @@ def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> R
 
 
 def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcome:
-    """Store facts with a record of the reader and messages. Idempotent."""
+    """Store facts with a record of the extraction and its messages. Idempotent."""
     found = learnt.extraction
     record = facts.keep_record(change, found.reader, found.model or "", found.output or "", shown)
     kept = [replace(fact, extraction=record) for fact in found.facts]

@@ -1,6 +1,6 @@
-"""Tier rules of a cube: heat policy, thresholds with hysteresis, capacities, and the numbers of MemoryOS.
+"""Tier rules of a cube: heat policy, thresholds with hysteresis, capacities, and the constants of MemoryOS.
 
-Values are checked wherever they come from, so that a wrong one is refused before anything moves.
+All values are validated, so that a wrong one is rejected before anything moves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from memos.scheduler.heat import (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Two heats with room between them (hysteresis), so that an item at the border does not flap."""
+    """Two heats for promotion and demotion, with hysteresis: an item near the border does not flap between tiers."""
 
     promote_above: float
     demote_below: float
@@ -67,28 +67,28 @@ class HeatRules:
 
 
 class TierSettings(HeatSettings):
-    """Everything the tiers go by: what is set, and constants that another value is given to in code alone.
+    """The heat settings, plus parameters that can only be set in code.
 
-    `Settings(heat=TierSettings(policy="memoryos", short_capacity=7))` replaces two.
+    Example: `Settings(heat=TierSettings(policy="memoryos", short_capacity=7))`.
     """
 
-    # How accesses become heat: by forward decay, or as MemoryOS has it (Kang et al. 2025).
+    # How heat is computed from accesses: forward decay, or the formula of MemoryOS (Kang et al. 2025).
     policy: Literal["forward_decay", "memoryos"] = "forward_decay"
     demote_below: float = 0.05  # heat below which a segment is archived
     short_capacity: int = 10  # pages of one conversation in the short tier
     mid_capacity: int = 2000  # segments of one cube in the mid tier
     similarity: float = 0.5  # cosine plus shared keywords from which a page joins a segment
-    # Days in which a heat of `forward_decay` falls to 37 %; by default what suits the size of the cube.
+    # Time constant of `forward_decay`: heat falls to 37 % in these days; by default chosen by the size of the cube.
     tau_days: float | None = None
-    idle_hours: float = 12  # hours without a new message after which a conversation's last pages move on too; 0: never
+    idle_hours: float = 12  # hours without a message until a conversation's last pages leave the short tier; 0: never
 
     @classmethod
     def of(cls, settings: HeatSettings) -> TierSettings:
         return settings if isinstance(settings, cls) else cls(**settings.model_dump(exclude_unset=True))
 
 
-# github.com/BAI-LAB/MemoryOS, memoryos-pypi: RECENCY_TAU_HOURS in mid_term.py, the defaults of `Memoryos`. It archives
-# by capacity alone, so nothing is demoted for its heat.
+# Source: github.com/BAI-LAB/MemoryOS, memoryos-pypi: RECENCY_TAU_HOURS in mid_term.py, and the defaults of `Memoryos`.
+# It archives by capacity only, so nothing is demoted by heat.
 MEMORYOS = MemoryOsHeat(1, 1, 1, timedelta(hours=24))
 _OF_MEMORYOS: Mapping[str, float] = {"demote_below": 0.0, "similarity": 0.6}
 
@@ -102,7 +102,7 @@ def named_policy(name: str, *, tau: timedelta) -> Policy:
 
 
 def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
-    """Return tau of forward decay: from the settings, or else suited to a tier with room for this share."""
+    """Return tau of forward decay: from the settings, or chosen for a tier with room for this share of all segments."""
     days = TierSettings.of(settings).tau_days
     return tau_for(share) if days is None else timedelta(days=days)
 
@@ -122,10 +122,10 @@ def rules_of(settings: HeatSettings, tau: timedelta | None = None) -> HeatRules:
     )
 
 
-# In place of a tau: levels are those of `memoryos`.
-_COUNTS = 0.0
-# A tau that is less off than this is not worth writing every level of a cube.
-_OFF = 1.25
+# Stored in place of a tau: the levels are those of `memoryos`.
+_NO_TAU = 0.0
+# Ratio of tau to the wanted one up to which the levels of a cube are not rewritten.
+_TAU_TOLERANCE = 1.25
 _BATCH = 500
 
 
@@ -139,16 +139,20 @@ class CubeRules:
         return rules_of(self.settings, timedelta(seconds=tau_s) if tau_s else None)
 
     def ready(self, connection: sa.Connection, cube: str) -> HeatRules:
-        """Return the rules for writing levels, in a transaction that locks the cube; recompute another policy's."""
+        """Return the rules for writing levels; recompute the levels if another policy wrote them.
+
+        The caller's transaction must hold the cube's lock.
+        """
         tau_s, counts = tier_moves.tau_of(connection, cube), TierSettings.of(self.settings).policy == "memoryos"
-        if tau_s is None or (tau_s == _COUNTS) is not counts:
-            wanted = _COUNTS if counts else wanted_tau(self.settings).total_seconds()
+        if tau_s is None or (tau_s == _NO_TAU) is not counts:
+            wanted = _NO_TAU if counts else wanted_tau(self.settings).total_seconds()
             tier_moves.set_tau(connection, cube, wanted)
             if tau_s is not None:
                 _recount(connection, cube, self.of(connection, cube).policy)
         return self.of(connection, cube)
 
-    def follow_share(self, connection: sa.Connection, cube: str, now: datetime) -> bool:
+    def adjust_tau(self, connection: sa.Connection, cube: str, now: datetime) -> bool:
+        """Set tau to suit the share of segments that fit the mid tier; return True if it changed."""
         rules = self.ready(connection, cube)
         tau_s = tier_moves.tau_of(connection, cube)
         if not tau_s:
@@ -156,7 +160,7 @@ class CubeRules:
         is_fixed = TierSettings.of(self.settings).tau_days is not None
         known = 0 if is_fixed else tier_moves.count(connection, cube)
         wanted = wanted_tau(self.settings, min(1.0, rules.mid_capacity / max(1, known))).total_seconds()
-        if (1 / _OFF < tau_s / wanted < _OFF and not is_fixed) or tau_s == wanted:
+        if (1 / _TAU_TOLERANCE < tau_s / wanted < _TAU_TOLERANCE and not is_fixed) or tau_s == wanted:
             return False
         shift = ForwardDecay.shift(timedelta(seconds=tau_s), timedelta(seconds=wanted), now)
         tier_moves.set_tau(connection, cube, wanted, shift)

@@ -33,11 +33,11 @@ _POLL_S = 1.0
 _PAUSE_S = 5.0
 _RENEWALS = 3
 _CLEAN_EVERY_S = 600.0
-# Beside calls: with half of its time, two threads doubled what searches waited (docs/log.md).
-_SHARE_BESIDE_CALLS = 0.1
+# While calls are in progress: with a share of one half, two threads doubled the latency of searches (docs/log.md).
+_SHARE_DURING_CALLS = 0.1
 _LONGEST_REST_S = 5.0
-_LOOK_S = 0.05
-_SPENT = "the cube's token budget for today is used up (MEMOS_TASKS__TOKENS_PER_DAY)"
+_BUSY_POLL_S = 0.05
+_OVER_BUDGET = "the cube's token budget for today is used up (MEMOS_TASKS__TOKENS_PER_DAY)"
 
 log = logging.getLogger("memos.tasks")
 
@@ -46,9 +46,9 @@ log = logging.getLogger("memos.tasks")
 class Limits:
     """Times in seconds and counts for every worker.
 
-    A lease ends `lease_s` after its last renewal. A failed attempt is repeated after up to `backoff_s`, doubled each
-    time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end at shutdown. Ended tasks
-    stay listed for `keep_days`. On servers, the clocks of two processes may differ by `skew_s`.
+    A lease expires `lease_s` after its last renewal. A failed attempt is retried after up to `backoff_s`, doubled each
+    time up to `backoff_max_s`, for up to `max_attempts`. Running tasks get `stop_s` to end at shutdown. Finished tasks
+    are kept for `keep_days`. With PostgreSQL, the clocks of two processes may differ by `skew_s`.
     """
 
     lease_s: float = 60.0
@@ -74,7 +74,7 @@ class Runner:
         *,
         busy_share: float = 0.5,
     ) -> None:
-        """Create a runner that works `busy_share` of the time; while `busy` reports waiting callers it rests longer."""
+        """Create a runner whose workers run for `busy_share` of the time, and less while `busy` returns True."""
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger
         self._clock = clock
@@ -90,8 +90,8 @@ class Runner:
         self._attempts = itertools.count(1)
         self._skew = timedelta(seconds=0 if ledger.is_sqlite else self._limits.skew_s)
         self._threads: list[threading.Thread] = []
-        self._apart = threading.Lock()
-        self._beside: threading.Thread | None = None
+        self._exclusive = threading.Lock()
+        self._exclusive_thread: threading.Thread | None = None
         self._cleaned_at = -_CLEAN_EVERY_S
         self.last_error: str | None = None
 
@@ -126,12 +126,12 @@ class Runner:
         deadline = time.monotonic() + self._limits.stop_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        if self._beside is not None:
-            self._beside.join(max(0.0, deadline - time.monotonic()))
+        if self._exclusive_thread is not None:
+            self._exclusive_thread.join(max(0.0, deadline - time.monotonic()))
         for run in list(self._running.values()):
             run.lost = True
             with suppress(MemosError), self._ledger.write() as connection:
-                self._back(run, Delay(self._clock.now(), counted=False))(connection)
+                self._give_back(run, Delay(self._clock.now(), counted=False))(connection)
 
     # Working
 
@@ -145,10 +145,10 @@ class Runner:
         if run is None:
             self._idle(seen)
         elif self._jobs[run.task.kind].exclusive_thread:
-            self._beside = threading.Thread(
+            self._exclusive_thread = threading.Thread(
                 target=self._serve_exclusive, args=[run], name="memos-task-apart", daemon=True
             )
-            self._beside.start()
+            self._exclusive_thread.start()
         else:
             self._attempt(run)
             if run.task.priority >= tasks.PRIORITY:
@@ -158,7 +158,7 @@ class Runner:
         try:
             self._guarded(partial(self._attempt, run))
         finally:
-            self._apart.release()
+            self._exclusive.release()
             self.wake()
 
     def _guarded(self, step: Callable[[], None]) -> None:
@@ -181,27 +181,27 @@ class Runner:
             due = queues.next_due(connection)
         if due is None or due > now:
             return None
-        if not self._apart.acquire(blocking=False):
-            return self._leased(now, apart=False)
+        if not self._exclusive.acquire(blocking=False):
+            return self._lease(now, exclusive=False)
         run = None
         try:
-            run = self._leased(now, apart=True)
+            run = self._lease(now, exclusive=True)
         finally:
             if run is None or not self._jobs[run.task.kind].exclusive_thread:
-                self._apart.release()
+                self._exclusive.release()
         return run
 
-    def _leased(self, now: datetime, *, apart: bool) -> TaskRun | None:
-        costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.exclusive_thread}
-        # One owner for each attempt: a task may be cancelled, retried and taken again while an earlier attempt runs.
+    def _lease(self, now: datetime, *, exclusive: bool) -> TaskRun | None:
+        costs = {kind: job.cost for kind, job in self._jobs.items() if exclusive or not job.exclusive_thread}
+        # An owner for each attempt: a task may be cancelled, retried and leased again while an earlier attempt runs.
         lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
             while (task := tasks.take(connection, lease, now, costs)) is not None:
                 if self._in_budget(connection, task, lease.owner, now):
                     break
-        return None if task is None else self._begun(task, lease.owner)
+        return None if task is None else self._start_run(task, lease.owner)
 
-    def _begun(self, task: Task, owner: str) -> TaskRun:
+    def _start_run(self, task: Task, owner: str) -> TaskRun:
         run = TaskRun(self._ledger, self._clock, task, owner, self._stop, partial(self._may_spend, task))
         self._running[owner] = run
         return run
@@ -212,7 +212,8 @@ class Runner:
         wait_s = _POLL_S if due is None else min(_POLL_S, (due - self._clock.now()).total_seconds())
         with self._work:
             if self._wakes == seen:
-                self._work.wait(_POLL_S if wait_s <= 0 else wait_s)  # due already: of a kind only others know
+                # A task that is due already is of a kind that only other processes have jobs for.
+                self._work.wait(_POLL_S if wait_s <= 0 else wait_s)
 
     def _attempt(self, run: TaskRun) -> None:
         try:
@@ -228,10 +229,10 @@ class Runner:
     def _rest(self, took_s: float) -> None:
         share, began = self._busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
-        beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
-        longest_s = min(_LONGEST_REST_S, took_s * (1 / min(share, beside_calls) - 1))
+        during_calls = _SHARE_DURING_CALLS / max(1, self._settings.workers)  # the share is that of all threads together
+        longest_s = min(_LONGEST_REST_S, took_s * (1 / min(share, during_calls) - 1))
         while self._busy() and (left_s := began + longest_s - time.monotonic()) > 0:
-            if self._stop.wait(min(left_s, _LOOK_S)):
+            if self._stop.wait(min(left_s, _BUSY_POLL_S)):
                 return
 
     def _outcome(self, run: TaskRun) -> Ending | None:
@@ -245,55 +246,55 @@ class Runner:
         except LeaseLost:
             return None
         except ShuttingDown:
-            return self._back(run, Delay(now(), counted=False))
+            return self._give_back(run, Delay(now(), counted=False))
         except OverBudget:
-            return self._back(run, Delay(queues.next_day(now()), _SPENT, counted=False))
+            return self._give_back(run, Delay(queues.next_day(now()), _OVER_BUDGET, counted=False))
         except RetryLater as later:
-            return self._back(run, Delay(later.until, later.note, counted=False))
+            return self._give_back(run, Delay(later.until, later.note, counted=False))
         except WaitingForSetting as blocked:
-            return self._back(run, Delay(tasks.BLOCKED, blocked.note, counted=False))
+            return self._give_back(run, Delay(tasks.BLOCKED, blocked.note, counted=False))
         except (BackendUnavailable, ModelError) as error:
-            if self._stop.is_set():  # the program closes, and its models before this task had its answer
-                return self._back(run, Delay(now(), counted=False))
-            return self._failure(run, error, passing=not error.permanent)
+            if self._stop.is_set():  # the models were closed while this task waited for one
+                return self._give_back(run, Delay(now(), counted=False))
+            return self._failure(run, error, transient=not error.permanent)
         except Conflict as error:
-            return self._failure(run, error, passing=True)
+            return self._failure(run, error, transient=True)
         except MemosError as error:
-            return self._failure(run, error, passing=False)
+            return self._failure(run, error, transient=False)
         except Exception as error:
-            # What a foreign error says may be memory text.
+            # The message of an unknown error may contain memory text.
             log.exception("task %s (%s) failed unexpectedly", task.id, task.kind)
-            return self._failure(run, RuntimeError(f"{type(error).__name__}; see the log"), passing=True)
+            return self._failure(run, RuntimeError(f"{type(error).__name__}; see the log"), transient=True)
 
-    def _failure(self, run: TaskRun, error: Exception, *, passing: bool) -> Ending:
+    def _failure(self, run: TaskRun, error: Exception, *, transient: bool) -> Ending:
         task, text = run.task, f"{type(error).__name__}: {error}"
         log.warning("task %s (%s), attempt %d: %s", task.id, task.kind, task.attempts, text)
-        if passing and task.attempts < self._limits.max_attempts:
+        if transient and task.attempts < self._limits.max_attempts:
             chance = random.random()  # noqa: S311
             wait = tasks.backoff(task.attempts, self._limits.backoff_s, self._limits.backoff_max_s, chance)
             asked = getattr(error, "retry_after_s", None) or 0.0
             until = self._clock.now() + max(wait, timedelta(seconds=asked))
-            return self._back(run, Delay(until, f"attempt {task.attempts} failed", text))
-        return lambda connection: self._end(connection, run, TaskState.DEAD if passing else TaskState.FAILED, text)
+            return self._give_back(run, Delay(until, f"attempt {task.attempts} failed", text))
+        return lambda connection: self._end(connection, run, TaskState.DEAD if transient else TaskState.FAILED, text)
 
     def _end(self, connection: sa.Connection, run: TaskRun, state: TaskState, text: str) -> None:
         if tasks.fail(connection, run.task, run.owner, state, text, self._clock.now()):
-            self._tell_failed(connection, run.task, text)
+            self._notify_failed(connection, run.task, text)
 
-    def _tell_failed(self, connection: sa.Connection, task: Task, text: str) -> None:
+    def _notify_failed(self, connection: sa.Connection, task: Task, text: str) -> None:
         job = self._jobs.get(task.kind)
         if job is not None and job.failed is not None:
             job.failed(connection, task, text)
 
-    def _back(self, run: TaskRun, delay: Delay) -> Ending:
+    def _give_back(self, run: TaskRun, delay: Delay) -> Ending:
         return lambda connection: tasks.give_back(connection, run.task, run.owner, delay, self._clock.now())
 
     # Budgets
 
     def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
-        if not self._jobs[task.kind].budgeted or self._within(self._today(connection, task.cube, now)):
+        if not self._jobs[task.kind].budgeted or self._is_within_budget(self._today(connection, task.cube, now)):
             return True
-        delay = Delay(queues.next_day(now), _SPENT, counted=False)
+        delay = Delay(queues.next_day(now), _OVER_BUDGET, counted=False)
         tasks.give_back(connection, task, owner, delay, now)
         tasks.postpone(connection, task.cube, [kind for kind, job in self._jobs.items() if job.budgeted], delay)
         return False
@@ -301,13 +302,13 @@ class Runner:
     def _may_spend(self, task: Task, spent: Spending) -> bool:
         with self._ledger.read() as connection:
             before = self._today(connection, task.cube, self._clock.now())
-        return self._within(replace(before, prompt_tokens=before.prompt_tokens + spent.tokens))
+        return self._is_within_budget(replace(before, prompt_tokens=before.prompt_tokens + spent.tokens))
 
     def _today(self, connection: sa.Connection, cube: str, now: datetime) -> Spending:
-        apart = [kind for kind, job in self._jobs.items() if job.exclusive_thread]
-        return queues.today(connection, cube, now, besides=apart)
+        exclusive = [kind for kind, job in self._jobs.items() if job.exclusive_thread]
+        return queues.today(connection, cube, now, besides=exclusive)
 
-    def _within(self, spent: Spending) -> bool:
+    def _is_within_budget(self, spent: Spending) -> bool:
         most = self._settings.tokens_per_day
         return most is None or spent.tokens < most
 
@@ -333,7 +334,7 @@ class Runner:
             back = tasks.reclaim(connection, now, self._limits.max_attempts, self._skew)
             for task in back:
                 if task.attempts >= self._limits.max_attempts:
-                    self._tell_failed(connection, task, "its workers stopped while running it")
+                    self._notify_failed(connection, task, "its workers stopped while running it")
         if back:
             log.warning("%d tasks of stopped workers are queued again", len(back))
             self.wake()

@@ -39,10 +39,10 @@ from memos.scheduler.rules import CubeRules, TierSettings, rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job, TaskRun
 
-# A short command ends before this and never loads the library.
+# Short commands end before this, and never import APScheduler.
 _BEGIN_S = 1.0
-_LOOKS = 4
-_LOOK_S = (0.2, 60.0)
+_CHECKS_PER_PERIOD = 4
+_CHECK_INTERVAL_S = (0.2, 60.0)
 
 log = logging.getLogger("memos.tasks")
 
@@ -53,7 +53,7 @@ class PeriodicJob:
     every: timedelta
 
 
-LEARNING = "learning"  # the chore that looks in the nights which cubes are to be learned
+LEARNING = "learning"  # kind of the periodic job that plans adapter trainings at night
 
 
 def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
@@ -95,7 +95,7 @@ class Periodic:
             scheduler.shutdown(wait=True)
 
     def fire(self, chore: PeriodicJob) -> bool:
-        """Enqueue a job's task unless this period's was; a store's error is left to the next look."""
+        """Enqueue a job's task unless it was enqueued in this period; errors are logged, and the next check retries."""
         try:
             now = self._clock.now()
             with self._ledger.read() as connection:
@@ -120,8 +120,9 @@ class Periodic:
             timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
         for chore in self._chores:
-            look_s = min(_LOOK_S[1], max(_LOOK_S[0], chore.every.total_seconds() / _LOOKS))
-            scheduler.add_job(self.fire, "interval", seconds=look_s, args=[chore], next_run_time=datetime.now(UTC))
+            shortest_s, longest_s = _CHECK_INTERVAL_S
+            check_s = min(longest_s, max(shortest_s, chore.every.total_seconds() / _CHECKS_PER_PERIOD))
+            scheduler.add_job(self.fire, "interval", seconds=check_s, args=[chore], next_run_time=datetime.now(UTC))
         scheduler.start()
         self._scheduler = scheduler
 
@@ -149,8 +150,8 @@ class Scheduler:
     ) -> None:
         """Register the background jobs.
 
-        `turns_of` returns vectors of pages, `near` facts similar to one, `masking` the masking of a cube; `jobs` are
-        those that need more than this package has; `is_busy` tells whether calls are under way.
+        `turns_of` returns the vectors of messages, `near` the items similar to facts, `masking` the masking of a cube.
+        `jobs` are further jobs, of higher layers. `is_busy` returns True while calls are in progress.
         """
         self._ledger = ledger
         self._clock = clock
@@ -175,7 +176,7 @@ class Scheduler:
             [
                 *jobs,
                 Job("settle", self._settle, budgeted=False),
-                Job("heat", self._look_at_heat, budgeted=False),
+                Job("heat", self._enqueue_sweeps, budgeted=False),
                 Job(segment_rows.OVERFLOW, OverflowJob(self.cube_rules, turns_of, triggers).run, budgeted=False),
                 Job(tools.TOOLS, SkillsJob(turns_of, wait_indexed).run, budgeted=False),
                 Job(segment_rows.REMAKE, RemakeJob(turns_of).run, budgeted=False),
@@ -207,7 +208,7 @@ class Scheduler:
     def stop(self) -> None:
         self.periodic.stop()
         self.runner.stop()
-        with suppress(MemosError):  # counts of some seconds
+        with suppress(MemosError):  # only the accesses of some seconds are lost
             self.accesses.flush()
 
     def record_found(self, hits: Iterable[Hit]) -> None:
@@ -286,8 +287,8 @@ class Scheduler:
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [facts.consolidate_task()], self._clock.now())
 
-    def _look_at_heat(self, run: TaskRun) -> None:
-        """Queue sweeps and prefixes: heat falls by itself, and no write signals that."""
+    def _enqueue_sweeps(self, run: TaskRun) -> None:
+        """Enqueue sweeps and prefix composition, since heat also decays without any write."""
         with self._ledger.read() as connection:
             found = tier_moves.cubes_with_segments(connection)
             warm = prompt_prefix.cubes_to_compose(connection) if self._prefixed else []
@@ -306,22 +307,22 @@ class Scheduler:
                     tasks.unblock(connection, kind, self._clock.now())
 
     def _settle(self, run: TaskRun) -> None:
-        self._unblock()  # another process without such a model may have blocked some
+        self._unblock()  # a process without these models may have blocked tasks
         capacity, now = self.rules.short_capacity, self._clock.now()
-        self._move_on(
+        self._enqueue_moves(
             run,
             lambda connection, last: segment_rows.crowded(connection, capacity, _CROWDED_AT_ONCE, last),
             lambda conversation: segment_rows.overflow_task(conversation, now),
         )
         if self._heat.idle_hours:
             before = now - timedelta(hours=self._heat.idle_hours)
-            self._move_on(
+            self._enqueue_moves(
                 run,
                 lambda connection, last: segment_rows.idle(connection, before, _CROWDED_AT_ONCE, last),
                 segment_rows.idle_task,
             )
 
-    def _move_on(
+    def _enqueue_moves(
         self, run: TaskRun, find: Callable[[sa.Connection, str], list[tuple[str, str]]], task: Callable[[str], NewTask]
     ) -> None:
         last = ""

@@ -51,12 +51,12 @@ class RetryLater(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The work of one kind of task.
+    """The code that runs one kind of task.
 
-    `cost` is its share of a cube's turns. A `budgeted` job waits for the next day once its cube has spent its budget.
-    A job with `exclusive_thread` may take hours: it runs on a thread of its own, one at a time, outside the budget.
-    Write effects to the ledger in `TaskRun.finishing`; anything else must tolerate being repeated. `failed` is called
-    when a task ends without success.
+    `cost` is charged to the cube's turn in the fair queue. A `budgeted` job waits for the next day once its cube has
+    spent its token budget. A job with `exclusive_thread` may take hours: it runs on its own thread, one at a time,
+    outside the budget. Write effects to the ledger in `TaskRun.finishing`; everything else must be idempotent. `failed`
+    is called when a task ends without success.
     """
 
     kind: str
@@ -69,7 +69,10 @@ class Job:
 
 @dataclass(slots=True)
 class TaskRun:
-    """An attempt at a task: call `check_cancelled` between steps and `finishing` once; `note` stays with it."""
+    """An attempt at a task: call `check_cancelled` between steps and `finishing` once; `note` is stored with the task.
+
+    `lost` is set when the lease is lost, `finished` once the final transaction is committed.
+    """
 
     ledger: Ledger
     clock: Clock
@@ -104,16 +107,16 @@ class TaskRun:
             raise OverBudget
 
     def check_held(self, connection: sa.Connection) -> None:
-        """Check, in a transaction of one's own, that its changes may be kept."""
+        """Check in another transaction than `finishing` that the lease is held. Raises: LeaseLost."""
         if self.task.cube != WHOLE:
             cubes.lock(connection, self.task.cube)
-        queues.lock(connection, self.task.cube)  # who cancels the task locks it too
+        queues.lock(connection, self.task.cube)  # cancelling a task takes the same lock
         if not tasks.is_held(connection, self.task.id, self.owner):
             raise LeaseLost
 
     @contextmanager
     def finishing(self) -> Iterator[sa.Connection]:
-        """Yield the transaction that ends the task, so that its effect and its end are atomic."""
+        """Yield the transaction that ends the task, so that its effects and its end are atomic. Raises: LeaseLost."""
         with self.ledger.write() as connection:
             if self.task.cube != WHOLE:
                 cubes.lock(connection, self.task.cube)
@@ -136,7 +139,7 @@ _UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", d
 
 @contextmanager
 def give_up_waits_on(stop: threading.Event) -> Iterator[None]:
-    """Make waits inside the block give up once the event is set: the caller is gone, or the program is closing."""
+    """Make `poll_until` in this block raise once the event is set: the caller is gone, or the program is closing."""
     token = _UNTIL.set(stop)
     try:
         yield

@@ -107,8 +107,8 @@ def test_tau_follows_the_share_and_keeps_every_heat(ledger: Ledger) -> None:
         assert rules.ready(connection, "mine").policy.level_of(1.0, NOW) == pytest.approx(_age(tau_for(1)))
     put(ledger, *({"id": str(number), "level": _age(tau_for(1)) + number} for number in range(10)))
     with ledger.write() as connection:
-        assert rules.follow_share(connection, "mine", NOW)
-        assert not rules.follow_share(connection, "mine", NOW)
+        assert rules.adjust_tau(connection, "mine", NOW)
+        assert not rules.adjust_tau(connection, "mine", NOW)
         assert rules.ready(connection, "mine").policy.level_of(1.0, NOW) == pytest.approx(_age(tau_for(0.1)))
         levels = connection.scalars(sa.select(t.segments.c.level).order_by(t.segments.c.id)).all()
     assert levels == pytest.approx([_age(tau_for(0.1)) + number for number in range(10)])

@@ -154,7 +154,7 @@ def test_one_that_is_damaged_answers_nothing_and_it_is_said(
 
 
 def test_more_than_there_is_room_for_are_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_adapters, "_MOST", 2)
+    monkeypatch.setattr(local_adapters, "_MAX_ADAPTERS", 2)
     model, lent = answering()
     every = [adapter(tmp_path, f"a{place}", place) for place in range(4)]
     told = []
@@ -257,7 +257,7 @@ def test_the_order_in_which_a_configuration_names_modules_is_none(tmp_path: Path
     one, two = (adapter(tmp_path, name, 1).folder for name in ("one", "two"))
     told = json.loads((two / CONFIG).read_text())
     (two / CONFIG).write_text(json.dumps({**told, "target_modules": told["target_modules"][::-1]}))
-    assert local_adapters._shape_of(one) == local_adapters._shape_of(two)
+    assert local_adapters._slot_key(one) == local_adapters._slot_key(two)
 
 
 def test_what_was_trained_is_answered_and_the_answer_names_the_adapter(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""LoRA adapters on a loaded model, of which each step is made with one or with none: what knows peft's serving."""
+"""LoRA adapters on a loaded model, switched between steps."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from memos.core import lora as adapter_files
 from memos.core.lora import ADAPTER_FILE, ActiveAdapter
 from memos.errors import IntegrityError
 
-_MOST = 16
-"""Most adapters kept in memory, some megabytes each; an evicted adapter is loaded again on its next use."""
+_MAX_ADAPTERS = 16
+"""Adapters kept in memory, some megabytes each; an evicted one is loaded again when it is needed."""
 
 
-_REFUSED = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
+_LOAD_ERRORS = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
 """Exceptions that loading raises for damaged files, or files of another model."""
 
 
 class _Slot:
-    """A place on the model for adapters of one configuration, in which the weights of one of them lie."""
+    """A peft adapter shared by all adapters of one configuration; its parameters point to the weights of one of them.
 
-    # peft walks over all modules many times for each adapter that it adds, a fifth of a second for 30 layers, and again
-    # to change between two. Of one configuration it has one here, whose parameters are pointed at other weights.
+    peft walks over all modules many times to add an adapter, a fifth of a second for 30 layers, and again to switch.
+    """
 
     def __init__(self, name: str, adapted: Any) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class _Slot:
         shapes = {key: tuple(part.shape) for key, part in self._parameters.items()}
         if {key: tuple(tensor.shape) for key, tensor in found.items()} != shapes:
             raise ValueError("weights of other shapes")
-        # Copied: a file that is overwritten under a mapped tensor would be another adapter, or end the process.
+        # Copied: the tensors are memory-mapped, and overwriting the file would change them, or crash the process.
         return {
             key: tensor.to(self._parameters[key].device, self._parameters[key].dtype, copy=True)
             for key, tensor in found.items()
@@ -58,80 +58,84 @@ class _Slot:
 
 
 class LocalAdapters:
-    """The adapters on one model. Not thread-safe: it is asked in the model's turns alone."""
+    """The adapters of one model. Not thread-safe: use it within the model's turns.
 
-    # Without any, a model is what it was to the bit, since its own layers are called then.
+    Without an adapter the original layers are called, so the outputs are bit-identical to those of the bare model.
+    """
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._adapted: Any = None
         self._slots: dict[str, _Slot] = {}
         self._made = 0
-        self._there: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
-        self._on: str | None = None
+        self._weights: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._enabled: str | None = None
         self._active: _Slot | None = None
 
     def use(self, adapter: ActiveAdapter | None) -> None:
-        """Make the next steps with an adapter, or with none. Raises: IntegrityError (its files, another model's)."""
+        """Enable an adapter for the next steps, or none.
+
+        Raises: IntegrityError (its files are damaged, or made for another model).
+        """
         wanted = None if adapter is None else adapter.id
-        if wanted == self._on:
+        if wanted == self._enabled:
             return
         if adapter is None:
-            self._off()
+            self._disable()
             return
-        if adapter.id not in self._there:
+        if adapter.id not in self._weights:
             self._load(adapter)
-        self._there.move_to_end(adapter.id)
-        shape, weights = self._there[adapter.id]
-        slot = self._slots[shape]
+        self._weights.move_to_end(adapter.id)
+        slot_key, weights = self._weights[adapter.id]
+        slot = self._slots[slot_key]
         slot.put(adapter.id, weights)
         if self._active is not slot:
             self._adapted.base_model.enable_adapter_layers()
             self._adapted.set_adapter(slot.name, inference_mode=True)
             self._active = slot
-        self._on = adapter.id
+        self._enabled = adapter.id
 
     def keep_only(self, is_wanted: Callable[[str], bool]) -> int:
-        gone = [id_ for id_ in self._there if not is_wanted(id_)]
+        gone = [id_ for id_ in self._weights if not is_wanted(id_)]
         for id_ in gone:
             self._remove(id_)
         return len(gone)
 
     def detach(self) -> None:
         if self._adapted is not None:
-            self._off()
+            self._disable()
             self._adapted.unload()
             self._adapted = None
             self._slots = {}
-            self._there = OrderedDict()
+            self._weights = OrderedDict()
 
     def _load(self, adapter: ActiveAdapter) -> None:
         adapter_files.check(adapter.folder, adapter.digest)
         try:
-            shape = _shape_of(adapter.folder)
-            slot = self._slots.get(shape) or self._new_slot(adapter.folder, shape)
+            slot_key = _slot_key(adapter.folder)
+            slot = self._slots.get(slot_key) or self._new_slot(adapter.folder, slot_key)
             weights = slot.read(adapter.folder / ADAPTER_FILE)
         except BaseException as error:
-            # Whatever was on is off: else who asks for none next would have the one before.
-            self._off()
+            # peft may have switched adapters already, so that `use(None)` would return early with one enabled.
+            self._disable()
             self._drop_empty()
-            if not isinstance(error, _REFUSED):
+            if not isinstance(error, _LOAD_ERRORS):
                 raise
             raise IntegrityError(
                 f"Cannot load the adapter in {adapter.folder} into this model ({type(error).__name__})."
             ) from error
-        self._there[adapter.id] = shape, weights
-        while len(self._there) > _MOST:
-            self._remove(next(iter(self._there)))
+        self._weights[adapter.id] = slot_key, weights
+        while len(self._weights) > _MAX_ADAPTERS:
+            self._remove(next(iter(self._weights)))
 
-    def _new_slot(self, folder: Path, shape: str) -> _Slot:
-        """Make peft add a place for a configuration; weights are loaded later, so that those of others stay out."""
+    def _new_slot(self, folder: Path, slot_key: str) -> _Slot:
+        """Add a peft adapter for a configuration, without loading weights."""
         name = f"hippocube{self._made}"
         self._made += 1
         config = PeftConfig.from_pretrained(str(folder))
         config.inference_mode = True
         try:
-            with warnings.catch_warnings():  # peft says what it leaves to us
+            with warnings.catch_warnings():  # peft warns about what is left to the caller
                 warnings.simplefilter("ignore")
                 if self._adapted is None:
                     self._adapted = PeftModel(self._model, config, adapter_name=name)
@@ -142,44 +146,44 @@ class LocalAdapters:
                 self._adapted.delete_adapter(name)
             raise
         self._adapted.eval()
-        self._off()  # peft puts on what it makes
-        slot = self._slots[shape] = _Slot(name, self._adapted)
+        self._disable()  # peft enables a new adapter
+        slot = self._slots[slot_key] = _Slot(name, self._adapted)
         return slot
 
     def _remove(self, id_: str) -> None:
-        if self._on == id_:
-            self._off()
-        shape, _ = self._there.pop(id_)
-        slot = self._slots[shape]
+        if self._enabled == id_:
+            self._disable()
+        slot_key, _ = self._weights.pop(id_)
+        slot = self._slots[slot_key]
         if slot.holds == id_:
-            # Its weights leave memory with it: another's take their place, or nothing is there any more.
+            # To free the weights, point the slot at those of another adapter; without one the slot is dropped.
             slot.holds = None
-            other = next(((key, weights) for key, (its, weights) in self._there.items() if its == shape), None)
+            other = next(((key, weights) for key, (its, weights) in self._weights.items() if its == slot_key), None)
             if other is not None:
                 slot.put(*other)
         self._drop_empty()
 
     def _drop_empty(self) -> None:
-        used = {shape for shape, _ in self._there.values()}
-        for shape in self._slots.keys() - used:
-            slot = self._slots.pop(shape)
+        used = {slot_key for slot_key, _ in self._weights.values()}
+        for slot_key in self._slots.keys() - used:
+            slot = self._slots.pop(slot_key)
             if self._active is slot:
-                self._off()
-            with warnings.catch_warnings():  # peft says which one it thinks of instead; it is put on before it is used
+                self._disable()
+            with warnings.catch_warnings():  # peft warns which one it selects instead; `use` selects one anyway
                 warnings.simplefilter("ignore")
                 self._adapted.delete_adapter(slot.name)
 
-    def _off(self) -> None:
+    def _disable(self) -> None:
         if self._adapted is not None:
             self._adapted.base_model.disable_adapter_layers()
-        self._on = self._active = None
+        self._enabled = self._active = None
 
 
-def _shape_of(folder: Path) -> str:
-    """Return what adapters have in common that can lie in one place: all of a configuration but the model's name."""
-    told = json.loads((folder / adapter_files.CONFIG).read_text(encoding="utf-8"))
-    # peft writes names of modules in the order of a set, another in each process.
-    for key, value in told.items():
+def _slot_key(folder: Path) -> str:
+    """Return an adapter's configuration without the model's name; adapters with the same one share a slot."""
+    config = json.loads((folder / adapter_files.CONFIG).read_text(encoding="utf-8"))
+    # peft writes module names in the order of a set, which differs between processes.
+    for key, value in config.items():
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
-            told[key] = sorted(value)
-    return json.dumps({**told, "base_model_name_or_path": None}, sort_keys=True)
+            config[key] = sorted(value)
+    return json.dumps({**config, "base_model_name_or_path": None}, sort_keys=True)

@@ -1,7 +1,7 @@
-"""The keys and values of one prompt in a transformers model, in one buffer that blocks are copied to and from.
+"""A key/value cache for one request of a transformers model, in one buffer that KV blocks are copied to and from.
 
-The layers replace transformers' full-attention cache but are allocated once: nothing is concatenated, and blocks are
-copies. Layers with a sliding window keep all tokens; the model masks those outside its window.
+It replaces transformers' dynamic cache but is allocated once instead of being concatenated. Layers with a sliding
+window keep all tokens; the model masks those outside its window.
 Source: https://huggingface.co/docs/transformers/cache_explanation
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-# The names of safetensors. numpy has no bfloat16, so that both halves are carried as integers of the same bits.
+# Names as in safetensors. numpy has no bfloat16, so both 16-bit types are viewed as integers of the same bits.
 DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16}
 
@@ -44,9 +44,10 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
 
 
 class KvBuffer:
-    """A `KvCache`: room for `tokens` of a prompt and its answer; `block` is of shape (2, layers, kv_heads, 64, dim)."""
+    """A `KvCache` for `tokens` of a prompt and its answer; `block` is of shape (2, layers, kv_heads, 64, head_dim).
 
-    # `logits` are those of the last token computed, float32 (vocabulary,).
+    `logits` are those of the last token computed, float32 (vocabulary,).
+    """
 
     def __init__(self, model: Any, block: tuple[int, ...], tokens: int) -> None:
         two, layers, heads, self._block_tokens, head_dim = block
@@ -66,12 +67,12 @@ class KvBuffer:
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
         begin = self.tokens
-        given = torch.tensor([list(ids)], device=self._model.device)
-        places = torch.arange(begin, begin + len(ids), device=self._model.device).unsqueeze(0)
-        told = self._model(
-            input_ids=given, position_ids=places, past_key_values=self._cache, use_cache=True, logits_to_keep=1
+        input_ids = torch.tensor([list(ids)], device=self._model.device)
+        positions = torch.arange(begin, begin + len(ids), device=self._model.device).unsqueeze(0)
+        output = self._model(
+            input_ids=input_ids, position_ids=positions, past_key_values=self._cache, use_cache=True, logits_to_keep=1
         )
-        self.logits = told.logits[0, -1].float()
+        self.logits = output.logits[0, -1].float()
         if self.tokens != begin + len(ids):  # the model does not use the cache as it should
             raise RuntimeError("the model did not fill its cache")
 
@@ -99,7 +100,7 @@ def of_array(array: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 class TorchDevice:
-    """The memory of a GPU; host memory that it reads is pinned, so that copies run at the bus's speed."""
+    """GPU memory for KV blocks; host buffers are pinned, so that copies run at full bus bandwidth."""
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype = device, dtype

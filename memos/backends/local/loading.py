@@ -28,13 +28,15 @@ from memos.backends.local.kv_buffer import DTYPES, KvBuffer
 from memos.core.kv_cache import BLOCK_TOKENS
 from memos.errors import BackendUnavailable, InvalidInput
 
-# Takes turns at a model: one call at a time, in the order of asking, so that no request waits for another's end.
-
-_FIRST = 8
+_LATER_AFTER = 8
+"""Consecutive turns of others after which a waiting `later` caller gets one."""
 
 
 class FairLock:
-    """A lock that is given to who has waited longest, `later` ones last. Not reentrant."""
+    """A first-in, first-out lock, in which callers with `later` yield to others. Not reentrant.
+
+    Requests hold it for one step at a time, so that none waits for another to finish.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,10 +59,10 @@ class FairLock:
             yield
         finally:
             with self._lock:
-                self._give_on()
+                self._release()
 
-    def _give_on(self) -> None:
-        if self._waiting and not (self._later and self._passed >= _FIRST):
+    def _release(self) -> None:
+        if self._waiting and not (self._later and self._passed >= _LATER_AFTER):
             self._passed = self._passed + 1 if self._later else 0
             self._waiting.popleft().set()
         elif self._later:
@@ -73,19 +75,22 @@ class FairLock:
 log = logging.getLogger("memos.backends.local")
 
 _GPU_CHUNK_BLOCKS = 8
-"""Blocks of one step on a GPU: below some 500 tokens a step costs as much as 500 (the launches, 25 to 30 ms)."""
+"""Blocks in one prefill step on a GPU: kernel launches, 25 to 30 ms, dominate steps below about 500 tokens."""
 
-_AT_THE_HUB = re.compile(r"[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
 _KNOWN_LAYERS = {"full_attention", "sliding_attention"}
-_FITTED = ("config", "weights", "tokenizer", "template")
+_BASE_FIELDS = ("config", "weights", "tokenizer", "template")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse."""
+    """A loaded model with its tokenizer.
 
-    # All that ask it take `turns`, and put `adapters` on it in them.
+    `ends` are the end-of-sequence tokens, `made_by` is everything that determines its KV, `block` is the shape of a KV
+    block, and `unusable` is why KV cannot be reused, None if it can. Every step on the model is computed within
+    `turns`, where `adapters` may be switched.
+    """
 
     name: str
     model: Any
@@ -109,16 +114,18 @@ class Loaded:
 
 
 def base_of(made_by: Mapping[str, Any]) -> str:
-    """Return the SHA-256, in hexadecimal, of what an adapter fits: weights and form of a model, not where it runs."""
-    told = {key: made_by[key] for key in _FITTED}
-    # Its version changes with each version of transformers, and nothing with it.
-    told["config"] = {key: value for key, value in told["config"].items() if key != "transformers_version"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    """Return the SHA-256, in hex, of what an adapter depends on: weights and configuration, not the device or dtype."""
+    fields = {key: made_by[key] for key in _BASE_FIELDS}
+    # transformers writes its own version there, which does not change the model.
+    fields["config"] = {key: value for key, value in fields["config"].items() if key != "transformers_version"}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def load(name: str, *, device: str | None = None, remembered: Path | None = None) -> Loaded:
-    """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32."""
-    # Digests of weights are kept in the file `remembered`.
+    """Load a model from a folder or by its hub name, such as `Qwen/Qwen3-0.6B`; bfloat16 on a GPU, otherwise float32.
+
+    The file `remembered` caches digests of weight files.
+    """
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     _check_name(name)
@@ -137,18 +144,18 @@ def _check_name(name: str) -> None:
             " To use a GGUF file, start llama.cpp's server on it and set BASE_URL." if path.suffix == ".gguf" else ""
         )
         raise InvalidInput("model", f"{name} is a file; give the folder of a transformers model.{is_packed}")
-    if not name or not (path.is_dir() or _AT_THE_HUB.fullmatch(name)):
+    if not name or not (path.is_dir() or _HUB_NAME.fullmatch(name)):
         raise InvalidInput("model", f"there is no folder {name}; models of the hub are named OWNER/NAME")
 
 
 def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     model.eval().requires_grad_(False)
     chunk_blocks = _GPU_CHUNK_BLOCKS if model.device.type == "cuda" else 1
-    told = getattr(model.generation_config, "eos_token_id", None)
-    ends = {told} if isinstance(told, int) else set(told or ())
-    block, unusable = _block_of(model)
+    eos = getattr(model.generation_config, "eos_token_id", None)
+    ends = {eos} if isinstance(eos, int) else set(eos or ())
+    block, unusable = _block_shape(model)
     if unusable is None:
-        unusable = _inexact(model, block, chunk_blocks)
+        unusable = _reuse_error(model, block, chunk_blocks)
     if unusable is not None:
         log.warning("the model %s runs without activation memory: %s", name, unusable)
     return Loaded(
@@ -171,7 +178,7 @@ def special_tokens(tokenizer: Any) -> tuple[str, ...]:
 
 
 def without_tokens(text: str, special: Sequence[str]) -> str:
-    """Return text in which nothing passes for a token of the template; every character keeps its place."""
+    """Return text in which no special token is recognised; the length and all other characters stay the same."""
     for token in special:
         text = text.replace(token, "·" + token[1:])
     return text
@@ -186,13 +193,15 @@ def weight_files(name: str) -> list[Path]:
 
 
 def weights_digest(name: str, remembered: Path | None = None) -> str:
-    """Return a digest of all that is in a model's weight files."""
-    # Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
+    """Return the SHA-256, in hex, of a model's weight files.
+
+    The file `remembered` caches digests by path, size and modification times: reading 16 GB takes some ten seconds.
+    """
     known = _remembered(remembered)
     digest = hashlib.sha256()
     for file in weight_files(name):
         stat = file.stat()
-        # What is copied with its times, or unpacked with those of an image, has another change of its inode.
+        # The inode's change time also differs for files copied or unpacked with the original modification time.
         key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
         if key not in known:
             with file.open("rb") as source:
@@ -225,7 +234,8 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
         raise InvalidInput("model", f"{name} cannot be loaded ({reason:.200}); check the folder or hub name") from error
 
 
-def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
+def _block_shape(model: Any) -> tuple[tuple[int, ...], str | None]:
+    """Return the shape of a KV block, (2, layers, kv_heads, tokens, head_dim), or why the model has none."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - _KNOWN_LAYERS:
@@ -251,7 +261,7 @@ def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
     return (2, len(cache.layers), heads, BLOCK_TOKENS, head_dim), None
 
 
-def _inexact(model: Any, block: Sequence[int], chunk_blocks: int) -> str | None:
+def _reuse_error(model: Any, block: Sequence[int], chunk_blocks: int) -> str | None:
     """Return why KV reuse would change answers, or None: logits after cached blocks must be bit-identical."""
     step = BLOCK_TOKENS * chunk_blocks
     config = model.config.get_text_config()
@@ -276,7 +286,7 @@ def _made_by(model: Any, tokenizer: Any, weights: str, chunk_blocks: int) -> dic
     return {
         "config": json.loads(json.dumps(config, default=str)),
         "weights": weights,
-        "tokenizer": hashlib.sha256(_told(tokenizer).encode()).hexdigest(),
+        "tokenizer": hashlib.sha256(_tokenizer_json(tokenizer).encode()).hexdigest(),
         "template": tokenizer.chat_template,
         "dtype": str(model.dtype),
         "attention": getattr(model.config, "_attn_implementation", None),
@@ -288,6 +298,6 @@ def _made_by(model: Any, tokenizer: Any, weights: str, chunk_blocks: int) -> dic
     }
 
 
-def _told(tokenizer: Any) -> str:
+def _tokenizer_json(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     return backend.to_str() if backend is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)

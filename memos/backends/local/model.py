@@ -1,6 +1,6 @@
-"""A transformers chat model in this process: render, prefill with cached KV, decode step by step.
+"""A transformers chat model in this process: render the prompt, prefill with cached KV, decode token by token.
 
-Concurrent requests take turns at each step. A request's `prefix` says what KV may be cached.
+Concurrent requests take turns at each step. A request's `prefix` determines which KV may be cached.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ log = logging.getLogger("memos.backends.local")
 
 Turn = Callable[[], AbstractContextManager[None]]
 
-_COLDEST = 1e-4
-_BROKEN = "\N{REPLACEMENT CHARACTER}"
+_MIN_TEMPERATURE = 1e-4
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 class LocalModel:
-    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole."""
+    """A `ChatModel`. Thread-safe; without `fill` no KV is reused.
 
-    # What is `lent` for the cube of a request's prefix answers it; steps of others go on without, or with theirs.
+    `lending` finds the LoRA adapter that answers for the cube of a request's prefix; it is enabled for the steps of
+    that request only.
+    """
 
     def __init__(
         self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None, lending: Lending | None = None
@@ -68,14 +70,14 @@ class LocalModel:
         raise AssertionError("a stream ends with its reply")
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
-        """Yield the model's answer, "" after a step that shows nothing; closed before its end it makes no more."""
+        """Yield the answer's text in pieces, "" after a step without new text, then the reply; close it to cancel."""
         if any(message.images for message in request.messages):
             raise ModelError(f"The model {self.name} does not take images; use one that does.", permanent=True)
         self._check_open()
         prompt = self.render(request)
-        most = self._room(len(prompt.ids), request.max_tokens or self._settings.max_tokens)
+        max_new_tokens = self._max_new_tokens(len(prompt.ids), request.max_tokens or self._settings.max_tokens)
         try:
-            yield from self._answered(request, prompt, most)
+            yield from self._generate(request, prompt, max_new_tokens)
         except IntegrityError as error:  # with its files gone it cannot come back between two steps
             raise BackendUnavailable("The adapter that answered was removed meanwhile; ask again.") from error
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -96,66 +98,68 @@ class LocalModel:
                 "roles may have to alternate.",
                 permanent=True,
             ) from error
-        told = self._loaded.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        ids, ends = list(told["input_ids"]), [end for _, end in told["offset_mapping"]]
+        encoded = self._loaded.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids, ends = list(encoded["input_ids"]), [end for _, end in encoded["offset_mapping"]]
         prefix = request.prefix
         if prefix is None:
             return Prompt(ids)
         stable_text = messages[0]["content"][: prefix.chars]
         begin = text.find(stable_text)
-        if begin < 0:  # a template that rewrites what it is given
+        if begin < 0:  # the template rewrites messages
             return Prompt(ids)
         stable = bisect_right(ends, begin + len(stable_text))
         items = tuple((bisect_right(ends, begin + char), id_) for char, id_ in prefix.items)
         return Prompt(ids, prefix.cube, stable, items)
 
     def close(self) -> None:
-        """Take no further calls and let those under way end at their next step; none is made after this returns."""
+        """Refuse further calls and end those in progress at their next step; returns when no step is running."""
         self._closing.set()
-        with self._turns():  # a step under way when the program ends would end it by a signal
+        with self._turns():  # a step running at interpreter exit would crash the process
             pass
 
     def __repr__(self) -> str:
         return f"LocalModel({self.name!r})"
 
-    def _answered(self, request: ChatRequest, prompt: Prompt, most: int) -> Generator[str | ChatReply, None, None]:
+    def _generate(
+        self, request: ChatRequest, prompt: Prompt, max_new_tokens: int
+    ) -> Generator[str | ChatReply, None, None]:
         began = time.perf_counter()
         model, block = self._loaded.model, self._loaded.block
-        cache = KvBuffer(model, block, len(prompt.ids) + most) if block else _Plain(model)
-        adapter = self._lent(request)
+        cache = KvBuffer(model, block, len(prompt.ids) + max_new_tokens) if block else _TransformersCache(model)
+        adapter = self._adapter_for(request)
 
         def turn() -> AbstractContextManager[None]:
             return self._turn(adapter, later=request.later)
 
         fill = self._fill if adapter is None or self._lending is None else self._lending.fill(adapter)
-        activation = yield from _each_as("", self._filled(prompt, cache, fill, turn))
+        activation = yield from _yield_each("", self._prefill(prompt, cache, fill, turn))
         activation = replace(activation, first_token_s=time.perf_counter() - began)
-        said = _Said(self._loaded.tokenizer)
+        generated = _Generated(self._loaded.tokenizer)
         finish = "length"
-        answering = StreamedText()
-        pick = _picker(request, self._settings)
-        for place in range(most):
+        streamed = StreamedText()
+        sample = _sampler(request)
+        for count in range(1, max_new_tokens + 1):
             self._check_open()
-            token = pick(cache.logits)
+            token = sample(cache.logits)
             if token in self._loaded.ends:
                 finish = "stop"
                 break
-            yield sendable(answering.feed(said.add(token)))
-            if place + 1 < most:
+            yield sendable(streamed.feed(generated.add(token)))
+            if count < max_new_tokens:
                 with turn():
                     cache.compute([token])
-        if shown := sendable(answering.feed(said.end()) + answering.end()):
-            yield shown
+        if rest := sendable(streamed.feed(generated.end()) + streamed.end()):
+            yield rest
         usage: dict[str, Json] = {
             "prompt_tokens": len(prompt.ids),
-            "completion_tokens": len(said.ids),
+            "completion_tokens": len(generated.ids),
             "prompt_tokens_details": {"cached_tokens": activation.cached_tokens},
         }
-        reply = finished_answer({"content": said.text}, finish, usage, len(prompt.ids), self._settings)
+        reply = finished_answer({"content": generated.text}, finish, usage, len(prompt.ids), self._settings)
         yield replace(reply, activation=activation, adapter=None if adapter is None else adapter.id)
 
-    def _lent(self, request: ChatRequest) -> ActiveAdapter | None:
-        """Return the adapter that answers a request; one that cannot be put on the model answers nothing."""
+    def _adapter_for(self, request: ChatRequest) -> ActiveAdapter | None:
+        """Return the adapter that answers a request, None if there is none or it cannot be loaded."""
         if self._lending is None or request.prefix is None:
             return None
         adapter = self._lending.serving(request.prefix.cube, self._loaded.base)
@@ -166,10 +170,10 @@ class LocalModel:
             log.warning("an answer is given without the cube's adapter: %s", error)
             return None
 
-    def _filled(
-        self, prompt: Prompt, cache: KvBuffer | _Plain, fill: Fill | None, turn: Turn
+    def _prefill(
+        self, prompt: Prompt, cache: KvBuffer | _TransformersCache, fill: Fill | None, turn: Turn
     ) -> Generator[None, None, Activation]:
-        if fill is None or isinstance(cache, _Plain) or self._loaded.unusable is not None:
+        if fill is None or isinstance(cache, _TransformersCache) or self._loaded.unusable is not None:
             began = time.perf_counter()
             for begin in range(0, len(prompt.ids), BLOCK_TOKENS * self._loaded.chunk_blocks):
                 with turn():
@@ -191,7 +195,7 @@ class LocalModel:
         if self._closing.is_set():
             raise BackendUnavailable("This process is shutting down and calls no model any more.", permanent=True)
 
-    def _room(self, prompt: int, most: int) -> int:
+    def _max_new_tokens(self, prompt: int, wanted: int) -> int:
         left = self._loaded.context - prompt
         if left < 1:
             raise InvalidAnswer(
@@ -199,14 +203,14 @@ class LocalModel:
                 "less text, or use a model with a longer context.",
                 permanent=True,
             )
-        return min(most, left)
+        return min(wanted, left)
 
     def _plain(self, text: str) -> str:
         return sendable(without_tokens(text, self._special))
 
 
-class _Plain:
-    """A prompt's cache for models without KV blocks: transformers' own."""
+class _TransformersCache:
+    """The KV cache of one request for models without KV blocks."""
 
     def __init__(self, model: object) -> None:
         self._model = model
@@ -215,12 +219,14 @@ class _Plain:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
-        given = torch.tensor([list(ids)], device=self._model.device)  # type: ignore[attr-defined]
-        told = self._model(input_ids=given, past_key_values=self._cache, use_cache=True)  # type: ignore[operator]
-        self.logits = told.logits[0, -1].float()
+        input_ids = torch.tensor([list(ids)], device=self._model.device)  # type: ignore[attr-defined]
+        output = self._model(input_ids=input_ids, past_key_values=self._cache, use_cache=True)  # type: ignore[operator]
+        self.logits = output.logits[0, -1].float()
 
 
-class _Said:
+class _Generated:
+    """The tokens generated so far; `add` and `end` return the text that is new."""
+
     def __init__(self, tokenizer: object) -> None:
         self._tokenizer = tokenizer
         self.ids: list[int] = []
@@ -237,36 +243,39 @@ class _Said:
         return str(self._tokenizer.decode(self.ids, skip_special_tokens=True))  # type: ignore[attr-defined]
 
     def _more(self, text: str, *, last: bool = False) -> str:
-        if not last and text.endswith(_BROKEN):  # the first bytes of a character
+        if not last and text.endswith(_INCOMPLETE):  # the first bytes of a character
             return ""
         more = text[len(self.text) :]
         self.text = text
         return more
 
 
-def _each_as(piece: str, steps: Generator[None, None, Activation]) -> Generator[str, None, Activation]:
+def _yield_each(piece: str, steps: Generator[None, None, Activation]) -> Generator[str, None, Activation]:
+    """Yield `piece` after each step; return the generator's result."""
     with closing(steps):
         while True:
             try:
                 next(steps)
             except StopIteration as ended:
-                told: Activation = ended.value
-                return told
+                activation: Activation = ended.value
+                return activation
             yield piece
 
 
-def _picker(request: ChatRequest, settings: ChatSettings) -> Callable[[torch.Tensor | None], int]:
-    """Return what picks the next token: the likeliest at temperature 0, else by chance out of the likeliest `top_p`."""
-    # Source of `top_p`: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
+def _sampler(request: ChatRequest) -> Callable[[torch.Tensor | None], int]:
+    """Return a function that picks the next token: greedy at temperature 0, otherwise nucleus sampling with `top_p`.
+
+    Source: Holtzman et al., The Curious Case of Neural Text Degeneration, 2020, section 3.1.
+    """
     temperature = request.temperature or 0.0
 
-    def pick(logits: torch.Tensor | None) -> int:
+    def sample(logits: torch.Tensor | None) -> int:
         assert logits is not None
-        if temperature < _COLDEST:  # what is divided by less would be infinite
+        if temperature < _MIN_TEMPERATURE:  # the quotient might overflow
             return int(logits.argmax())
-        chances, tokens = torch.softmax(logits / temperature, -1).sort(descending=True)
+        probabilities, tokens = torch.softmax(logits / temperature, -1).sort(descending=True)
         if request.top_p is not None:
-            chances[(chances.cumsum(-1) - chances) >= request.top_p] = 0
-        return int(tokens[torch.multinomial(chances, 1)])
+            probabilities[(probabilities.cumsum(-1) - probabilities) >= request.top_p] = 0
+        return int(tokens[torch.multinomial(probabilities, 1)])
 
-    return pick
+    return sample

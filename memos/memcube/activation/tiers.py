@@ -1,6 +1,6 @@
-"""Eviction and leases of KV blocks across tiers: the block worth least makes room, the end of a chain first.
+"""Eviction and leases of KV blocks across tiers: the leaf block with the lowest retention score is evicted.
 
-Bookkeeping without locks, files or devices; the store calls it under its lock.
+Pure bookkeeping, without locks, files or devices; the store calls it while holding its lock.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Protocol, Self
 from memos.memcube.activation.blocks import Block, Tier
 
 HALF_LIFE_S = 2 * 86_400.0
-"""Heat halves in two days: less is better where conversations come and go, more where habits last (docs/log.md)."""
+"""Half-life of a block's use count: a shorter one suits changing topics, a longer one lasting habits (docs/log.md)."""
 
 ADMITTED_USES = 2
-"""Uses before a block is written to disk: most prompts never come again."""
+"""Uses before a block is written to disk: most prompts never recur."""
 
-_NEWS = 0.3
+_NEW_WEIGHT = 0.3
+"""Weight of the newest measurement in the exponential moving average of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The recent use of a block: `uses` as of `at` (seconds); a use counts one and halves in `HALF_LIFE_S`."""
+    """The decayed use count of a block as of `at` (seconds); each use adds 1, with a half-life of `HALF_LIFE_S`."""
 
     uses: float
     at: float
@@ -36,7 +37,7 @@ class Heat:
 
 
 def retention_score(heat: Heat, saved_s: float, size_bytes: int, now: float) -> float:
-    """Return the seconds of computing that a byte is expected to save.
+    """Return the expected savings of compute time per byte, in seconds.
 
     Source: cost over size as in Cao & Irani, Cost-Aware WWW Proxy Caching Algorithms, USENIX 1997, with decaying use
     counts in place of their inflation.
@@ -49,10 +50,9 @@ def eviction_candidate(candidates: Iterable[str], worth_of: Callable[[str], floa
 
 
 def blocks_to_load(load_s: Sequence[float], compute_s: Sequence[float]) -> int:
-    """Return how many of the leading blocks to load; the rest is computed.
+    """Return how many of the leading blocks to load, so that loading them and computing the rest takes the least time.
 
-    Both are seconds by block, in order. Reuse ends where the first block is computed, so it is the number for which
-    loading those before and computing those behind takes the least time; of equals the larger.
+    Both arguments are seconds for each block, in order. If several numbers take equally long, the largest is returned.
     """
     best, best_s = 0, sum(compute_s)
     total = best_s
@@ -64,7 +64,7 @@ def blocks_to_load(load_s: Sequence[float], compute_s: Sequence[float]) -> int:
 
 
 class Rate:
-    """A measured rate: units a second, newer measurements counting more. Not thread-safe."""
+    """A measured rate in units per second, as an exponential moving average. Not thread-safe."""
 
     def __init__(self) -> None:
         self.per_s: float | None = None
@@ -73,11 +73,11 @@ class Rate:
         if units <= 0 or seconds <= 0:
             return
         seen = units / seconds
-        # Times are averaged, not rates: a rate near infinity would outweigh everything.
-        self.per_s = seen if self.per_s is None else 1 / ((1 - _NEWS) / self.per_s + _NEWS / seen)
+        # The harmonic mean: times are averaged, since one very high rate would dominate an average of rates.
+        self.per_s = seen if self.per_s is None else 1 / ((1 - _NEW_WEIGHT) / self.per_s + _NEW_WEIGHT / seen)
 
     def seconds(self, units: float) -> float:
-        """Return how long so many units should take; 0 while nothing was measured, so that it is tried."""
+        """Return the estimated time for so many units; 0 before the first measurement, so that one is made."""
         return 0.0 if self.per_s is None else units / self.per_s
 
 
@@ -86,7 +86,11 @@ _REMEMBERED_KEYS = 200_000
 
 @dataclass(slots=True)
 class Entry:
-    """A block by tier; `refs`: prompts that use it now, `queued`: it waits for the disk, `gone`: nobody finds it."""
+    """A block and its data by tier, in `held`.
+
+    `refs` counts the prompts using it, `queued` is True while it waits to be written to disk, and `gone` once it was
+    removed from the cache.
+    """
 
     block: Block
     held: dict[Tier, object] = field(default_factory=dict)
@@ -101,7 +105,7 @@ class Entry:
 
 
 Leave = Callable[[Entry, Tier], bool]
-"""Does what has to be done before a block leaves a tier, such as removing its file; False when it has to stay."""
+"""Called before a block is evicted from a tier, for example to remove its file; returns False to keep it."""
 
 
 class TieredCache:
@@ -111,7 +115,7 @@ class TieredCache:
         self.evictions = dict.fromkeys(Tier, 0)
         self.entries: dict[str, Entry] = {}
         self._leave = leave
-        # Also of keys that are not here: what is asked for again and again gets in at last.
+        # Also of blocks that are not cached, so that those in demand are admitted eventually.
         self._heats: dict[str, Heat] = {}
 
     def heat(self, key: str) -> Heat:
@@ -200,7 +204,7 @@ class TieredCache:
         return True
 
     def _evictable(self, tier: Tier, parent: str | None) -> Iterator[str]:
-        """Yield leaves: a block is useless without its parents, so the end of a chain goes first."""
+        """Yield the keys of leaves: a block is useless without its ancestors, so a chain is evicted from its end."""
         for key, entry in self.entries.items():
             if tier not in entry.held or entry.refs or key == parent:
                 continue
@@ -235,7 +239,7 @@ class BlockLender(Protocol):
 
 
 class BlockLease:
-    """Blocks lent to one prompt, from its beginning; none is evicted or changed until it is closed."""
+    """The leading blocks of one prompt, protected from eviction until `close`."""
 
     def __init__(self, store: BlockLender, entries: list[Entry]) -> None:
         self._store = store

@@ -1,6 +1,6 @@
-"""Consolidate facts that reading left apart (several current values of a key, near duplicates), and reflect on them.
+"""Merge duplicates and competing values that extraction left, and reflect on recent facts.
 
-Needed when the index was behind, or after an approval, a change or a rollback. Idempotent.
+They are left when the index lags behind, and after an approval, an edit or a rollback. Idempotent.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ CONSOLIDATE = "consolidate"
 EVERY = timedelta(days=1)
 _MOST_KEYS = 500
 _MOST_FACTS = 500
-# What a trait says is decided by other rules (`memos.memcube.profiles.traits.may_replace`), a conclusion has no key.
+# Profile traits have rules of their own (`memos.memcube.profiles.traits.may_replace`); summaries have no key.
 _KINDS = sorted(str(kind) for kind in DERIVED - {ItemType.PROFILE, ItemType.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidateJob:
-    """Looks at keys with several current items, and at the newest facts without a key."""
+    """Consolidates keys with several current items, and the newest facts without a key."""
 
     near: NearOf
     settled: Callable[[], object]
@@ -56,10 +56,10 @@ class ConsolidateJob:
         run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            for key in _crowded(connection, cube):
-                _line_up(change, key)
+            for key in _ambiguous_keys(connection, cube):
+                _supersede_older(change, key)
             for item, close in zip(fresh, near, strict=True):
-                _join(change, item, close)
+                _merge_duplicate(change, item, close)
         self.settled()
 
 
@@ -67,7 +67,7 @@ def consolidate_task() -> NewTask:
     return NewTask(CONSOLIDATE, {}, key="")
 
 
-def _crowded(connection: sa.Connection, cube: str) -> list[str]:
+def _ambiguous_keys(connection: sa.Connection, cube: str) -> list[str]:
     v = t.versions
     query = (
         sa.select(v.c.key)
@@ -95,7 +95,7 @@ def _without_key(connection: sa.Connection, cube: str, since: datetime) -> list[
     return [states[id_] for id_ in reversed(ids) if id_ in states]
 
 
-def _line_up(change: Change, key: str) -> None:
+def _supersede_older(change: Change, key: str) -> None:
     line = [item for item in facts.with_keys(change.connection, change.cube, [key])[key] if _current(item)]
     if any(STATIC in item.tags for item in line):
         return
@@ -110,11 +110,11 @@ def _line_up(change: Change, key: str) -> None:
 
 
 def _current(item: Item) -> bool:
-    """Return True if an item is about the present; ended facts may coexist with current ones."""
+    """Return True if an item states a current value; ended facts may coexist with current ones."""
     return item.status is Status.ACTIVE and item.valid_to is None and str(item.type) in _KINDS
 
 
-def _join(change: Change, item: Item, close: Sequence[SimilarItem]) -> None:
+def _merge_duplicate(change: Change, item: Item, close: Sequence[SimilarItem]) -> None:
     states = items.current(change.connection, [change.cube], [item.id, *(one.item for one in close)])
     mine = states.get(item.id)
     if mine is None or mine.version != item.version:
@@ -153,12 +153,12 @@ REFLECT_EVERY = timedelta(days=1)
 _SHOWN_FACTS = 40
 _SHOWN_CHARS = 300
 _LEAST_EVIDENCE = 2
-# What a model concludes is less sure than what somebody said.
+# Less than for what somebody said.
 _CONFIDENCE = 0.6
 
 
 class Insight(BaseModel):
-    """A sentence and the numbers of the statements that show it."""
+    """A conclusion, and the numbers of the statements that support it."""
 
     text: str = Field(min_length=1, max_length=500)
     statements: list[int] = Field(max_length=_SHOWN_FACTS)
@@ -172,7 +172,7 @@ class Insights(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ReflectJob:
-    """At most one call a cube and day."""
+    """Derives conclusions from a cube's newest facts with one model call."""
 
     asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]

@@ -1,7 +1,7 @@
-"""Describe images with a vision model, and read stored documents into passages.
+"""Describe images with a vision model, and split stored documents into passages.
 
-A description is an untrusted item made of its message. Without a vision model the task is blocked; if the model fails,
-the image stays as it is, with the reason.
+A description is an untrusted item derived from the image's message. Without a vision model the task is blocked; if the
+model fails, the reason is stored with the image.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROMPT = "describe-1"
 NOTE = "no vision model is configured; set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
 _SHOWN_CHARS = 1_000
 _MOST_OBJECTS = 30
-# What a model sees is less sure than what somebody said.
+# Less than for what somebody said.
 _CONFIDENCE = 0.6
 
 
@@ -47,7 +47,7 @@ class Seen(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribeJob:
-    """Describes one image a task; `settled` is called afterwards, `masking` returns the masking of a cube."""
+    """Describes one image per task; `settled` is called afterwards, to index the description soon."""
 
     asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
@@ -68,7 +68,7 @@ class DescribeJob:
         [system, user] = question(PROMPT, _lines(file, message))
         asked = [system, replace(user, images=(Image(file.media_type, data),))]
         seen = asker.complete_json(asked, Seen, meter=meter_of(run, "vision"))
-        # What a model saw may be a key in a screenshot.
+        # A screenshot may show a secret.
         seen = seen.model_copy(update=self.masking(cube).fields(seen.model_dump()))
         self._keep(run, file, message, seen, asker.model)
         self.settled()
@@ -127,7 +127,7 @@ _SHARE_CONVERTED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ReadFileJob:
-    """Reads stored documents; `split` is the embedder's, `settled` is called to index their passages soon."""
+    """Reads stored documents; `split` is the embedder's, `settled` is called afterwards, to index passages soon."""
 
     reader: DocumentReader
     split: Split
@@ -135,7 +135,7 @@ class ReadFileJob:
     masking: Callable[[str], Masking]
 
     def run(self, run: TaskRun) -> None:
-        """Read the task's file; an unreadable one records why, and the task is done."""
+        """Read the task's file; if it is unreadable the reason is stored with the file, and the task is done."""
         with run.ledger.read() as connection:
             try:
                 file = files.require(connection, [run.task.cube], str(run.task.payload["file"]))
@@ -157,7 +157,7 @@ class ReadFileJob:
             change = changes.begin(connection, file.cube, file.actor, run.clock)
             told = _told(document)
             if masking.masked:
-                # What was not to be stored is in the bytes too, in a form that cannot be masked.
+                # The original bytes contain the secrets too, so the masked Markdown replaces them.
                 told["masked"] = dict(Counter(file.info.get("masked", {})) + Counter(masking.kinds))
                 files.replace_content(connection, file.id, document.markdown.encode())
                 masking.record(change)
@@ -176,7 +176,7 @@ class ReadFileJob:
 
 
 def _masked_text(document: DocumentPages, masking: Masking) -> DocumentPages:
-    """Mask a document before any position in it is counted."""
+    """Mask a document before it is split, so that the positions of passages refer to the masked text."""
     pages = [
         replace(
             page, text=masking.whole("text", page.text), path=tuple(masking.text("title", part) for part in page.path)

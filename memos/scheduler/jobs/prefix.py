@@ -1,7 +1,7 @@
 """Compose the prompt prefix of a cube from memories that are pinned, or hot and stable.
 
-Entries keep their place, otherwise their KV could not be reused: new ones are appended, cooled or corrected ones stay
-until they are a quarter of the room. Then the prefix is rewritten in the order of creation. Idempotent.
+Entries keep their position, so that their KV can be reused: new ones are appended, cooled and corrected ones stay until
+they take a quarter of the size limit. Then the prefix is rewritten in the order of creation. Idempotent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.rules import CubeRules
 from memos.scheduler.task import TaskRun
 
-# In addition to pinned items. Messages, documents and tools are left to search: they are evidence, not knowledge.
+# Types included for their heat. Messages, documents and tools are left to search: they are evidence, not knowledge.
 _KINDS = sorted(
     str(kind)
     for kind in (
@@ -32,20 +32,20 @@ _KINDS = sorted(
         ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY,
     )
 )  # fmt: skip
-STABLE_FOR = timedelta(days=3)  # how long a hot memory has to be unchanged to stand in a prefix
+STABLE_FOR = timedelta(days=3)  # a hot memory must be unchanged for this long
 _MOST = 500
-# Who is near the border would come and go, and each time all behind it is computed again.
-_COOLED = 0.5
-# Of the room, and of what stands there: to write little anew costs little.
+# Hysteresis: an entry stays above this share of the promotion heat, since its removal invalidates the KV behind it.
+_DEMOTE_SHARE = 0.5
+# The prefix is rewritten when stale entries exceed this share of its size limit, or this part of its current size.
 _STALE_SHARE, _STALE_PART = 0.25, 0.5
 _PINNED = math.inf
-_WIDEST = 9999
-_LARGEST = 4  # no one memory takes more than this part of the room
+_MAX_ORDINAL = 9999
+_ENTRY_DIVISOR = 4  # a memory may take a quarter of the size limit
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixRules:
-    """Rules for a prompt prefix: its size in tokens, the least heat, and how long content must be unchanged."""
+    """The size limit of a prompt prefix in tokens, and how long a hot memory must be unchanged to be included."""
 
     tokens: int
     stable: timedelta
@@ -61,7 +61,7 @@ class ComposeJob:
 
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
-        """Return the job for these settings; where no model keeps KV a prefix is empty."""
+        """Return the job for these settings; prefixes are empty if no model reuses KV."""
         return cls(CubeRules(settings.heat), PrefixRules(settings.prefix_room, STABLE_FOR), forget)
 
     def run(self, run: TaskRun) -> None:
@@ -87,7 +87,7 @@ class ComposeJob:
         if not self.prefix.tokens:
             return {}
         rules = self.rules.of(connection, cube)
-        policy, warm = rules.policy, rules.thresholds.promote_above * _COOLED
+        policy, warm = rules.policy, rules.thresholds.promote_above * _DEMOTE_SHARE
         least = policy.level_of(warm, now) - policy.slack
         so = t.versions.c.valid_to.is_(None) | (t.versions.c.valid_to > now)
         query = (
@@ -145,8 +145,8 @@ class ComposeJob:
             hot = heats[id_] >= above and now - state.updated_at >= self.prefix.stable
             if not (hot or id_ in there or heats[id_] == _PINNED):
                 continue
-            cost = _line(PrefixRow(_WIDEST, id_, state.version, now), {id_: state}).tokens
-            if cost <= min(left, self.prefix.tokens // _LARGEST):
+            cost = _line(PrefixRow(_MAX_ORDINAL, id_, state.version, now), {id_: state}).tokens
+            if cost <= min(left, self.prefix.tokens // _ENTRY_DIVISOR):
                 chosen.add(id_)
                 left -= cost
         return chosen

@@ -1,4 +1,4 @@
-"""Extract facts from messages, one window of a conversation or segment a task, in the transaction that ends it."""
+"""Extract facts from messages: a window of a conversation, or pages of a segment, per task."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from memos.scheduler.learning import ExtractedFacts, FactPipeline, ReadingInput
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import TaskRun
 
-# What one model call is shown; without a model there is no reason for few.
+# Pages in one model call.
 _PAGES_BY_MODEL = 12
-# Few, since writers wait while what was read is kept: 64 took a second of the ledger.
+# Few, since other writers wait while the facts are stored: with 64 the transaction took a second.
 _PAGES_BY_PATTERN = 8
-# Looked at when levels are not in the order of heats.
+# Segments whose heat is computed, where levels and heats differ in order.
 _CANDIDATES = 32
 
 
@@ -35,10 +35,10 @@ _CANDIDATES = 32
 class _Reading:
     segment: SegmentRow
     pages: tuple[Page, ...]
-    behind: tuple[Item, ...]  # messages whose words the model may have seen in the summary so far
-    shown: tuple[str, ...]  # the pages' messages that were not read finely, nor are about to be
+    summarised: tuple[Item, ...]  # messages that the summary shown to the model may quote
+    shown: tuple[str, ...]  # ids of the pages' messages that facts were extracted from
     learnt: ExtractedFacts | None  # None when there are no such messages
-    finely: bool  # what read them is what reads finely, too
+    marks_read: bool  # the messages count as read in `fine` mode too
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class AnalyseJob:
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             rules = self.rules.ready(connection, change.cube)
-            if self._is_as_read(connection, found):
+            if self._is_unchanged(connection, found):
                 self._keep(change, rules, found)
             if self._next(connection, run, rules) is not None:
                 again = NewTask(run.task.kind, dict(run.task.payload), key=run.task.key)
@@ -70,13 +70,13 @@ class AnalyseJob:
             asks = self.learner.has_model() and not run.task.payload.get("cheaply")
             most = _PAGES_BY_MODEL if asks else _PAGES_BY_PATTERN
             pages = tuple(tier_moves.unread_pages(connection, segment, most))
-            messages = _left(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
+            messages = _unread_messages(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
             before = summary(connection, segment)
-            behind = tuple(segments.members(connection, segment.id)) if asks and before else ()
+            summarised = tuple(segments.members(connection, segment.id)) if asks and before else ()
             shown = replace(learning.to_read(connection, cube, messages), before=before)
         learnt = self.learner.read(run, shown, asks=asks) if messages else None
-        finely = asks or not self.learner.has_model()
-        return _Reading(segment, pages, behind, tuple(message.id for message in messages), learnt, finely)
+        marks_read = asks or not self.learner.has_model()
+        return _Reading(segment, pages, summarised, tuple(message.id for message in messages), learnt, marks_read)
 
     def _next(self, connection: sa.Connection, run: TaskRun, rules: HeatRules) -> SegmentRow | None:
         cube, payload = run.task.cube, run.task.payload
@@ -92,14 +92,14 @@ class AnalyseJob:
         return max(hot, key=lambda segment: rules.policy.heat(warmth_of(segment), now), default=None)
 
     @staticmethod
-    def _is_as_read(connection: sa.Connection, found: _Reading) -> bool:
+    def _is_unchanged(connection: sa.Connection, found: _Reading) -> bool:
         segment = segments.get_segments(connection, [found.segment.id]).get(found.segment.id)
         if segment is None:
             return False
         still = tier_moves.unread_pages(connection, segment, len(found.pages))
-        members = segments.members(connection, segment.id) if found.behind else []
+        members = segments.members(connection, segment.id) if found.summarised else []
         now = {message.id: message.version_id for message in members}
-        same = all(now.get(message.id) == message.version_id for message in found.behind)
+        same = all(now.get(message.id) == message.version_id for message in found.summarised)
         return same and speakers_of(still) == speakers_of(found.pages)
 
     def _keep(self, change: Change, rules: HeatRules, found: _Reading) -> None:
@@ -108,9 +108,9 @@ class AnalyseJob:
         outcome = Outcome()
         segment = segments.get_segments(connection, [found.segment.id])[found.segment.id]
         if learnt is not None:
-            behind = () if learnt.extraction.model is None else (message.id for message in found.behind)
-            outcome = learning.keep(change, learnt, [*found.shown, *behind])
-        if found.finely:
+            summarised = () if learnt.extraction.model is None else (message.id for message in found.summarised)
+            outcome = learning.keep(change, learnt, [*found.shown, *summarised])
+        if found.marks_read:
             reading.mark(connection, found.shown)
         tier_moves.mark_read(connection, segment, found.pages)
         heat_then = rules.policy.heat(warmth_of(segment), change.now)
@@ -120,18 +120,18 @@ class AnalyseJob:
             heat(segment, rules.policy.analysed(warmth_of(segment), change.now))
         segment.updated_at = change.now
         segments.save(connection, [segment], [segment.id])
-        _tell(change, found, outcome, heat_then)
+        _record_move(change, found, outcome, heat_then)
 
 
-def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
-    """Return the pages' messages not read finely yet; unless these pages were requested, none queued for that."""
+def _unread_messages(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
+    """Return the pages' messages that were not read in `fine` mode; with `by_heat`, nor are queued for it."""
     done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
     messages = [message for page in pages for message in live_items(page)]
     states = reading.states(connection, [message.id for message in messages])
     return [message for message in messages if states.get(message.id) not in done]
 
 
-def _tell(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -> None:
+def _record_move(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -> None:
     rejected = 0 if found.learnt is None else found.learnt.extraction.rejected
     body = {
         "tier": "long",
@@ -143,16 +143,16 @@ def _tell(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -
     changes.record(change, "move", body)
 
 
-# Short messages are many before they are a window's worth of tokens.
-_MOST_WANTED = 100
-_MOST_AROUND = 20
-_ROOM = ReadingBudget()
+# Queued messages fetched at once: short ones take many to fill a window.
+_MAX_QUEUED = 100
+_MAX_CONTEXT = 20
+_BUDGET = ReadingBudget()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
     learner: FactPipeline
-    room: ReadingBudget = _ROOM
+    budget: ReadingBudget = _BUDGET
 
     def run(self, run: TaskRun) -> None:
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
@@ -167,29 +167,29 @@ class ReadJob:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             if found is not None:
                 reading.mark(connection, found.passed)
-            if found is not None and learnt is not None and _is_as_read(connection, cube, found):
+            if found is not None and learnt is not None and _is_unchanged(connection, cube, found):
                 _keep(change, found, learnt)
             reading.enqueue_next(connection, cube, conversation, run.task.id, change.now)
         if learnt is not None:
             self.learner.settled()
 
     def _next(self, connection: sa.Connection, run: TaskRun) -> Window:
-        """Return the oldest queued messages, fewer at each attempt, since their number may be why it failed."""
+        """Return the oldest queued messages; fewer after each failed attempt, as their number may be the cause."""
         conversation = run.task.payload.get("conversation")
-        found = reading.next_range(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
-        return window(found.messages, found.wanted, self.room.shrunk(run.task.attempts - 1))
+        found = reading.next_range(connection, run.task.cube, conversation, _MAX_QUEUED, _MAX_CONTEXT)
+        return window(found.messages, found.wanted, self.budget.shrunk(run.task.attempts - 1))
 
     def _learn(self, run: TaskRun, shown: ReadingInput) -> ExtractedFacts:
         try:
             return self.learner.read(run, shown, asks=self.learner.has_model())
         except ModelError as error:
             if error.permanent and len(shown.messages) > 1:
-                # A shorter window may fit the model, or leave out the message that it refuses.
+                # Not permanent for a shorter window, which may fit the model, or leave out the message it refuses.
                 raise ModelError(str(error), tokens=error.tokens) from error
             raise
 
 
-def _is_as_read(connection: sa.Connection, cube: str, found: Window) -> bool:
+def _is_unchanged(connection: sa.Connection, cube: str, found: Window) -> bool:
     ids = [message.id for message in found.messages]
     now: dict[str, Item] = items.current(connection, [cube], ids)
     same = all(message.id in now and now[message.id].version_id == message.version_id for message in found.messages)

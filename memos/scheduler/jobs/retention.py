@@ -1,6 +1,6 @@
-"""Apply retention rules and erase what was deleted long ago: a batch a transaction, safe to repeat.
+"""Apply retention rules and erase what was deleted long ago, in one transaction per batch. Idempotent.
 
-Each batch is read again inside its transaction, so items pinned, changed or restored meanwhile are spared.
+Each batch is read again within its transaction, to spare items that were pinned, changed or restored meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from memos.scheduler.task import TaskRun
 
 ACTOR = "retention"
 
-# Other writers wait for a batch: 0.3 s on a slow machine.
+# Other writers wait while a batch is processed: 0.3 s on a slow machine.
 _BATCH = 200
 _SHOWN = 100
 
@@ -58,7 +58,7 @@ class RetentionJob:
             for batch in items.in_batches(expired):
                 run.check_cancelled()
                 with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
-                    # Looked up again: a rollback may have brought one back.
+                    # Read again: a rollback may have restored items.
                     ids = erasure.expired(change.connection, before, batch).get(cube)
                     if ids:
                         erasure.erase(change, ids)
@@ -84,7 +84,7 @@ def apply_rules(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) 
 
 
 def preview(connection: sa.Connection, cube: str, at: datetime) -> list[RetentionEffect]:
-    """Return what `apply_rules` would do; an item that several rules match counts for the strongest."""
+    """Return what `apply_rules` would do; an item that several rules match is counted for the first of them."""
     seen: set[str] = set()
     effects = []
     for rule in retention.of_cube(connection, cube):
@@ -123,7 +123,7 @@ def merged_effects(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect,
 
 
 def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list[str]]:
-    """Yield the matches of a rule in batches, outside the transactions that change them."""
+    """Yield the ids of a rule's matches in batches, each read in a transaction of its own."""
     after: ScanPosition | None = None
     while True:
         with ledger.read() as connection:

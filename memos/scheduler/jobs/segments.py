@@ -30,7 +30,7 @@ from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import TaskRun
 
 _COMPARED_KEYWORDS = 10
-_SPARE = 32
+_SPARE_ROWS = 32
 _SENTENCES = 3
 _SENTENCE_CHARS = (15, 240)
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
@@ -46,7 +46,7 @@ class PageView:
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """A segment for comparison: the sum of its pages' vectors, None if it must be rebuilt."""
+    """A segment for comparison: the sum of its pages' vectors, None until it is rebuilt; pages by keyword."""
 
     id: str
     vector: Vector | None
@@ -54,20 +54,20 @@ class SegmentView:
 
 
 class Candidates:
-    """The segments a page may join, compared at once; one that opens or grows is compared in its new state."""
+    """The segments that a page may join, compared in one matrix product; `put` adds or updates a segment."""
 
     def __init__(self, segments: Sequence[SegmentView], dimension: int) -> None:
         self._ids: list[str] = []
-        self._places: dict[str, int] = {}
-        self._vectors = np.zeros((len(segments) + _SPARE, dimension), dtype=np.float32)
+        self._rows: dict[str, int] = {}
+        self._vectors = np.zeros((len(segments) + _SPARE_ROWS, dimension), dtype=np.float32)
         self._keywords: list[frozenset[str]] = []
-        # Few segments share a word with a page; only those have a Jaccard index above 0.
+        # Inverted index: only segments with a common keyword have a Jaccard index above 0.
         self._with_word: dict[str, set[int]] = {}
         for segment in segments:
             self.put(segment)
 
     def put(self, segment: SegmentView) -> None:
-        place = self._places.setdefault(segment.id, len(self._ids))
+        place = self._rows.setdefault(segment.id, len(self._ids))
         if place == len(self._ids):
             self._ids.append(segment.id)
             self._keywords.append(frozenset())
@@ -75,20 +75,23 @@ class Candidates:
                 self._vectors = np.vstack([self._vectors, np.zeros_like(self._vectors)])
         for word in self._keywords[place]:
             self._with_word[word].discard(place)
-        self._keywords[place] = _main(segment.keywords)
+        self._keywords[place] = _top_keywords(segment.keywords)
         for word in self._keywords[place]:
             self._with_word.setdefault(word, set()).add(place)
         norm = 0.0 if segment.vector is None else float(np.linalg.norm(segment.vector))
         self._vectors[place] = 0.0 if segment.vector is None or norm == 0 else segment.vector / norm
 
     def best(self, page: PageView, previous: str | None, least: float) -> str | None:
-        """Return the segment the page joins: the previous page's, unless the topic changes; None to open one."""
+        """Return the segment that a page joins, None to open a new one.
+
+        The previous page's segment is preferred if its score is at least `least`, otherwise the best one is.
+        """
         if not self._ids:
             return None
         scores = self._vectors[: len(self._ids)] @ page.vector
         for place in set().union(*(self._with_word.get(word, ()) for word in page.keywords)):
             scores[place] += _jaccard(page.keywords, self._keywords[place])
-        before = self._places.get(previous) if previous is not None else None
+        before = self._rows.get(previous) if previous is not None else None
         if before is not None and scores[before] >= least:
             return self._ids[before]
         best = int(np.argmax(scores))
@@ -123,10 +126,10 @@ def sentences(item: str, text: str) -> list[Sentence]:
 
 
 def key_sentences(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -> list[Sentence]:
-    """Return at most 3 sentences, in order, that cover most keywords the segment's pages share.
+    """Return up to 3 sentences, in order, that cover the most keywords, weighted by the number of pages with each.
 
-    Keywords are weighted by their pages. Greedy maximum coverage (Lin & Bilmes, "A Class of Submodular Functions for
-    Document Summarization", ACL 2011).
+    Greedy maximum coverage. Source: Lin & Bilmes, "A Class of Submodular Functions for Document Summarization", ACL
+    2011.
     """
     words = [set(text_keywords(sentence.text)) & keywords.keys() for sentence in candidates]
     left = dict(keywords)
@@ -145,7 +148,7 @@ def key_sentences(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -
     return [candidates[place] for place in sorted(chosen)]
 
 
-def _main(keywords: Mapping[str, int]) -> frozenset[str]:
+def _top_keywords(keywords: Mapping[str, int]) -> frozenset[str]:
     return frozenset(sorted(keywords, key=lambda word: -keywords[word])[:_COMPARED_KEYWORDS])
 
 
@@ -156,10 +159,10 @@ def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 ACTOR = "scheduler"
 
-TurnsOf = Callable[[Sequence[Item]], Vector]  # returns float32 (messages, dimension), the vectors of messages
-# Many, since each task compares them with all segments.
+TurnsOf = Callable[[Sequence[Item]], Vector]  # returns the vectors of messages, float32 (messages, dimension)
+# Many, since each task loads all segments for comparison.
 _PAGES_AT_ONCE = 128
-# A pasted megabyte is not what tells a topic.
+# Characters of a message considered for the summary.
 _SCANNED_CHARS = 4_000
 
 
@@ -178,13 +181,13 @@ class OverflowJob:
             found = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
         if found is None:
             return
-        # Outside the transaction: it may take a while.
+        # Outside of a transaction, since embedding may take a while.
         vectors = page_vectors(self.turns_of, [live_items(page) for page in found.pages])
         run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             still = segment_rows.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
-            # Otherwise a message was erased or changed meanwhile; its old text must not get into a segment.
+            # A message that was erased or changed meanwhile must not get into a segment with its old text.
             if still is not None and speakers_of(still.pages) == speakers_of(found.pages):
                 self._place(change, self.rules.ready(connection, cube), still, vectors)
             self._requeue(connection, run, capacity, change.now)
@@ -217,7 +220,7 @@ class OverflowJob:
                 segments |= segment_rows.get_segments(connection, [joined])
                 known.add(joined)
             segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
-            segments[segment.id] = _with(rules, segment, seen, page, change.now)
+            segments[segment.id] = _with_page(rules, segment, seen, page, change.now)
             candidates.put(segment_view(segments[segment.id]))
             grown.setdefault(segment.id, []).append(page)
             previous = segment.id if conversation is not None else None
@@ -236,7 +239,7 @@ class OverflowJob:
                 tier_moves.enqueue(connection, change.cube, tier_moves.sweep_task(), change.now)
 
 
-def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
+def _with_page(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
     warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, page.messages[-1].said_at or now, now)
     return replace(
         segment,
@@ -266,7 +269,7 @@ def page_keywords(page: Page) -> frozenset[str]:
 
 
 def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
-    """Return float32 (pages, dimension): the mean direction of each page's messages, zero for an empty page."""
+    """Return the normalised sum of each page's message vectors, float32 (pages, dimension); zero for an empty page."""
     vectors = turns_of([message for page in pages for message in page])
     found = np.zeros((len(pages), vectors.shape[1]), dtype=np.float32)
     place = 0
@@ -357,7 +360,7 @@ class SummaryAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SummariseJob:
-    """Rewrites the summary of a segment after it grew, with at most one model call a task."""
+    """Updates the summary of a segment that has grown, with one model call."""
 
     asker: Callable[[], LLMClient | None]
 
@@ -375,7 +378,7 @@ class SummariseJob:
         with run.finishing() as connection:
             changes.begin(connection, run.task.cube, ACTOR, run.clock)
             now = segment_rows.get_segments(connection, [segment_id]).get(segment_id)
-            # What was erased or changed meanwhile may be in the answer; its remaking asks again.
+            # Otherwise the answer may contain text that was erased or changed meanwhile; a later task asks again.
             if now is not None and _states(segment_rows.members(connection, segment_id)) == _states(members):
                 now.told, now.told_pages = answer.summary.strip() or None, segment.pages
                 segment_rows.save(connection, [now], [segment_id])
@@ -391,7 +394,7 @@ def _line(message: Item) -> str:
 
 
 _MOVED_AT_ONCE = 64
-# What just opened has had no time to be looked up.
+# Age from which a segment may be archived: a new one has had no time to be accessed.
 GRACE = timedelta(days=1)
 
 
@@ -402,7 +405,7 @@ class SweepJob:
     def run(self, run: TaskRun) -> None:
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
-            self.rules.follow_share(connection, change.cube, change.now)
+            self.rules.adjust_tau(connection, change.cube, change.now)
             rules = self.rules.ready(connection, change.cube)
             back = self._bring_back(change, rules)
             down = self._archive(change, rules)
@@ -426,7 +429,7 @@ class SweepJob:
         level = rules.policy.level_of(rules.thresholds.demote_below, change.now)
         beyond = tier_moves.border_of(connection, cube, rules.mid_capacity)
         if beyond is not None:
-            # That one and all colder ones; "below" leaves the border itself out.
+            # Raised slightly, so that "below" includes the segment at the border.
             level = max(level, beyond + max(1e-9, abs(beyond) * 1e-12))
         before = change.now - GRACE
         found = tier_moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)

@@ -1,7 +1,7 @@
 """Learn skills from similar successful tool calls, and rebuild trajectories after an erasure.
 
-A task names messages; each page is compared with the newest pages that used its first tool, at most 100 calls and 100
-pages, so the cost does not grow with the cube. Idempotent.
+A task lists messages; each of their pages is compared with the newest pages that used its first tool, at most 100 calls
+and 100 pages, so the cost does not grow with the cube. Idempotent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SkillsJob:
         self.settled()
 
     def _cosines(self, attempt: Attempt, rivals: Sequence[Attempt]) -> dict[frozenset[str], float]:
-        """Return the cosines of others' goals; empty without vectors, then shared words decide."""
+        """Return the cosines between goals; empty if there are no vectors, so that shared words decide."""
         if not rivals:
             return {}
         try:
@@ -97,11 +97,11 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
             _make(change, attempt, same, known[first])
         elif held.status is not Status.DELETED:
             told.add(held.id)
-            _tell(change, held, same, known[first])
+            _update(change, held, same, known[first])
     left = set(tool_rows.derived_items(connection, cube, named, ItemType.SKILL)) - told
     for state in items.current(connection, [cube], sorted(left)).values():
         if skill_stated_in(state) is not None:
-            _tell(change, state, (), ())
+            _update(change, state, (), ())
 
 
 def skill_stated_in(item: Item) -> Mapping[str, Any] | None:
@@ -148,7 +148,7 @@ def _both(one: Attempt, other: Attempt) -> frozenset[str]:
 
 
 def _skill_of(change: Change, attempt: Attempt, same: Sequence[Attempt]) -> Item | None:
-    """Return the skill that one of the attempts supports already, also one deleted by hand: it must not come back."""
+    """Return the skill that one of the attempts supports, also if a user deleted it: it must not be created again."""
     for shown in (attempt, *same):
         made = tool_rows.derived_items(change.connection, change.cube, [shown.goal.id], ItemType.SKILL, deleted=True)
         for state in items.current(change.connection, [change.cube], made).values():
@@ -168,7 +168,7 @@ def _make(change: Change, attempt: Attempt, same: Sequence[Attempt], known: Sequ
     facts.store(change, fact, status=Status.ACTIVE if why is None else Status.PENDING, info=pending)
 
 
-def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[Attempt]) -> None:
+def _update(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[Attempt]) -> None:
     connection, held = change.connection, skill_stated_in(skill) or {}
     linked = items.origins_of(connection, [skill.id]).get(skill.id, set())
     mine = _attempts(connection, change.cube, _pages_of(connection, change.cube, linked)).values()
@@ -186,10 +186,10 @@ def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[
         facts.remove_sources(change, skill.id, lost)
     if facts.add_sources(change, skill.id, fact):
         changes.requeue_indexing(change, skill.id)
-    _edit(change, skill, fact)
+    _apply_edits(change, skill, fact)
 
 
-def _edit(change: Change, skill: Item, fact: Fact) -> None:
+def _apply_edits(change: Change, skill: Item, fact: Fact) -> None:
     said = {
         "memory": fact.memory,
         "info": {**skill.info, **fact.info},
