@@ -266,7 +266,7 @@ def test_a_task_with_a_waiting_twin_is_not_retried(ledger: Ledger) -> None:
     with ledger.write() as connection:
         tasks.fail(connection, task, "me", TaskState.FAILED, "no", NOW)
     put(ledger, "a", NewTask("read", key="x"))
-    with pytest.raises(Conflict, match="waits already"), ledger.write() as connection:
+    with pytest.raises(Conflict, match="is already waiting"), ledger.write() as connection:
         tasks.retry(connection, task, NOW)
 
 

@@ -333,7 +333,7 @@ def test_a_copy_that_version_01_did_not_finish_is_not_opened_backed_up_or_moved(
         lambda: moved(settings, tmp_path / "new", tmp_path / "third"),
     )
     for call in refused:
-        with pytest.raises(BackendUnavailable, match="unfinished copy.*run the same `memos data migrate` again"):
+        with pytest.raises(BackendUnavailable, match=r"unfinished copy.*run the same `memos data migrate` again"):
             call()
     assert moved(settings, tmp_path / "home", tmp_path / "new").indexed
     with opened(settings, tmp_path / "new") as memos:
@@ -399,7 +399,7 @@ def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Pat
                 assert found in ([], told)
                 assert memos.maintenance.verify(repair=True).clean
         except BackendUnavailable as error:
-            assert "not finished" in str(error)
+            assert "unfinished copy" in str(error)
             found = []
         if found:
             shutil.rmtree(target)

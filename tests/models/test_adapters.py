@@ -175,7 +175,7 @@ def test_nothing_is_learned_without_consent_a_model_or_anything_stable(
     memos.cubes.create("new")
     memos.add("Something said.", cube="new")
     memos.adapters.allow("new")
-    with pytest.raises(Conflict, match="ready to be learned"):
+    with pytest.raises(Conflict, match="ready for training"):
         memos.adapters.train("new")
     assert memos.adapters.list() == memos.adapters.list("new") == []
     with MemOS.open(tmp_path / "b", settings=SETTINGS, embedder=WordEmbedder()) as without:

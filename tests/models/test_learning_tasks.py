@@ -180,7 +180,7 @@ def test_who_may_not_or_cannot_train_is_told_at_once(here: Installation) -> None
     memos.adapters.allow()
     memos.cubes.create("empty")
     memos.adapters.allow("empty")
-    with pytest.raises(Conflict, match="ready to be learned"):
+    with pytest.raises(Conflict, match="ready for training"):
         memos.adapters.submit("empty")
     with pytest.raises(NotFound):
         memos.adapters.submit("none")
@@ -200,7 +200,7 @@ def test_without_consent_a_task_fails_for_good(here: Installation) -> None:
         [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task()], memos.clock.now())
     failed = waited(memos, task)
     assert (failed.state, failed.attempts) == (TaskState.FAILED, 1)
-    assert "has not allowed" in str(failed.error)
+    assert "is not allowed" in str(failed.error)
 
 
 def test_a_training_that_finds_no_memory_is_tried_again(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:
     until(lambda: memos.tasks.get(task).note is not None)
     memos = here.again(model=False, parametric=ParametricSettings(night="02:00-05:00", base=str(here._model)))
     assert LEARNING in {chore.kind for chore in memos._scheduler.periodic._chores}
-    assert "has not allowed" in str(waited(memos, task).error)  # it was blocked, and began
+    assert "is not allowed" in str(waited(memos, task).error)  # it was blocked, and began
 
 
 def test_who_asks_for_a_training_does_not_wait_for_the_night(here: Installation) -> None:

@@ -359,7 +359,7 @@ def test_too_little_memory_for_a_prompt_is_said_and_the_next_one_is_answered(
         raise error
 
     monkeypatch.setattr(KvBuffer, "compute", fail)
-    with pytest.raises(BackendUnavailable, match="not enough memory for a prompt of"):
+    with pytest.raises(BackendUnavailable, match="Not enough memory for a prompt of"):
         model.complete(asking())
     monkeypatch.setattr(KvBuffer, "compute", compute)
     assert said(model, asking())

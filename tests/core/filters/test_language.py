@@ -147,7 +147,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"x": {"gt": "5"}}, "filter.x.gt: takes a number up to 2^53, not '5'"),
     ({"x": {"lte": True}}, "filter.x.lte: takes a number up to 2^53, not True"),
     ({"x": "a\0b"}, "filter.x: contains a NUL character or a lone surrogate, which no stored text has; remove it"),
-    ({"x": {"like": "\ud800"}}, "filter.x: contains a NUL character or a lone surrogate, which no stored text has; remove it"),
+    ({"x": {"like": "\ud800"}}, "filter.x: contains a NUL character or a lone surrogate"),
     ({"created_at": "soon"}, "filter.created_at: 'soon' is not an ISO 8601 date such as 2023-06-05T10:00:00Z"),
     ({"create_time": {"in": [True]}}, "filter.create_time: takes an ISO 8601 date or epoch milliseconds, not True"),
     ({"valid_to": {"lt": -1}}, "filter.valid_to: -1 is not a moment in epoch milliseconds"),

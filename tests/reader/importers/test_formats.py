@@ -257,7 +257,7 @@ def test_what_is_wrong_in_a_longmemeval_question_is_named(tmp_path: Path) -> Non
     same = question(("s-1", "2023/05/20", [{"role": "user", "content": "other"}]), ("t", "2023/05/20", "x"))  # type: ignore[arg-type]
     first = question(("s-1", "2023/05/20", [{"role": "user", "content": "hi"}, *turns]))
     found = problems(records(tmp_path, [first, short, same, {}], Format.LONGMEMEVAL))
-    words = ("empty", "no content", "None is unknown", "is int", "another number of haystack_dates", "of entry 1, session 1",
+    words = ("empty", "no content", "None is unknown", "is int", "number of haystack_dates", "of entry 1, session 1",
              "not a list of turns", "not a LongMemEval")  # fmt: skip
     for (_, told), word in zip(found, words, strict=True):
         assert word in told
