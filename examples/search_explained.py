@@ -28,7 +28,7 @@ with tempfile.TemporaryDirectory() as folder, MemOS.open(folder) as memos:
     started = memos.get(ids[2])
     print(f"'Next Tuesday' was read as {started.valid_from:%Y-%m-%d} up to {started.valid_to:%Y-%m-%d}.")
 
-    why = memos.search.why_not(ids[4], question, top_k=1)
+    why = memos.search.explain_missing(ids[4], question, top_k=1)
     print(f"The broken bowls are not there: {why.stage}, {why.reason}.")
 
     context = memos.search("What did Mira make and buy?", token_budget=60).context

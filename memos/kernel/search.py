@@ -152,7 +152,7 @@ def _word_scores(asked: SparseVector, texts: Sequence[SparseVector]) -> list[flo
 
 
 class SearchService:
-    """`MemOS.search`: call it with a question; `recall`, `why_not` and `rerank` are variants of the same search."""
+    """`MemOS.search`: call it with a question; `recall`, `explain_missing` and `rerank` are variants of it."""
 
     def __init__(
         self, context: Context, installation: OpenedInstallation, scheduler: Scheduler, listeners: Listeners
@@ -256,7 +256,7 @@ class SearchService:
 
     @accept_aliases
     @retry_read
-    def why_not(  # noqa: PLR0913 - what `search` takes
+    def explain_missing(  # noqa: PLR0913 - what `search` takes
         self,
         item: str = "",
         query: str = "",
@@ -289,7 +289,7 @@ class SearchService:
                 raise NotFound("item", item, f"It was not stored yet at {request.as_of}.")
         return why_not(self._searcher, request, state)
 
-    explain_missing = why_not
+    why_not = explain_missing
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
         """Rank texts by the reranker, or by vectors and words. Raises: InvalidInput, ModelError, BackendUnavailable."""

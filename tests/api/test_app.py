@@ -123,10 +123,10 @@ def test_a_wrong_method_is_told_with_the_right_one(server: Server, method: str, 
 @pytest.mark.parametrize(
     ("path", "body", "told"),
     [
-        ("search", {"query": "x", "user_id": "ana"}, "user_id: unknown field; here it is `user`"),
-        ("search", {"query": "x", "limit": 3}, "limit: unknown field; here it is `top_k`"),
+        ("search", {"query": "x", "user_name": "ana"}, "user_name: unknown field; here it is `user`"),
+        ("search", {"query": "x", "n_results": 3}, "n_results: unknown field; here it is `top_k`"),
         ("memories", {"message": "x"}, "message: unknown field; did you mean `messages`?"),
-        ("memories", {"messages": "x", "session_id": "s"}, "session_id: unknown field; here it is `conversation`"),
+        ("memories", {"messages": "x", "memory_id": "i"}, "memory_id: unknown field; known are"),
         ("keys", {"name": "k", "limits": {"request_per_minute": 1}}, "did you mean `requests_per_minute`?"),
         ("users", {"id": "u", "zzzz": 1}, "zzzz: unknown field; known are `id`, `kind`, `name`, `acts_for`, `admin`"),
     ],

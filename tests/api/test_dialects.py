@@ -45,10 +45,10 @@ def test_events_are_written_as_server_sent_events_are() -> None:
 @pytest.mark.parametrize(
     ("name", "known", "told"),
     [
-        ("user_id", ["query", "user"], "unknown field; here it is `user`"),
+        ("user_name", ["query", "user"], "unknown field; here it is `user`"),
         ("message", ["messages", "user"], "unknown field; did you mean `messages`?"),
         ("zzz", ["query", "user"], "unknown field; known are `query`, `user`"),
-        ("user_id", ["query"], "unknown field; known are `query`"),
+        ("user_name", ["query"], "unknown field; known are `query`"),
         ("zzz", [], "unknown field"),
     ],
 )

@@ -93,6 +93,18 @@ def test_a_call_gives_what_it_gives_in_one_process(served_folder: Served) -> Non
     assert remote.maintenance.verify() == memos.maintenance.verify()
 
 
+def test_words_of_other_programs_come_through(served_folder: Served) -> None:
+    remote = served_folder.remote
+    item = remote.add("The seal lives in Bergen", conversation_id="zoo", metadata={"a": 1}).item_ids[0]
+    assert (remote.get(memory_id=item).conversation, remote.get(item).info) == ("zoo", {"a": 1})
+    assert remote.update(memory_id=item, metadata={"a": 2}).info == {"a": 2}
+    assert remote.context(session_id="zoo") == served_folder.memos.context("zoo")
+    with pytest.raises(InvalidInput, match="another word for `item`"):
+        remote.get(item, memory_id="other")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'usr'"):
+        remote.add("x", usr="ana")  # type: ignore[call-arg]
+
+
 def test_bytes_and_files_come_and_go(served_folder: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remote, data = served_folder.remote, bytes(range(32, 127)) + b"\n# Otters\n"
     kept = remote.documents.add(("odd 名 name.md", data))

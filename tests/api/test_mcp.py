@@ -189,13 +189,36 @@ def test_wrong_arguments_are_errors_in_a_sentence(http: Http) -> None:
                 ("add_exchange", {"user_input": " ", "agent_response": "x"}, "user_input"),
                 ("add_exchange", {"user_input": "x", "agent_response": "y", "timestamp": "soon"}, "chat_time"),
                 ("add_memory", {}, "text"), ("forget_memory", {"ids": []}, "item"), ("search_memories", {}, "query"),
-                ("search_memories", {"query": "x", "limit": 3}, "unknown argument; here it is `top_k`"),
+                ("search_memories", {"query": "x", "k": 3}, "unknown argument; here it is `top_k`"),
             ):  # fmt: skip
                 assert named in await refused(client, tool, **arguments), (tool, arguments)
             with pytest.raises(MCPError):
                 await client.read_resource("memoryos://nothing")
             with pytest.raises(MCPError, match="No such item"):
                 await client.read_resource("memory://none")
+
+    anyio.run(talk)
+
+
+def test_arguments_may_have_the_names_of_other_programs(http: Http) -> None:
+    async def talk() -> None:
+        async with http.client("ana") as client:
+            added = await told(client, "add", text="The kiln is in the yard", session_id="pots", infer=True)
+            item = added["ids"][0]
+            assert added["task"]
+            assert (await told(client, "get", memory_id=item))["conversation"] == "pots"
+            found = await told(client, "search_memories", query="Where is the kiln?", limit=1)
+            assert [memory["id"] for memory in found["memories"]] == [item]
+            corrected = await told(client, "correct_memory", text="No, it is in the shed", memory_id=item)
+            assert item in corrected["related"]
+            assert (await told(client, "share_cube", user_id="ben"))["identity"] == "ben"
+            http.memos.sharing.revoke("ana", "ben", actor="ana")
+            assert (await told(client, "forget_memory", id=item))["deleted"] == [item]
+            for arguments, words in (
+                ({"query": "x", "top_k": 1, "limit": 2}, "another word for `top_k`"),
+                ({"query": "x", "user_id": "ana"}, "user_id': unknown argument"),
+            ):
+                assert words in await refused(client, "search", **arguments)
 
     anyio.run(talk)
 

@@ -397,3 +397,39 @@ def test_a_folder_in_use_and_a_damaged_one_have_their_exit_codes(tmp_path: Path)
 def test_the_data_dir_option_goes_before_memos_home(store: Store, tmp_path: Path) -> None:
     store.said("add", "elsewhere", "--data-dir", str(tmp_path / "other"))
     assert [item["memory"] for item in store.told("list", "--data-dir", str(tmp_path / "other"))] == ["elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("alias", "ours"),
+    [
+        (["--user-id", "ana"], ["--actor", "ana"]),
+        (["--conversation-id", "work"], ["--conversation", "work"]),
+        (["--run-id=work", "--thread-id", "work"], ["--conversation", "work"]),
+        (["--timestamp", "2026-01-02"], ["--chat-time", "2026-01-02"]),
+        (["--infer"], ["--mode", "fine"]),
+        (["--no-infer", "--mode", "rough"], ["--mode", "rough"]),
+    ],
+)
+def test_options_may_have_the_words_of_other_programs(tmp_path: Path, alias: list[str], ours: list[str]) -> None:
+    store = Store(tmp_path, {})
+
+    def added(*options: str) -> tuple[object, ...]:
+        receipt = store.told("add", "The bakery closes at noon.", "--chat-time=2026-01-01", *options)
+        [version] = store.told("memory", "history", receipt["item_ids"][0])
+        state = version["after"]
+        return version["actor"], state["conversation"], state["said_at"], receipt["task"] is None
+
+    def timed(*options: str) -> tuple[object, ...]:
+        receipt = store.told("add", "The bakery closes at noon.", *options)
+        return (store.told("show", receipt["item_ids"][0])["said_at"],)
+
+    check = timed if "--timestamp" in alias else added
+    assert check(*alias) == check(*ours)
+
+
+def test_two_options_for_one_thing_are_refused_and_help_shows_ours(store: Store) -> None:
+    told = store.failed(2, "search", "cello", "--limit", "1", "--top-k", "2")
+    assert told == "Error: limit: is another word for `top_k`, which has another value; give one of them\n"
+    assert len(store.told("search", "cello", "--limit", "1")["hits"]) == 1
+    assert store.run("search", "cello", "--session-id", "x").returncode == 2
+    assert "--user-id" not in store.said("add", "--help")

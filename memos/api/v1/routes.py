@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from memos.api.families import create_group
 from memos.api.v1 import cubes, documents, memories, models, profile, review, search, tasks, users
 from memos.api.v1.common import error_response
+from memos.core.aliases import ALIASES
 from memos.kernel.memos import MemOS
 
 DOCUMENT = "/openapi.json"
@@ -23,6 +24,14 @@ _KEY = {
         "description": "A key made by `memos user key create` or POST /keys; `Authorization: Token KEY` is taken too",
     }
 }
+_WORDS = "; ".join(
+    f"`{alias}` for `{'` or `'.join(w for w in words if w != 'actor')}`" for alias, words in ALIASES.items()
+)
+_DESCRIPTION = (
+    "Bodies and queries also take the words of other programs, where they have the field that a word stands for and no "
+    f"other field of that name: {_WORDS}. Two words for one field with different values are refused; a `run_id` beside "
+    "another conversation goes into `info`. Answers have the names documented here."
+)
 # FastAPI documents this status for every route with parameters; here a wrong one is answered with 400.
 _NEVER_GIVEN = "422"
 _UNUSED = ("HTTPValidationError", "ValidationError")
@@ -48,7 +57,9 @@ def describe(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    told = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, description=_DESCRIPTION, routes=app.routes
+    )
     for methods in told["paths"].values():
         for operation in methods.values():
             operation["responses"].pop(_NEVER_GIVEN, None)

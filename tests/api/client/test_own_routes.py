@@ -44,6 +44,25 @@ def test_what_is_added_is_found_corrected_and_taken_back(listening: Listening, o
     assert client.memories.list(cube=cube, limit=5) == []
 
 
+def test_words_of_other_programs_are_taken(listening: Listening, opened: Open) -> None:
+    memories = opened(listening.url, listening.admin).memories
+    added = memories.add("I live in Porto.", user_id="ana", conversation_id="c", metadata={"a": 1}, infer=True)
+    item = added.item_ids[0]
+    found = memories.get(memory_id=item)
+    assert (found.cube, found.conversation, found.info, bool(added.task)) == ("ana", "c", {"a": 1}, True)
+    assert len(memories.search("Porto", user_id="ana", limit=1)) == 1
+    assert memories.update(id=item, metadata={"a": 2}, agent_id="ana").info == {"a": 2}
+    told = memories.feedback("No, in Braga.", ids=[item], user_id="ana", timestamp="2026-01-03T00:00:00Z")
+    assert told.related == (item,)
+    assert memories.history(memory_id=item) == memories.history(item)
+    assert memories.list(user_id="ana") == memories.list(user="ana")
+    assert item in memories.purge(memory_id=item).item_ids
+    with pytest.raises(InvalidInput, match="user_id: is another word for `user`"):
+        memories.search("Porto", user="ana", user_id="ben")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'usr'"):
+        memories.search("Porto", usr="ana")
+
+
 def test_feedback_and_erasing_with_its_receipt(listening: Listening, opened: Open) -> None:
     client = opened(listening.url, listening.ana)
     cube = new_id()
