@@ -17,8 +17,7 @@ from memos.errors import BackendUnavailable, InvalidAnswer
 from memos.kernel.chat.prompts import request_of
 from memos.kernel.chat.results import Question, Recalled
 from memos.kernel.context import Context
-from memos.kernel.local_models import LocalModels
-from memos.kernel.models import Models
+from memos.kernel.local_models import LocalModels, Models
 from memos.llm.usage import Call, UsageMeter
 from memos.memcube import prompt_prefix
 from memos.memcube.ledger import items, tasks

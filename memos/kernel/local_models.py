@@ -1,4 +1,4 @@
-"""Language models in this process and the KV cache of their prompts; nothing is opened before its first use."""
+"""`MemOS.models`, and the models in this process with the KV cache of their prompts, opened on their first use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from memos.core.kv_cache import KvShape, KvStats
 from memos.core.ports import ChatModel
 from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
-from memos.errors import BackendUnavailable, NotFound
+from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.kernel.adapters.serving import AdapterResolver
+from memos.kernel.context import Context
+from memos.llm.client import LLMClient, LLMClients
 from memos.memcube.activation.blocks import Array, Block, Tier, fingerprint_of
 from memos.memcube.activation.prefill import PrefillEngine
 from memos.memcube.activation.store import BlockStore
@@ -211,3 +213,38 @@ class LocalModels:
     def _shape_of(self, loaded: Loaded, adapter: str = "base") -> KvShape:
         made_by = {**loaded.made_by, "adapter": adapter}
         return KvShape(fingerprint_of(made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)
+
+
+class Models:
+    """The configured language models."""
+
+    def __init__(self, context: Context, askers: LLMClients, activations: LocalModels) -> None:
+        self._context = context
+        self._askers = askers
+        self._activations = activations
+
+    @property
+    def chat(self) -> LLMClient | None:
+        self._context.lifecycle.check_open()
+        return self._askers.chat
+
+    @property
+    def reader(self) -> LLMClient | None:
+        self._context.lifecycle.check_open()
+        return self._askers.reader
+
+    @property
+    def local(self) -> ChatModel:
+        self._context.lifecycle.check_open()
+        return self._activations.model(self._context.settings.chat_model)
+
+    def chat_named(self, model: str | None) -> LLMClient | None:
+        """Return the model that a request names: `local:…`, or the configured one. Raises: InvalidInput (any other)."""
+        configured = self._context.settings.chat_model
+        if model is None or model == configured.model:
+            return self.chat
+        self._context.lifecycle.check_open()
+        settings = configured.model_copy(update={"base_url": None, "model": model})
+        if settings.local is None or not settings.local:
+            raise InvalidInput("model", "must be `local:` and a folder or hub name, or the configured model")
+        return self._askers.of(settings)

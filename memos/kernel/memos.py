@@ -29,9 +29,9 @@ from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
 from memos.kernel.idempotency import Idempotency, Submissions
 from memos.kernel.kv import KvService
+from memos.kernel.local_models import Models
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
-from memos.kernel.models import Models
 from memos.kernel.opening import OpenedInstallation, open_installation
 from memos.kernel.profiles import Profiles
 from memos.kernel.retention import Retention

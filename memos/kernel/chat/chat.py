@@ -22,8 +22,8 @@ from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.prompts import Recalling, history_of, request_of
 from memos.kernel.chat.results import ChatOptions, ChatResult, Question, Recalled, RecallOptions, Reference
 from memos.kernel.context import Context
+from memos.kernel.local_models import Models
 from memos.kernel.memories import Memories
-from memos.kernel.models import Models
 from memos.kernel.tiers import Tiers
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
