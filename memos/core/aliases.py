@@ -111,7 +111,8 @@ def resolve_aliases(
 ) -> dict[str, Any]:
     """Return arguments under our own names; other names that are not in `known` stay as they are.
 
-    `run_id` names the conversation, or goes into `info` where another conversation is given.
+    An alias with the value None is left out. `run_id` names the conversation, or goes into `info` where another
+    conversation is given.
 
     Raises:
         InvalidInput: Two names of one argument have different values; `where` is put before the name.
@@ -122,10 +123,12 @@ def resolve_aliases(
         if word is None:
             continue
         raw = resolved.pop(alias)
+        if raw is None:
+            continue
         value, present = _converted(where + alias, word, raw), resolved.get(word)
         if present is None:
             resolved[word] = value
-        elif value is None or present in (value, raw):
+        elif present in (value, raw):
             continue
         elif alias == "run_id" and "info" in known:
             resolved["info"] = _with_run_id(resolved.get("info"), value)

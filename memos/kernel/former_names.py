@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 # Former methods of `MemOS` by the service that has them now.
 MOVED = {
     "memories": "derived erase_receipt extractions history list page read_finely receipt rollback",
-    "search": "recall rerank why_not",
-    "tiers": "analyse consolidate move pin reflect segments used working_memory",
+    "search": "recall rerank",
+    "tiers": "analyse consolidate move pin reflect segments",
     "maintenance": "backup backups catch_up check_ready finish_erasures forget_backup reembed reindex verify",
     "statistics": "overview totals",
 }
@@ -22,6 +22,9 @@ RENAMED = {
     "profile": "profiles",
     "reader": "models.reader",
     "travel": "transfer",
+    "used": "tiers.mark_used",
+    "why_not": "search.explain_missing",
+    "working_memory": "context",
     **{name: f"{service}.{name}" for service, names in MOVED.items() for name in names.split()},
 }
 

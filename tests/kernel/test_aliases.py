@@ -53,6 +53,7 @@ def test_type_checkers_are_told_the_aliases_that_a_call_takes(function: Callable
         ({"metadata": {"colour": "red"}}, {"info": {"colour": "red"}}),
         ({"infer": True}, {"mode": "fine"}),
         ({"infer": False}, {"mode": "rough"}),
+        ({"infer": None, "metadata": None}, {}),
     ],
 )
 def test_add_takes_them(memos: MemOS, item: str, alias: dict[str, Any], ours: dict[str, Any]) -> None:
