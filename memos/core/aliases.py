@@ -19,6 +19,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "id": ("item", "item_ids"),
         "ids": ("item_ids",),
         "infer": ("mode",),
+        "item_id": ("item", "item_ids"),
         "limit": ("top_k",),
         "memory_id": ("item", "item_ids"),
         "metadata": ("info",),
@@ -45,6 +46,7 @@ class ItemAliases(ActorAliases, total=False):
     """Aliases of a call about one memory."""
 
     memory_id: str
+    item_id: str
     id: str
 
 

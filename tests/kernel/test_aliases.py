@@ -76,7 +76,7 @@ def test_messages_and_feedback_take_a_timestamp(memos: MemOS) -> None:
 CALLS: dict[str, Callable[[MemOS, str], object]] = {
     "get by memory_id": lambda memos, item: memos.get(memory_id=item, user_id="ana") == memos.get(item, actor="ana"),
     "get by id": lambda memos, item: memos.get(id=item) == memos.get(item),
-    "history": lambda memos, item: memos.memories.history(memory_id=item) == memos.memories.history(item),
+    "history": lambda memos, item: memos.memories.history(item_id=item) == memos.memories.history(item),
     "list": lambda memos, item: [each.id for each in memos.memories.list(cube="team", user_id="ana")] == [item],
     "update": lambda memos, item: memos.update(memory_id=item, metadata={"a": 1}).info == {"a": 1},
     "delete": lambda memos, item: memos.delete(ids=[item], agent_id="ana") == (item,),
