@@ -64,7 +64,7 @@ class PrefillEngine:
             if len(lent) == len(keys):
                 return (yield from self._fill(prompt, keys, lent, cache, turn, began))
             missing = keys[len(lent)]
-        # Poll and yield instead of blocking: the other generator's next step may need one of the threads that wait here.
+        # Poll and yield instead of blocking: the other generator may need one of the threads that wait here.
         mine = self._store.begin(missing)
         while not mine and time.perf_counter() - began < _MAX_WAIT_S:
             time.sleep(_POLL_S)
