@@ -365,7 +365,7 @@ def test_queues_stay_true_whatever_happens(ledger: Ledger, seed: int) -> None:
                 tasks.cancel(connection, task, now)
             elif act == "retry" and (bad := [task for task in every if task.ended and task.state != TaskState.DONE]):
                 task = chance.choice(bad)
-                if not tasks._waits(connection, task):
+                if not tasks._has_waiting_duplicate(connection, task):
                     tasks.retry(connection, task, now)
             assert_queues_hold(connection)
     for _ in range(200):  # nothing is stuck

@@ -260,7 +260,7 @@ def test_who_cancels_at_the_last_moment_gets_no_adapter(here: Installation, monk
         return done
 
     monkeypatch.setattr(training, "save", save_and_cancel)
-    monkeypatch.setattr("memos.kernel.adapters.training._LOOK_S", 600)  # too late to be noticed before the end
+    monkeypatch.setattr("memos.kernel.adapters.training._WATCH_S", 600)  # too late to be noticed before the end
     task = memos.adapters.submit()
     until(lambda: bool(cancelled) and not memos.adapters.training._one.locked())
     assert memos.tasks.get(task).state is TaskState.CANCELLED

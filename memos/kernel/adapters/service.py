@@ -1,6 +1,6 @@
 """`MemOS.adapters`: LoRA adapters trained on a cube's hot and stable memories, which complement retrieval.
 
-An adapter is derived, like an index: the ledger records the memories it saw, and their changes (docs/adr/0019).
+An adapter is derived data, like an index: the ledger records which memories it was trained on (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from memos.reader.arguments import ids_of
 class Adapter:
     """An adapter of a cube; `number` counts them from 1. `shard` is "" except for those of version 0.1.
 
-    `state` is training, refused, ready, active or retired. One that is `stale` saw a memory that is different now, and
-    answers nothing. `reason` says why it was refused, `measures` what its examination found. Of the `model` whoever
-    does not own the cube learns the last part of its name: where a folder is, is the installation's own.
+    `state` is training, refused, ready, active or retired. A `stale` adapter was trained on a memory that has changed
+    since, and is not used. `reason` says why it was refused, `measures` are the results of its evaluation. `model` is
+    shortened to the last part of its name for callers who do not own the cube, to not disclose paths.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True)
 class Learnable:
-    """The memories that a cube's next adapter would learn; `left_out` counts the others by reason."""
+    """The memories that a cube's next adapter would be trained on; `left_out` counts the others by reason."""
 
     cube: str
     allowed: bool
@@ -69,7 +69,10 @@ class Learnable:
 
 @dataclass(frozen=True, slots=True)
 class Unlearned:
-    """Memories that no adapter learns any more; `adapters` saw one of them and are removed, with files of that size."""
+    """Memories excluded from training, and the `adapters` that were removed because they were trained on one of them.
+
+    `files` and `size_bytes` are the number and total size of the files removed.
+    """
 
     cube: str
     items: tuple[str, ...]
@@ -93,7 +96,7 @@ REMOVED = {
 
 @dataclass(frozen=True, slots=True)
 class AdapterService:
-    """The adapters of an installation; `enqueue` has a cube learned in the background."""
+    """The adapters of an installation; `enqueue` starts a training in the background."""
 
     context: Context
     removal: AdapterRemoval
@@ -108,9 +111,9 @@ class AdapterService:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{instead}")
 
     def allow(self, cube: str = DEFAULT_CUBE, *, items: str | Sequence[str] = (), actor: str = LOCAL_OWNER) -> None:
-        """Allow that a cube's memories are learned, which they are not otherwise; its owner does.
+        """Allow adapters to be trained on a cube's memories; only its owner may do this.
 
-        `items` are memories that `forget` excluded. Raises: NotFound, PermissionDenied, InvalidInput.
+        `items` are memories excluded with `forget` to include again. Raises: NotFound, PermissionDenied, InvalidInput.
         """
         ids = ids_of(items) if items else []
         with self._deciding(cube, actor) as change:
@@ -122,7 +125,7 @@ class AdapterService:
                 changes.record(change, "allow_learning", {})
 
     def disallow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
-        """Take that back and remove what was learned; return how many adapters.
+        """Withdraw the consent and remove the cube's adapters; return their number.
 
         Raises: NotFound, PermissionDenied, BackendUnavailable (files that cannot be removed).
         """
@@ -137,10 +140,10 @@ class AdapterService:
         return len(rows)
 
     def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
-        """Make adapters forget these memories and never learn them again; the memories themselves stay.
+        """Exclude memories from training, and remove adapters that were trained on them; the memories stay.
 
-        Adapters that saw one are removed, with their files and the KV under them; train again for the rest. Raises:
-        NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
+        The files of these adapters and the KV computed with them are removed too; train again for the other memories.
+        Raises: NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
         """
         ids = ids_of(items)
         with self._deciding(cube, actor) as change:
@@ -177,7 +180,10 @@ class AdapterService:
         raise NotFound("adapter", id_)  # it was removed meanwhile
 
     def preview(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Learnable:
-        """Return what would be learned now, and why other memories would not. Raises: NotFound, PermissionDenied."""
+        """Return what an adapter would be trained on now, and why the rest is left out.
+
+        Raises: NotFound, PermissionDenied.
+        """
         [cube] = self.context.scopes.check([cube], actor, embeds=False).cubes
         with self.context.ledger.read() as connection:
             chosen = self.training.selected(connection, cube)
@@ -191,27 +197,30 @@ class AdapterService:
     ) -> Adapter:
         """Train an adapter on a cube's hot and stable memories, evaluate it, and activate it if it passes.
 
-        The adapter that answers is returned at once where it knows all that would be learned, by the same recipe. One
-        that fails is `refused`, says why, and changes nothing that answers. An interrupted training resumes at
-        the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
-        BackendUnavailable (no model here, no memory, a full disk), InvalidInput (the model cannot be loaded).
+        If the active adapter was trained on all these memories with the same recipe, it is returned at once. An adapter
+        that fails its evaluation is `refused`, with a reason, and the active one stays. An interrupted training resumes
+        at the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, another training
+        is running), BackendUnavailable (no model here, no memory, a full disk), InvalidInput (the model cannot be
+        loaded).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
 
     def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Train an adapter in the background, as `train` does; return the task, which notes the result.
+        """Train an adapter in the background, as `train` does; return the id of the task, whose note has the result.
 
-        If this program ends first, training continues at the next start.
+        If the program ends first, the training continues at the next start.
 
         Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn), BackendUnavailable (no model).
         """
         return self.enqueue(cube, actor)
 
     def export(self, id_: str, folder: str | Path, *, actor: str = LOCAL_OWNER) -> Exported:
-        """Write an adapter's files, as peft and others load them, into a new folder: whole, or not at all.
+        """Write an adapter's files, in the format of peft, into a new folder, atomically.
 
-        What it was taught is not among them, and yet they know it: owners of the cube may. Raises: NotFound,
-        PermissionDenied, Conflict (the folder is there; it was refused, is stale or damaged), InvalidInput.
+        The training data is not included, but the weights may reveal it, so only owners of the cube may export.
+
+        Raises: NotFound, PermissionDenied, Conflict (the folder exists; the adapter was refused, is stale or damaged),
+        InvalidInput.
         """
         if not isinstance(folder, str | Path) or "\0" in str(folder):
             raise InvalidInput("folder", f"must be a path, not {shown(folder)}")
@@ -280,7 +289,7 @@ class AdapterService:
         return True
 
     def _row(self, id_: str, actor: str) -> AdapterRow:
-        """Return an adapter that an actor decides about. Raises: NotFound (also where it may not), PermissionDenied."""
+        """Return an adapter's row. Raises: NotFound (also if the actor cannot read its cube), PermissionDenied."""
         self.context.lifecycle.check_open()
         readable = self.context.scopes.readable(check_name("actor", actor, 128))
         with self.context.ledger.read() as connection:
@@ -297,7 +306,7 @@ class AdapterService:
 
 
 def open_export(adapters: AdapterService, id_: str, *, actor: str = LOCAL_OWNER) -> IO[bytes]:
-    """Return an adapter's files as an open zip, at its beginning; close it. Raises: as `AdapterService.export`."""
+    """Return an adapter's files as an open zip file, to be closed by the caller. Raises: as `AdapterService.export`."""
     source = adapters._handed(id_, actor)
     return adapter_export.to_zip(source, source.folder.parent.parent)
 

@@ -1,4 +1,4 @@
-"""Adapters in service: which one answers for a cube now, who trains one, and how files of former ones are removed."""
+"""Adapters in service: the active adapter of a cube, running trainings, and removal of adapter files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _MOST_FILLS = 64
 
 @dataclass(frozen=True, slots=True)
 class AdapterResolver:
-    """Lends the adapters in a folder, None where there is none; `fill_of` fills prompts under a digest. Thread-safe."""
+    """Finds active adapters in `folder`, which may be None. Thread-safe.
+
+    `fill_of` returns what prefills prompts with reusable KV for an adapter's digest.
+    """
 
     ledger: Ledger
     folder: Path | None
@@ -50,7 +53,7 @@ class AdapterResolver:
         return ActiveAdapter(row.id, folder, row.digest)
 
     def fill(self, adapter: ActiveAdapter) -> Fill | None:
-        """Return what fills prompts under an adapter, which measures how quick that is; None where nothing is kept."""
+        """Return what prefills prompts with an adapter, cached as it measures its speed; None if no KV is reused."""
         with self._lock:
             if adapter.digest not in self._fills:
                 while len(self._fills) >= _MOST_FILLS:
@@ -59,19 +62,19 @@ class AdapterResolver:
             return self._fills[adapter.digest]
 
 
-# The trainings under way in this process: an erasure, and the end of the program, end them and wait for it.
-
 _WAIT_S = 60.0
 
 
 class RunningTrainings:
+    """The trainings running in this process, so that an erasure or the end of the program can end them."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, _Running] = {}
 
     @contextmanager
     def running(self, id_: str, kill: Callable[[], None]) -> Iterator[None]:
-        """Register this thread as training an adapter; `kill` makes its next call fail, also one that is under way."""
+        """Register this thread as training an adapter; `kill` makes the trainer's current or next call fail."""
         mine = _Running(kill)
         with self._lock:
             self._running[id_] = mine
@@ -83,7 +86,7 @@ class RunningTrainings:
             mine.ended.set()
 
     def end(self, is_wanted: Callable[[str], bool]) -> None:
-        """End those that are not wanted; when this returns they write nothing more, but what this very thread does."""
+        """Kill the trainings that are not wanted, and wait until they have ended, except for one of this thread."""
         with self._lock:
             running = dict(self._running)
         for id_, each in running.items():
@@ -110,7 +113,7 @@ class AdapterRemoval:
     activations: LocalModels
 
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
-        """Remove adapters of these cubes that saw a memory now gone, and orphaned files. Raises: BackendUnavailable."""
+        """Remove stale adapters of these cubes, and orphaned files. Raises: BackendUnavailable."""
         found = forgetting.forget(self.ledger, self.folder, cubes, self.trainings.end, self._learn_again)
         for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)

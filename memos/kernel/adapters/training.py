@@ -42,28 +42,28 @@ from memos.scheduler.rules import CubeRules
 from memos.scheduler.scheduler import LEARNING
 from memos.scheduler.task import Job, RetryLater, TaskRun, WaitingForSetting
 
-_KINDS = (ItemType.USER, ItemType.PREFERENCE)  # the types of memories that are learned
+_KINDS = (ItemType.USER, ItemType.PREFERENCE)  # the types of memories in training sets
 _MOST_CONSIDERED = 5_000
-# What waits for a review is not learned, nor what it contradicts.
+# Pending items are not in training sets, but are read because the facts that they contradict are left out too.
 _CONSIDERED = (Status.ACTIVE, Status.PENDING)
-_CHECK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
+_CHECK_EVERY = 8  # steps between checks that no memory of the training set was changed or erased
 _UNWANTED = (
     "Memories in the training were changed, deleted or excluded, so its result was discarded. Train again on the rest."
 )
 
-_LOOK_S = 0.25
-_TAUGHT = 0.9  # of a task's progress; the rest is the examination
-_OCCUPIED = timedelta(seconds=30)
+_WATCH_S = 0.25
+_TRAINING_SHARE = 0.9  # of a task's progress; the rest is the evaluation
+_RETRY_AFTER = timedelta(seconds=30)
 
 _LAST = TaskQuery((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
 _UNENDED = TaskQuery((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
 
 Progress = Callable[[int, int], None]
-Memories = frozenset[tuple[str, int]]  # memories, each at one version
+Memories = frozenset[tuple[str, int]]  # ids and versions
 
 
 class NoEligibleFacts(Conflict):
-    """No memory of the cube is ready to be learned."""
+    """No memory of the cube qualifies for training."""
 
 
 class TrainingInProgress(Conflict):
@@ -72,10 +72,11 @@ class TrainingInProgress(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class TrainingCallbacks:
-    """Callbacks of one training: `progress` hears of its steps, and may raise to end it.
+    """Callbacks of one training.
 
-    While it goes on, `ending` has what ends it at once, from any thread. `check` is called in the transaction that
-    keeps what came of it, and raises when that is wanted no more.
+    `progress` is called with the steps done and in total, and may raise to stop. `ending` is given a function that
+    kills the trainer from any thread, and returns a context that is open during the training. `check` is called in the
+    transaction that stores the result, and may raise to discard it.
     """
 
     progress: Progress = lambda *_: None
@@ -87,9 +88,9 @@ class TrainingCallbacks:
 class AdapterTraining:
     """Trains adapters, one at a time, in `folder`, which is None if this process has no folder for them.
 
-    `forget` removes the files of what is no more, and what was kept under it in some cubes; the file `remembered` has
-    digests of models' weights. An adapter learns the `most` hottest memories; from `least_new` new ones a cube is
-    learned again by itself.
+    `forget` removes the files of adapters that were removed, and the KV computed with them in the given cubes. The file
+    `remembered` caches digests of model weights. A training set has at most `most` memories, the hottest; with
+    `least_new` new ones a cube is trained again automatically.
     """
 
     context: Context
@@ -106,12 +107,12 @@ class AdapterTraining:
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
-        """Return the adapter that was trained, or the one that knows all already. Raises: as `AdapterService.train`."""
+        """Return the adapter trained, or the active one if it is up to date. Raises: as `AdapterService.train`."""
         callbacks = TrainingCallbacks() if on_progress is None else TrainingCallbacks(on_progress)
         return self._learn(lambda: self._owned(cube, actor), callbacks)
 
     def train_by_consent(self, cube: str, callbacks: TrainingCallbacks) -> AdapterRow:
-        """Train as the cube's owner allowed. Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress."""
+        """Train on behalf of the owner. Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress."""
         return self._learn(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks)
 
     def check_ready(self, cube: str, actor: str) -> Scope:
@@ -126,7 +127,7 @@ class AdapterTraining:
         self._folder()
 
     def selected(self, connection: sa.Connection, cube: str) -> Selected:
-        """Return what is stable among a cube's hottest facts, in order of id."""
+        """Return the training set of a cube: the stable ones of its hottest facts, in order of id."""
         now = self.context.clock.now()
         rules = CubeRules(self.settings.heat).of(connection, cube)
         warmth = t.warmth.c
@@ -160,9 +161,9 @@ class AdapterTraining:
         return {reason: count for reason, count in sorted(counts.items()) if count}
 
     def why_due(self, connection: sa.Connection, cube: str) -> str | None:
-        """Return why a cube should be learned by itself (stale, or enough is new to it), None where it should not.
+        """Return why a cube should be trained automatically, `stale` or `new`; None if it should not.
 
-        What was refused is tried again when as many memories differ, or the recipe does.
+        After a refusal this is only when the recipe changed, or at least `least_new` memories of the training set.
         """
         model = self.settings.learning_model
         rows = [row for row in adapter_rows.of(connection, cube) if model is not None and row.model == model.model]
@@ -200,14 +201,14 @@ class AdapterTraining:
         *,
         arrived: bool = False,
     ) -> AdapterRow:
-        """Note what `measure` finds of an adapter that the trainer has then, and let it answer if it passes.
+        """Evaluate the trainer's adapter with `measure`, store the result, and activate the adapter if it passes.
 
-        One that `arrived` only becomes ready. Raises: Conflict (a memory changed), BackendUnavailable (a full disk),
-        and as `measure` and `check`, which is called in the transaction that notes it.
+        An adapter that `arrived` is not activated. `check` is called in the transaction that stores the result. Raises:
+        Conflict (a memory changed), BackendUnavailable (a full disk), and as `measure` and `check`.
         """
         folder = self._folder() / row.id
         with self.trainings.running(row.id, trainer.kill):
-            with self.context.ledger.read() as connection:  # who erases from now on finds that it is under way
+            with self.context.ledger.read() as connection:  # an erasure after this finds the registered training
                 self._check_wanted(connection, row, arrived=arrived)
             try:
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -230,7 +231,7 @@ class AdapterTraining:
                     removed = pruned(change, answered)
             if done.state is AdapterState.REFUSED:
                 shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # what cannot be removed now the next opening removes
+            with suppress(OSError):  # removed at the next opening instead
                 (folder / training.KEPT).unlink(missing_ok=True)
             self._forget_removed(row.cube, removed)
         return done
@@ -238,7 +239,8 @@ class AdapterTraining:
     def throw_away(self, row: AdapterRow) -> None:
         with self.context.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
-        shutil.rmtree(self._folder() / row.id, ignore_errors=True)  # what is left the next erasure, or opening, removes
+        # What cannot be removed now is removed by the next erasure or opening.
+        shutil.rmtree(self._folder() / row.id, ignore_errors=True)
 
     def _learn(self, scope: Callable[[], Scope], callbacks: TrainingCallbacks) -> AdapterRow:
         [cube] = scope().cubes
@@ -247,22 +249,22 @@ class AdapterTraining:
             facts = self._facts(cube)
             with self.new_trainer() as trainer, callbacks.ending(trainer.kill):
                 trainer.open(str(model.local), self.recipe, remembered=self.remembered)
-                if (known := self._answering(cube, facts, trainer.base, folder)) is not None:
+                if (known := self._up_to_date(cube, facts, trainer.base, folder)) is not None:
                     with self.context.change(scope()) as change:
                         removed = pruned(change)
                     self._forget_removed(cube, removed)
                     return known
-                lessons = self._lessons(cube, facts, trainer)
+                lessons = self._training_plan(cube, facts, trainer)
                 told = told_recipe(self.recipe)
                 new = NewAdapter(cube, str(model.model), trainer.base, told, lessons.data_hash)
-                row = self._begun(new, facts)
+                row = self._start_row(new, facts)
 
                 def measure() -> EvaluationResult:
-                    return training.train(trainer, lessons, folder / row.id, partial(self._tell, callbacks, row))
+                    return training.train(trainer, lessons, folder / row.id, partial(self._report_step, callbacks, row))
 
                 try:
                     return self.examined(trainer, row, measure, scope, callbacks.check)
-                except Exception as error:  # raised below, whatever it is; only what it means may change
+                except Exception as error:  # raised again, as a Conflict if a memory was changed or erased
                     if self._is_unwanted(row):
                         self.throw_away(row)
                         raise Conflict(_UNWANTED) from error
@@ -273,11 +275,11 @@ class AdapterTraining:
             check_allowed(connection, cube)
             chosen = self.selected(connection, cube)
         if not chosen.facts:
-            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready for training. {_in_words(chosen)}")
+            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready for training. {_left_out_text(chosen)}")
         return chosen.facts
 
-    def _answering(self, cube: str, facts: Sequence[KnownFact], base: str, folder: Path) -> AdapterRow | None:
-        """Return the adapter that answers if it knows all these facts by this recipe, and its files are whole."""
+    def _up_to_date(self, cube: str, facts: Sequence[KnownFact], base: str, folder: Path) -> AdapterRow | None:
+        """Return the active adapter if it was trained on all these facts with this recipe, and its files are intact."""
         with self.context.ledger.read() as connection:
             row = adapter_rows.serving(connection, cube, base)
             if row is None or dict(row.recipe) != told_recipe(self.recipe):
@@ -286,8 +288,8 @@ class AdapterTraining:
                 return None
         return None if wrong_with(folder / row.id, row.digest) else row
 
-    def _lessons(self, cube: str, facts: Sequence[KnownFact], trainer: TrainerProcess) -> TrainingPlan:
-        """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
+    def _training_plan(self, cube: str, facts: Sequence[KnownFact], trainer: TrainerProcess) -> TrainingPlan:
+        """Return the plan of an interrupted training, which cannot be reproduced exactly, or else a new one."""
         recipe, seed = told_recipe(self.recipe), self.recipe.seed
         with self.context.ledger.read() as connection:
             rows = [row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.TRAINING]
@@ -301,10 +303,10 @@ class AdapterTraining:
                 return kept
         return training.lessons_of(trainer, facts, SYSTEM, seed)
 
-    def _begun(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
-        """Return the row of the training: a new one, or that of one which was ended and learns the very same."""
+    def _start_row(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
+        """Return the row of an interrupted training with the same data, or register a new one."""
         with self.context.ledger.write() as connection:
-            cubes.lock(connection, new.cube)  # before any row, as whoever changes a cube's adapters does
+            cubes.lock(connection, new.cube)  # before any row, as everywhere
             for row in adapter_rows.of(connection, new.cube):
                 if row.state is AdapterState.TRAINING:
                     if (row.base, row.data_hash, row.recipe) == (new.base, new.data_hash, new.recipe):
@@ -312,10 +314,10 @@ class AdapterTraining:
                     adapter_rows.remove(connection, row.id)
             new = replace(new, parent=adapter_rows.active(connection, new.cube))
             row = adapter_rows.begin(connection, new, seen_of(facts), self.context.clock.now())
-        self.forget(())  # what those others had written
+        self.forget(())  # the files of removed rows
         return row
 
-    def _tell(self, callbacks: TrainingCallbacks, row: AdapterRow, step: int, steps: int) -> None:
+    def _report_step(self, callbacks: TrainingCallbacks, row: AdapterRow, step: int, steps: int) -> None:
         callbacks.progress(step, steps)
         self.context.lifecycle.check_open()
         if step % _CHECK_EVERY < 2:
@@ -325,7 +327,7 @@ class AdapterTraining:
     def _outcome(
         self, trainer: TrainerProcess, measures: EvaluationResult, row: AdapterRow, *, arrived: bool
     ) -> Outcome:
-        """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
+        """Return the outcome of an evaluation; write the files of an adapter that passed. Raises: OSError."""
         told = training.told_measures(measures)
         noted: dict[str, Json] = {**told, adapter_rows.ARRIVED: True} if arrived else told
         if failures := measures.failures(self.bounds):
@@ -337,11 +339,11 @@ class AdapterTraining:
 
     def _forget_removed(self, cube: str, removed: Sequence[str]) -> None:
         if removed:
-            with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
+            with suppress(BackendUnavailable):  # orphaned files are removed by the next erasure or opening
                 self.forget([cube])
 
     def _is_unwanted(self, row: AdapterRow) -> bool:
-        """Return True if what is being learned is no longer as it was; False where nobody can say."""
+        """Return True if a memory of the training set was changed or removed; False if that is unknown."""
         try:
             self.context.lifecycle.check_open()
             with self.context.ledger.read() as connection:
@@ -352,7 +354,7 @@ class AdapterTraining:
     def _check_wanted(self, connection: sa.Connection, row: AdapterRow, *, arrived: bool = False) -> None:
         if is_outdated(connection, row):
             raise Conflict("memories they were trained on were changed or removed meanwhile" if arrived else _UNWANTED)
-        if not arrived:  # which needs no consent to be here, only to answer
+        if not arrived:  # imported adapters need consent only to be activated
             check_allowed(connection, row.cube)
 
     def _owned(self, cube: str, actor: str) -> Scope:
@@ -376,7 +378,7 @@ class AdapterTraining:
 
 @dataclass(frozen=True, slots=True)
 class LearningTasks:
-    """Trains adapters as tasks that are asked for, and by itself in the nights; `wake` tells the workers of a task."""
+    """Trains adapters in background tasks, on request and at night; `wake` notifies the workers of a new task."""
 
     training: Callable[[], AdapterTraining]
     wake: Callable[[], None]
@@ -388,14 +390,14 @@ class LearningTasks:
             check_allowed(change.connection, change.cube)
             for task in tasks.find(change.connection, [change.cube], _UNENDED):
                 if task.state is TaskState.WAITING and adapter_rows.OF_NIGHT in task.payload:
-                    tasks.cancel(change.connection, task, change.now)  # this one does not wait for the night
+                    tasks.cancel(change.connection, task, change.now)  # replaced by one that starts at once
             [task_id] = tasks.enqueue(change.connection, change.cube, [adapter_rows.learn_task()], change.now)
         self.wake()
         return task_id
 
     def jobs(self) -> list[Job]:
         train = Job(adapter_rows.LEARN, self._learn, budgeted=False, exclusive_thread=True)
-        return [train, Job(LEARNING, self._look, budgeted=False)]
+        return [train, Job(LEARNING, self._plan_trainings, budgeted=False)]
 
     def _learn(self, run: TaskRun) -> None:
         training, cube = self.training(), run.task.cube
@@ -409,28 +411,28 @@ class LearningTasks:
         self._check_hours(run)
 
         def tell(step: int, steps: int) -> None:
-            run.check_cancelled(_TAUGHT * (step / max(1, steps)))
+            run.check_cancelled(_TRAINING_SHARE * (step / max(1, steps)))
             self._check_hours(run)
 
         try:
-            callbacks = TrainingCallbacks(tell, partial(_ended_with, run), run.check_held)
+            callbacks = TrainingCallbacks(tell, partial(_killed_with, run), run.check_held)
             row = training.train_by_consent(cube, callbacks)
         except TrainingInProgress as error:
-            raise RetryLater(run.clock.now() + _OCCUPIED, str(error)) from error
+            raise RetryLater(run.clock.now() + _RETRY_AFTER, str(error)) from error
         except NoEligibleFacts as error:
             run.note = str(error)
             return
         except Conflict as error:
             with training.context.ledger.read() as connection:
                 if not adapter_rows.is_allowed(connection, cube):
-                    raise PermissionDenied(str(error)) from error  # no other attempt fares better
+                    raise PermissionDenied(str(error)) from error  # not retried
             raise
         except BackendUnavailable:
-            run.check_cancelled()  # it was ended with the program, or the task was cancelled
+            run.check_cancelled()  # the trainer was killed because the program stops, or the task was cancelled
             raise
         run.note = _told(row)
 
-    def _look(self, run: TaskRun) -> None:
+    def _plan_trainings(self, run: TaskRun) -> None:
         night = self._night
         ends = None if night is None else night.end(run.clock.now())
         if night is None or ends is None:
@@ -477,13 +479,13 @@ class LearningTasks:
 
 
 @contextmanager
-def _ended_with(run: TaskRun, kill: Callable[[], None]) -> Iterator[None]:
-    """End a training soon after the program stops or the task is somebody else's, also while no step is made."""
+def _killed_with(run: TaskRun, kill: Callable[[], None]) -> Iterator[None]:
+    """Kill a training soon after the program stops or the task's lease is lost, even in the middle of a step."""
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(_LOOK_S):
-            # A ledger that does not answer says nothing about the task.
+        while not over.wait(_WATCH_S):
+            # If the ledger is unavailable the lease is assumed to be held.
             with suppress(MemosError), run.ledger.read() as connection:
                 run.lost = run.lost or not tasks.is_held(connection, run.task.id, run.owner)
             if run.lost or run.stopping.is_set():
@@ -532,10 +534,10 @@ def activated(change: Change, id_: str) -> AdapterRow:
 
 
 def pruned(change: Change, answered: str | None = None) -> list[str]:
-    """Remove the adapters of a cube that are of no use any more; return which. Their files are the caller's to remove.
+    """Remove the adapters of a cube that are no longer needed; return their ids. The caller removes the files.
 
-    What stays: the one that answers, one that answered before (`answered`, which did until now, if it still can), and
-    the newest that was refused. What is stale can never answer again.
+    These are stale adapters, which can never be activated again, and all retired and refused ones except one of each:
+    the newest, or `answered`, which was active until now.
     """
     outdated = adapter_rows.outdated(change.connection, [change.cube])
     stale = {row.id for row in outdated if row.state is not AdapterState.REFUSED}
@@ -591,7 +593,7 @@ def _manifest(connection: sa.Connection, row: AdapterRow, measures: dict[str, Js
     }
 
 
-def _in_words(chosen: Selected) -> str:
+def _left_out_text(chosen: Selected) -> str:
     if not chosen.left_out:
         return "It has no facts about people yet."
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(chosen.left_out.items()))

@@ -1,6 +1,6 @@
-"""Takes in adapters that came in a dump: onto the model here, examined here, and only then ready; none answers by that.
+"""Export adapters, and import those of a dump: each is evaluated on the model here, and never activated by itself.
 
-Nothing of one that is refused stays but why. Consent does not travel: the cube's owner here has to allow an answer.
+Of a refused adapter only the reason is kept. Consent is not imported: the cube's owner here must give it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import Stable, select
 from memos.memcube.parametric.training import EvaluationResult, TrainerProcess
 
-# Hands a trained adapter out: what peft and others load, whole and as it was examined, or nothing.
-
 EXPORTED = (*FILES, CARD)
 _BLOCK = 1 << 20
 
@@ -67,7 +65,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The folder of an adapter, the SHA-256 of its weights, and what raises when it may be handed out no more."""
+    """An adapter to export; `digest` is the SHA-256 of its weights, `still` raises if it may no longer be exported."""
 
     adapter: str
     folder: Path
@@ -76,9 +74,9 @@ class Source:
 
 
 def to_folder(source: Source, target: Path) -> Exported:
-    """Copy an adapter's files into a new folder, which appears when they are all there.
+    """Copy an adapter's files into a new folder, which is renamed into place once they are complete.
 
-    Raises: Conflict (the folder is there, or the files are damaged), InvalidInput, BackendUnavailable.
+    Raises: Conflict (the folder exists, or the files are damaged), InvalidInput, BackendUnavailable.
     """
     with disk_errors(target.parent):
         if target.exists() or target.is_symlink():
@@ -103,10 +101,10 @@ def to_folder(source: Source, target: Path) -> Exported:
 
 
 def to_zip(source: Source, scratch: Path) -> IO[bytes]:
-    """Return them as a zip in a file without a name, at its beginning, for the caller to close. Raises: as above."""
+    """Return an adapter's files as an open zip in a temporary file; the caller closes it. Raises: as `to_folder`."""
     with disk_errors(scratch), ExitStack() as closing:
         out = closing.enter_context(tempfile.TemporaryFile(dir=scratch))
-        with zipfile.ZipFile(out, "w") as packed:  # weights do not shrink
+        with zipfile.ZipFile(out, "w") as packed:  # uncompressed, since weights do not compress
             _copied(source, lambda name: packed.open(zipfile.ZipInfo(name), "w", force_zip64=True))
         source.still()
         out.seek(0)
@@ -115,7 +113,7 @@ def to_zip(source: Source, scratch: Path) -> IO[bytes]:
 
 
 def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
-    """Write each file to where it is opened; return the bytes of all. Raises: Conflict, OSError, as `source.still`."""
+    """Copy each file to what `opened` returns; return the total size. Raises: Conflict, OSError, as `source.still`."""
     if (wrong := wrong_with(source.folder, source.digest)) is not None:
         source.still()
         raise Conflict(f"The adapter cannot be exported: {wrong}. Remove it, and train again.")
@@ -131,7 +129,7 @@ def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[by
             if digested.hexdigest() != examined.get(name, digested.hexdigest()):
                 raise Conflict(f"{name} was changed while it was copied; repeat the export.")
             size += digested.size
-        card = card_of(manifest_in(source.folder)).encode()  # made anew: nothing tells whether one that lies there was
+        card = card_of(manifest_in(source.folder)).encode()  # generated, since no digest protects a stored one
     except FileNotFoundError:
         source.still()
         raise
@@ -142,13 +140,13 @@ def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[by
     return size + len(card)
 
 
-WEIGHTS = "arrived.safetensors"  # what the weights of one that is being examined are called in its folder
+WEIGHTS = "arrived.safetensors"  # the weights of an imported adapter during its evaluation
 _ALWAYS = Stable(0.0, timedelta(0), most=dump_adapters.MOST_SEEN)
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterArrival:
-    """Takes in adapters; `learner` returns what trains and examines those that are made here."""
+    """Imports adapters; `learner` returns the training that evaluates them."""
 
     learner: Callable[[], AdapterTraining]
 
@@ -157,7 +155,7 @@ class AdapterArrival:
         return self.learner().folder
 
     def take(self, work: Load) -> tuple[int, str | None]:
-        """Take in what a file that was loaded has; return how many are ready, and why the others are not."""
+        """Import the adapters of a dump that was loaded; return how many are ready, and why the others are not."""
         if not (found := dump_adapters.carried(work.reader)):
             return 0, None
         learner = self.learner()
@@ -181,7 +179,7 @@ class AdapterArrival:
 
 
 def remove_ended(ledger: Ledger, folder: Path) -> None:
-    """Remove partial files left by a killed process that had this folder: nothing ever resumes them."""
+    """Remove the rows of imports that a killed process left unfinished, since nothing resumes them."""
     ended = [weights.parent.name for weights in folder.glob(f"*/{WEIGHTS}")]
     if ended:
         with ledger.write() as connection:
@@ -201,8 +199,8 @@ class _Arriving:
     carried: Carried
 
     def examined(self) -> str | None:
-        """Return why it is not ready, None when it is. Raises: MemosError, and nothing of it stays."""
-        seen, recipe = _seen_here(self.work.ids, self.carried.seen), _recipe(self.carried.recipe)
+        """Evaluate the adapter; return why it is not ready, None if it is. Nothing is kept if MemosError is raised."""
+        seen, recipe = _imported_seen(self.work.ids, self.carried.seen), _recipe(self.carried.recipe)
         if seen is None:
             return "memories they were trained on are missing here"
         if recipe is None:
@@ -216,9 +214,9 @@ class _Arriving:
             trainer.open(self.base, recipe)
             if trainer.base != self.carried.base:
                 return f"another model than {self.base} is under them, or one of other weights, tokenizer or template"
-            row = self._begun(trainer.base, recipe, seen)
+            row = self._start_row(trainer.base, recipe, seen)
             try:
-                measure = partial(self._measured, trainer, row, facts)
+                measure = partial(self._evaluate, trainer, row, facts)
                 done = self.learner.examined(trainer, row, measure, self._scope, arrived=True)
             except BaseException:
                 self.learner.throw_away(row)
@@ -226,7 +224,7 @@ class _Arriving:
         return None if done.state is AdapterState.READY else f"adapter {done.id} failed its evaluation: {done.reason}"
 
     def _facts(self, seen: Sequence[Seen]) -> Sequence[KnownFact] | None:
-        """Return what it knows as facts; None where something of it reads otherwise here, or is nothing to learn."""
+        """Return its training set as facts; None if a memory differs here, or does not qualify for training."""
         context, cube = self.learner.context, self.work.target.cube
         with context.ledger.read() as connection:
             states = items.with_sources(connection, [cube], [each.item for each in seen])
@@ -234,11 +232,11 @@ class _Arriving:
             state = states.get(each.item)
             if state is None or hashlib.sha256(state.memory.encode()).hexdigest() != each.digest:
                 return None
-        # How hot they are here says nothing yet.
+        # Regardless of heat: imported memories have no accesses yet.
         facts = select([(state, None) for state in states.values()], _ALWAYS, context.clock.now()).facts
         return facts if {fact.item for fact in facts} == states.keys() else None
 
-    def _begun(self, base: str, recipe: LoraRecipe, seen: Sequence[Seen]) -> AdapterRow:
+    def _start_row(self, base: str, recipe: LoraRecipe, seen: Sequence[Seen]) -> AdapterRow:
         new = NewAdapter(self.work.target.cube, self.model, base, told_recipe(recipe), self.carried.data_hash)
         with self.learner.context.ledger.write() as connection:
             return adapter_rows.begin(connection, new, seen, self.learner.context.clock.now(), arrived=True)
@@ -247,7 +245,7 @@ class _Arriving:
         target = self.work.target
         return self.learner.context.scopes.check([target.cube], target.actor, embeds=False, right=Right.OWN)
 
-    def _measured(self, trainer: TrainerProcess, row: AdapterRow, facts: Sequence[KnownFact]) -> EvaluationResult:
+    def _evaluate(self, trainer: TrainerProcess, row: AdapterRow, facts: Sequence[KnownFact]) -> EvaluationResult:
         weights = self.folder / row.id / WEIGHTS
         with weights.open("wb") as out:
             for block in self.work.reader.blocks(self.carried.weights):
@@ -257,7 +255,7 @@ class _Arriving:
         return training.examined(trainer, facts, SYSTEM, int(str(row.recipe["seed"])))
 
 
-def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
+def _imported_seen(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
     found = []
     for each in seen:
         item, fate = ids.find(Kind.ITEM, each.item) or ("", IdResolution.LEFT_OUT)
@@ -268,7 +266,7 @@ def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
 
 
 def _recipe(told: Mapping[str, Json]) -> LoraRecipe | None:
-    """Return a recipe that a file tells; None where it is none of this version, or larger than any adapter's."""
+    """Parse the recipe in a dump; None if it has unknown fields, or values beyond the limits."""
     if told.keys() != told_recipe(LoraRecipe()).keys():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Blocks of KV: their keys, 8-bit form, and file, a `safetensors` with one tensor that is checked when read.
+"""Blocks of KV: their keys, 8-bit quantisation, and files in the `safetensors` format, validated when read.
 
 Source of the format: https://github.com/huggingface/safetensors#format
 """
@@ -26,14 +26,14 @@ from memos.core.types import Json
 from memos.errors import IntegrityError
 
 FORMAT = 1
-"""Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""
+"""Incremented when the computation or layout of blocks changes, so that older blocks are never found."""
 
 
 _ADAPTED = "adapter-"
 
 
 def fingerprint_of(made_by: Mapping[str, Json]) -> str:
-    """Return a hex digest of all that KV depends on besides the tokens, after `_ADAPTED` for one with an adapter."""
+    """Return a hex digest of everything that KV depends on besides the tokens; with an adapter it has a prefix."""
     told = {"format": FORMAT, "block_tokens": BLOCK_TOKENS, **made_by}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     return digest if made_by.get("adapter", "base") == "base" else f"{_ADAPTED}{digest}"
@@ -54,23 +54,24 @@ def block_keys(fingerprint: str, salt: str, ids: Sequence[int]) -> list[str]:
 
 
 def usable_blocks(tokens: int) -> int:
-    """Return how many blocks of a prompt may come from memory: at least its last token has to be computed."""
+    """Return how many blocks of a prompt may be loaded: at least its last token must be computed, for its logits."""
     return max(0, tokens - 1) // BLOCK_TOKENS
 
 
-# Keys and values in 8 bits, for the disk: a quarter or half of their bytes, near what they were and never equal.
+# 8-bit quantisation for the disk tier: a quarter or half of the size, and not exact.
 
 COMPACT = "+I8"
-"""Suffix of the type of a block with a compact file; its arrays have the type before the suffix."""
+"""Suffix of the dtype of a block whose file is quantised; arrays in memory have the dtype before the suffix."""
 
 _LARGEST = 127.0
 _BEYOND = 1e30
 
 
 def packed(array: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Return an array (2, layers, kv_heads, tokens, head_dim) in whole numbers from -127 to 127, and its scales.
+    """Quantise an array (2, layers, kv_heads, tokens, head_dim) to integers from -127 to 127; return them and scales.
 
-    The scales are flat: those of keys (layers, kv_heads, head_dim), then those of values (layers, kv_heads, tokens).
+    The scales are flattened: per channel for keys (layers, kv_heads, head_dim), then per token for values (layers,
+    kv_heads, tokens).
     """
     if not np.abs(array).max() < _BEYOND:
         raise ValueError("its numbers are not finite")
@@ -81,7 +82,7 @@ def packed(array: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.ND
 
 
 def unpacked(whole: npt.NDArray[np.int8], scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the array that they stand for, each number at most half a scale from what it was."""
+    """Return the dequantised array; each number is off by at most half its scale."""
     _, layers, heads, tokens, width = whole.shape
     keys = scales[: layers * heads * width].reshape(layers, heads, 1, width)
     values = scales[layers * heads * width :].reshape(layers, heads, tokens, 1)
@@ -94,14 +95,14 @@ def scale_count(shape: tuple[int, ...]) -> int:
 
 
 def to_float(array: npt.NDArray[np.generic], dtype: str) -> npt.NDArray[np.float32]:
-    """Return an array as it is carried (F16 and BF16 as uint16) in single precision."""
+    """Convert a stored array (F16 and BF16 as uint16) to float32."""
     if dtype == "BF16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return (array.view(np.float16) if dtype == "F16" else array).astype(np.float32)
 
 
 def from_float(array: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.generic]:
-    """Return the same as it is carried, rounded to the nearest, of two to the even one."""
+    """Convert float32 to a stored array (F16 and BF16 as uint16), rounding half to even."""
     if dtype == "BF16":
         bits = array.view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
@@ -109,7 +110,7 @@ def from_float(array: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.gen
 
 
 def tensor_head(told: Mapping[str, Json]) -> bytes:
-    """Return the beginning of a file with these tensors, ended so that the data behind it is aligned to 8 bytes."""
+    """Return the header of a safetensors file, padded so that the data after it is aligned to 8 bytes."""
     raw = json.dumps(told, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     return struct.pack("<Q", len(raw)) + raw
@@ -137,11 +138,10 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block without its keys and values.
+    """The metadata of a block, whose array has the shape (2, layers, kv_heads, 64, head_dim).
 
-    `items` have their text in this block; those of its parents are not repeated. `compute_s` are the seconds
-    that computing it took. `dtype` is F32, F16 or BF16; the array is (2, layers, kv_heads, 64, head_dim). One that ends
-    in `+I8` says that the file has it in 8 bits.
+    `items` are the memories whose text begins in this block, without those of its ancestors. `compute_s` is the time
+    that computing it took, in seconds. `dtype` is F32, F16 or BF16, with the suffix `+I8` if the file is quantised.
     """
 
     key: str
@@ -168,7 +168,7 @@ class Block:
 
 
 def empty(block: Block) -> Array:
-    """Return an array for the block's keys and values; F16 and BF16 as uint16 with the same bits."""
+    """Return an uninitialised array for a block; F16 and BF16 as uint16 with the same bits."""
     return np.empty(block.shape, dtype=_carried(block.dtype))
 
 

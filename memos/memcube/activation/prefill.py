@@ -1,7 +1,7 @@
 """Prefill a prompt: load cached blocks while that is faster, compute the rest in equal steps.
 
-Every prefill, cold or warm, uses the same steps (`BLOCK_TOKENS` times the model's `chunk_blocks`), so results are
-bitwise equal. It drives a `KvCache` with token ids and knows no model.
+Every prefill, cold or warm, uses the same steps (`BLOCK_TOKENS` times the model's `chunk_blocks`), so the results are
+bit-identical. It operates on a `KvCache` with token ids, independent of the model.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from memos.memcube.activation.blocks import COMPACT, Block, Tier, block_keys, us
 from memos.memcube.activation.store import BlockStore
 from memos.memcube.activation.tiers import BlockLease, Rate
 
-_LOOK_S = 0.02
-# After that, compute the prompt in parallel: the consumer of the first one may never ask for its next step.
-_LONGEST_WAIT_S = 60.0
+_POLL_S = 0.02
+# Then compute the prompt as well: the consumer of the other generator may never take its next step.
+_MAX_WAIT_S = 60.0
 
 
 class PrefillEngine:
-    """Prefills for one model over one store. Thread-safe."""
+    """Prefills prompts of one model with blocks of one store. Thread-safe."""
 
     def __init__(
         self,
@@ -41,19 +41,19 @@ class PrefillEngine:
     def __call__(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> Activation:
-        """Fill an empty cache with the whole prompt, in one step at least; `turn` is entered around each."""
+        """Prefill an empty cache with the prompt, in one or more steps; each is computed within `turn()`."""
         filling = self.steps(prompt, cache, turn)
         while True:
             try:
                 next(filling)
             except StopIteration as ended:
-                told: Activation = ended.value
-                return told
+                activation: Activation = ended.value
+                return activation
 
     def steps(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> Generator[None, None, Activation]:
-        """Do the same, yielding after each step; closed before its end it makes no more, and what is stored stays."""
+        """Do the same as a generator that yields after each step; blocks stored before it is closed are kept."""
         began = time.perf_counter()
         keys = block_keys(self._shape.fingerprint, prompt.cube, prompt.ids[: prompt.stable])
         if self._store is None or not keys:
@@ -64,10 +64,10 @@ class PrefillEngine:
             if len(lent) == len(keys):
                 return (yield from self._fill(prompt, keys, lent, cache, turn, began))
             missing = keys[len(lent)]
-        # Who builds them may be kept from its next step by the very threads that wait here, so nobody holds one.
+        # Poll and yield instead of blocking: the other generator may need one of the threads that wait here.
         mine = self._store.begin(missing)
-        while not mine and time.perf_counter() - began < _LONGEST_WAIT_S:
-            time.sleep(_LOOK_S)
+        while not mine and time.perf_counter() - began < _MAX_WAIT_S:
+            time.sleep(_POLL_S)
             yield
             mine = self._store.begin(missing)
         try:
@@ -101,7 +101,7 @@ class PrefillEngine:
             with turn():
                 cache.put(loaded)
             assert self._store is not None
-            if tiers == {Tier.HOST}:  # of the disk the store knows itself, and the device's are there
+            if tiers == {Tier.HOST}:  # the store measures the disk tier itself; the device tier needs no copy
                 size = len(loaded) * lent.blocks[0].size_bytes
                 self._store.measured(Tier.HOST, size, time.perf_counter() - loading)
         computing = time.perf_counter()

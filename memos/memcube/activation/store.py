@@ -28,7 +28,7 @@ from memos.memcube.activation.tiers import BlockLease, Entry, Heat, Rate, Tiered
 log = logging.getLogger("memos.activation")
 
 _INDEX = "index.db"
-# What a full disk answers, in the lowest byte: the index is whole then, and what it says of heats in no file.
+# Primary error codes of a full disk: the index is intact then, and must be kept, as no file has the heats in it.
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks (
@@ -148,10 +148,10 @@ def _with_schema(path: Path) -> sqlite3.Connection:
     index = sqlite3.connect(path, check_same_thread=False)
     try:
         index.execute("PRAGMA journal_mode = WAL")
-        index.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is made anew from the files
+        index.execute("PRAGMA synchronous = NORMAL")  # rows lost in a power failure are restored from the files
         index.execute("PRAGMA secure_delete = ON")
         index.execute(_SCHEMA)
-        # A file of an older program, or damage that only reading shows.
+        # Fails with another schema, or damage that only shows when rows are read.
         index.execute("SELECT * FROM blocks ORDER BY key").fetchall()
         if index.execute("PRAGMA quick_check").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("damaged")
@@ -172,13 +172,13 @@ def _row(row: tuple[str, str | None, str, str, str, str, float, str, float, floa
 
 
 _QUEUED_WRITES = 32
-# About what 64 tokens take of a small model on two cores.
-_STRANGE_S = 0.1
+# Seconds that a small model takes for 64 tokens on two cores.
+_ASSUMED_COMPUTE_S = 0.1
 _DISK_PAUSE_S = 60.0
 
 
 class Device(Protocol):
-    """Memory of an accelerator; what `upload` returns is the device's, `room` host memory that it reads quickly."""
+    """Memory of an accelerator; `upload` returns a device tensor, `room` a host buffer for fast copies."""
 
     def upload(self, array: Array, block: Block) -> object: ...
 
@@ -188,11 +188,11 @@ class Device(Protocol):
 
 
 Alive = Callable[[str, Collection[str]], bool]
-"""Says whether a cube is there and all these items of it may still be held."""
+"""Returns True if a cube exists and the KV of all these items of it may be kept."""
 
 
 class BlockStore:
-    """The blocks of one process. Thread-safe. Without a folder or with a budget of 0 there is no disk tier."""
+    """The KV blocks of one process. Thread-safe. There is no disk tier without a folder, or with a budget of 0."""
 
     def __init__(
         self,
@@ -211,11 +211,11 @@ class BlockStore:
         self._rates = {tier: Rate() for tier in Tier}
         self._dropped = self._damaged = self._forgotten = 0
         self._building: set[str] = set()
-        # What `_lock` guards is in memory; `_io` is held while files change, and is taken first of the two.
+        # `_lock` guards the state in memory; `_io` is held while files change, and is acquired first.
         self._lock, self._io = threading.RLock(), threading.RLock()
         self._disk: DiskTier | None = None
         self._disk_paused_until = 0.0
-        # Files of blocks that nobody finds any more and that could not be removed; tried again with the next removal.
+        # Files of removed blocks that could not be deleted; retried with the next removal.
         self._doomed: set[str] = set()
         self._writes: queue.Queue[Entry | None] = queue.Queue(_QUEUED_WRITES)
         self._closed = False
@@ -227,7 +227,7 @@ class BlockStore:
             self._writer.start()
 
     def checkout(self, keys: Sequence[str], *, counted: bool = True) -> BlockLease:
-        """Lend the longest run from the first key on; all keys count as used unless this use is `counted` already."""
+        """Lease the longest cached run from the first key on; with `counted`, count a use of all keys."""
         with self._lock:
             if counted:
                 self._shelves.count(keys, self._now())
@@ -244,7 +244,7 @@ class BlockStore:
             return len(self._shelves.find(keys))
 
     def begin(self, key: str) -> bool:
-        """Reserve a block for one builder at a time; False while another builds it. Never waits."""
+        """Reserve a block for the caller to compute; False while another caller computes it. Does not block."""
         with self._lock:
             free = key not in self._building
             self._building.add(key)
@@ -348,10 +348,10 @@ class BlockStore:
             if block.key in self._shelves.entries or self._closed:
                 return False
             self._shelves.count([block.key] * policy.ADMITTED_USES, self._now())
-            # The file states its compute time elsewhere: cap it by that of the blocks computed here.
+            # The compute time was measured on another machine: cap it at that of blocks computed here.
             here = [each.block for each in self._shelves.entries.values()]
             alike = (each.compute_s for each in here if each.fingerprint == block.fingerprint)
-            most_s = max(alike, default=_STRANGE_S)
+            most_s = max(alike, default=_ASSUMED_COMPUTE_S)
         block = replace(block, compute_s=min(block.compute_s, most_s))
         entry = self.added(block, array, Tier.HOST)
         if entry is None:
@@ -430,7 +430,7 @@ class BlockStore:
                 return None
             entry.refs += 1
             self._write_behind(entry)
-        # Looked at after it can be found: what is forgotten from now on finds it, what was before is seen here.
+        # Checked after the block was added: a later `forget` finds the block, an earlier one is detected here.
         if not self._alive(block.cube, block.items):
             self._remove_where(lambda other: (other.cube, other.items) == (block.cube, block.items))
         return entry
@@ -460,13 +460,13 @@ class BlockStore:
         return True
 
     def _lose(self, entry: Entry) -> None:
-        with self._io, suppress(OSError):  # a file that stays is tried again with the next removal
+        with self._io, suppress(OSError):  # a file that could not be deleted is retried with the next removal
             with self._lock:
                 self._damaged += 1
             self._remove([entry.block.key])
 
     def _remove_where(self, wanted: Callable[[Block], bool]) -> int:
-        # A block that is being written now has to be seen written, or it would appear after this.
+        # Wait for a write in progress, otherwise its file would appear after the removal.
         with self._io:
             with self._lock:
                 found = [key for key, entry in self._shelves.entries.items() if wanted(entry.block)]

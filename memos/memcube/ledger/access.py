@@ -25,7 +25,7 @@ def change_identity(connection: sa.Connection, id_: str, **values: Any) -> None:
 
 
 def any_identity(connection: sa.Connection) -> bool:
-    """Return True if there is an identity; without one an installation has one user and nothing is checked."""
+    """Return True if there is an identity; without any, the installation has one user and no access checks."""
     return connection.scalar(sa.select(identities.c.id).limit(1)) is not None
 
 
@@ -147,9 +147,10 @@ def _to_key(row: sa.Row[Any]) -> Key:
 
 
 def count_usage(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:
-    """Count an amount unless it exceeds the limit; a negative one gives back. Return True if it was counted.
+    """Add an amount to a counter unless that exceeds the limit; return True if it was added.
 
-    A single statement changes the row and makes other transactions wait, so together they never exceed the limit.
+    A negative amount is a refund. The row is changed by a single statement, so concurrent transactions never exceed the
+    limit together.
     """
     where = (key_usage.c.key_id == key, key_usage.c.what == what, key_usage.c.span == span)
     if queues.insert_new(connection, key_usage, {"key_id": key, "what": what, "span": span, "used": 0}):

@@ -1,7 +1,7 @@
-"""The registry of adapters: what each was trained on, its state, and which may answer.
+"""The registry of LoRA adapters: their training sets, their states, and which one may answer.
 
-Whether one may answer is decided from its memories at the time of asking: nothing marks adapters when a memory changes
-or is erased. Functions take an open write transaction unless they only read; changes lock the cube first.
+Whether an adapter is stale is computed from its memories when it is needed; nothing marks adapters when a memory is
+changed or erased. Functions take an open write transaction unless they only read; changes lock the cube first.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
 
 
 LEARN = "learn"
-"""Kind of tasks: an adapter of the cube is trained."""
+"""Kind of the task that trains an adapter of a cube."""
 ARRIVED = "arrived"
-"""Among the measures of one that was trained elsewhere."""
+"""Key in the measures of an adapter that was imported."""
 OF_NIGHT = "night"
-"""In the payload of such a task: nobody asked for it, and it waits for its hours."""
+"""Key in the payload of a task that was planned automatically and only runs at night."""
 
 
 class AdapterState(StrEnum):
     TRAINING = "training"
     REFUSED = "refused"
-    """It failed its examination."""
+    """It failed its evaluation."""
     READY = "ready"
-    """It passed and may be made active."""
+    """It passed its evaluation and may be activated."""
     ACTIVE = "active"
     RETIRED = "retired"
-    """Another one became active in its place."""
+    """Another adapter was activated in its place."""
 
 
 TRAINED = frozenset({AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIRED})
-"""The states of adapters that passed their examination and have files that answer."""
+"""The states of adapters that passed their evaluation and have weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class NewAdapter:
-    """`base` and `data_hash` are SHA-256 digests of base model and training set; `parent` answered until then."""
+    """`base` and `data_hash` are SHA-256 digests of base model and training set; `parent` was active before."""
 
     cube: str
     model: str
@@ -97,7 +97,7 @@ class NewAdapter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a training: `digest` is the SHA-256 of the weights' file; `reason` holds no memory text."""
+    """The result of a training; `digest` is the SHA-256 of the weights file, `reason` contains no memory text."""
 
     state: AdapterState
     measures: Mapping[str, Json]
@@ -158,10 +158,10 @@ def allowed(connection: sa.Connection) -> list[str]:
 def begin(
     connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime, *, arrived: bool = False
 ) -> AdapterRow:
-    """Note that an adapter is being trained on these memories; before this, nothing of them is written into a file.
+    """Register a training and its memories, before anything is written to files.
 
-    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as. One
-    that `arrived` was trained elsewhere: it needs no consent to be here, only to answer.
+    An erasure finds the files to remove by these rows, so the memories must be unchanged since they were read. An
+    adapter that `arrived` was trained elsewhere and needs no consent until it is activated.
     """
     if not seen:
         raise InvalidInput("seen", "must not be empty; an adapter is trained on at least one memory")
@@ -195,15 +195,15 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
 
 
 def activate(connection: sa.Connection, id_: str) -> AdapterRow:
-    """Retire the one that answered. Raises: NotFound, Conflict (not trained, refused, or saw what is different now)."""
+    """Activate an adapter, and retire the active one. Raises: NotFound, Conflict (not trained, refused, or stale)."""
     cubes.lock(connection, _require(connection, id_).cube)
-    row = _require(connection, id_)  # as it is now that nobody else changes it
+    row = _require(connection, id_)  # read again under the lock
     if row.state not in TRAINED:
         raise Conflict(f"Adapter {id_} is {row.state}: only an adapter that passed its evaluation can be activated.")
     if connection.scalar(sa.select(t.c.id).where(t.c.id == id_, _changed())) is not None:
         raise Conflict(f"Adapter {id_} was trained on memories that were changed or removed since; train again.")
     same = sa.update(t).where(t.c.cube_id == row.cube)
-    # First: the table allows one that is active, at any moment. Of version 0.1 there may be one for each shard.
+    # First, since a constraint allows one active adapter. Version 0.1 may have left one per shard.
     former = same.where(t.c.state == AdapterState.ACTIVE, t.c.id != id_)
     connection.execute(former.values(state=AdapterState.RETIRED))
     connection.execute(same.where(t.c.id == id_).values(state=AdapterState.ACTIVE))
@@ -246,7 +246,7 @@ def active(connection: sa.Connection, cube: str) -> str | None:
 
 
 def serving(connection: sa.Connection, cube: str, base: str) -> AdapterRow | None:
-    """Return the adapter that may answer for a cube on this base model: active, allowed, and true to every memory."""
+    """Return a cube's adapter for this base model that may answer: active, with consent, and not stale."""
     allowed = sa.exists(sa.select(consents.c.cube_id).where(consents.c.cube_id == t.c.cube_id).correlate(t))
     query = (
         sa.select(t)
@@ -262,7 +262,7 @@ def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
 
 
 def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
-    """Return stale adapters in any state, of all cubes or some: files of a training contain text."""
+    """Return stale adapters in any state, of all cubes or some; files of trainings contain memory text too."""
     query = sa.select(t).where(_changed()).order_by(t.c.cube_id, t.c.id)
     if cube_ids is not None:
         query = query.where(t.c.cube_id.in_(sorted(cube_ids)))
@@ -283,12 +283,12 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def _changed() -> sa.ColumnElement[bool]:
-    """Return the condition that a memory an adapter saw changed: other version, inactive, moved, gone, excluded."""
-    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_as_seen()))
+    """Return the condition that a memory of the training set is changed, inactive, moved, removed or excluded."""
+    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_unchanged()))
     return sa.exists(different.correlate(t))
 
 
-def _as_seen() -> sa.Select[Any]:
+def _unchanged() -> sa.Select[Any]:
     excluded = sa.select(exclusions.c.item_id).where(exclusions.c.item_id == seen_items.c.item_id)
     return (
         sa.select(versions.c.id)
@@ -301,7 +301,7 @@ def _as_seen() -> sa.Select[Any]:
 
 
 def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
-    """Check that memories are unchanged and may be learned."""
+    """Check that memories are unchanged and not excluded. Raises: Conflict."""
     ids = [each.item for each in seen]
     query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.cube_id == cube)
     query = query.where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)

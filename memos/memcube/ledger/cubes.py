@@ -1,4 +1,4 @@
-"""Rows of cubes and conversations, and each cube's hash chain of events over salted digests."""
+"""Rows of cubes and conversations, and each cube's event log, a hash chain over salted digests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def set_owner(connection: sa.Connection, cube_id: str, owner: str) -> None:
 
 
 def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
-    """Return when the cube's last change was recorded; None on SQLite, which has one writer with a rising clock."""
+    """Lock a cube's row; return the time of its last event, None on SQLite, where the write transaction is the lock."""
     if connection.dialect.name == "sqlite":
         return None
     row = connection.execute(sa.select(cubes.c.event_seq).where(cubes.c.id == cube_id).with_for_update()).one_or_none()
@@ -54,14 +54,14 @@ def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
 
 
 def installation(connection: sa.Connection) -> str:
-    """Return the name of the indexes on servers, made once. As "mark:…" it is not copied with the ledger."""
+    """Return the installation's name in index servers, generated once; keys "mark:…" are not copied with the ledger."""
     here = "" if connection.dialect.name == "sqlite" else postgres.identity(connection)
     rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.in_([_INSTALLATION, _DATABASE])))
     known: dict[str, str] = {row.key: row.value for row in rows}
     if _INSTALLATION in known and known.get(_DATABASE, here) == here:
         name = known[_INSTALLATION]
     else:
-        # New, or a copy of the database, made by the server's own tools: the indexes are the original's.
+        # A new database, or a copy made with the server's own tools, which must not share the original's indexes.
         name = os.urandom(5).hex()
     for key, value in ((_INSTALLATION, name), (_DATABASE, here)):
         if key not in known:
@@ -175,7 +175,7 @@ def advance(connection: sa.Connection, place: NextMessage) -> None:
 def record_event(
     connection: sa.Connection, cube_id: str, at: datetime, actor: str, kind: str, item_id: str | None, body: Json
 ) -> None:
-    """Append one event to the cube's chain: chain = SHA-256(previous chain, number, SHA-256(salt, body))."""
+    """Append an event to the cube's chain: chain = SHA-256(previous chain, number, SHA-256(salt, body))."""
     query = sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
     row = connection.execute(query.with_for_update()).one()
     seq = row.event_seq + 1
@@ -194,7 +194,7 @@ def newest_event(connection: sa.Connection) -> datetime | None:
 
 
 def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
-    """Return what is wrong with the cube's event chain, None if intact; erased bodies do not break it."""
+    """Verify a cube's event chain; return what is wrong, None if it is intact. Erased bodies do not break it."""
     query = sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
     head = connection.execute(query).one_or_none()
     if head is None:  # dropped meanwhile
@@ -219,7 +219,7 @@ def _link(previous: bytes, seq: int, digest: bytes) -> bytes:
 
 
 def _key(cube: str) -> str:
-    # A cube's id may be longer than a key of `meta`.
+    # Hashed, since a cube's id may be longer than the `key` column.
     return "template:" + hashlib.sha256(cube.encode()).hexdigest()[:48]
 
 
@@ -269,7 +269,7 @@ def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> li
 
 
 def number_at(connection: sa.Connection, cube: str, moment: datetime) -> int:
-    """Return the number of a cube's last event up to a moment, 0 if none; scans backwards from the newest."""
+    """Return the number of a cube's last event up to a time, 0 if none; scans backwards from the newest."""
     query = sa.select(events.c.seq).where(events.c.cube_id == cube, events.c.at <= moment)
     return int(connection.scalar(query.order_by(events.c.seq.desc()).limit(1)) or 0)
 

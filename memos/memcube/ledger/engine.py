@@ -1,4 +1,4 @@
-"""The ledger database: open it, migrate it, hand out transactions, translate driver errors."""
+"""The ledger database: opening, migration, transactions, and translation of driver errors."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
 
 _BUSY_TIMEOUT_MS = 30_000
-_ASK_AGAIN_S = 0.005
-# Pages read from the map cost no call and no copy, a sixth of a search's time in the ledger. Writes do not use it.
-_MAPPED_BYTES = 1 << 30
+_WAL_RETRY_S = 0.005
+# Memory-mapped reads need no system call and no copy, which saves a sixth of a search's time in the ledger.
+_MMAP_BYTES = 1 << 30
 _KEPT = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
-_PRAGMAS = (*_KEPT, "temp_store=MEMORY", "cache_size=-32000", f"mmap_size={_MAPPED_BYTES}")
+_PRAGMAS = (*_KEPT, "temp_store=MEMORY", "cache_size=-32000", f"mmap_size={_MMAP_BYTES}")
 
 
 def sqlite_damaged(where: str, text: str) -> IntegrityError:
@@ -46,7 +46,7 @@ def sqlite_damaged(where: str, text: str) -> IntegrityError:
 
 
 def translate_sqlite(text: str, where: str) -> MemosError:
-    """Map a driver's message to the tree; SQLite tells its conditions apart by text only."""
+    """Translate a driver's error by its message, since sqlite3 raises the same class for different conditions."""
     if "malformed" in text or "not a database" in text or "corrupt" in text:
         return sqlite_damaged(where, text)
     if "full" in text:
@@ -66,13 +66,13 @@ def translate_sqlite(text: str, where: str) -> MemosError:
 
 
 def prepare_sqlite(engine: sa.Engine) -> None:
-    # https://sqlite.org/pragma.html, and SQLAlchemy's notes on pysqlite: no `isolation_level`, and a BEGIN of its own.
+    # Sources: https://sqlite.org/pragma.html; SQLAlchemy's notes on pysqlite (no `isolation_level`, an explicit BEGIN).
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}").close()
-        _log_ahead(connection)
+        _enable_wal(connection)
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}").close()
         connection.create_function("casefold", 1, _casefold, deterministic=True)
@@ -84,8 +84,9 @@ def prepare_sqlite(engine: sa.Engine) -> None:
         raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _log_ahead(connection: sqlite3.Connection) -> None:
-    # SQLite calls no busy handler when two connections switch at once (https://sqlite.org/c3ref/busy_handler.html).
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    # The busy handler is not called when two connections switch the mode at the same time. Source:
+    # https://sqlite.org/c3ref/busy_handler.html
     until = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -94,7 +95,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
-            time.sleep(_ASK_AGAIN_S)
+            time.sleep(_WAL_RETRY_S)
 
 
 def _casefold(value: object) -> str | None:
@@ -113,20 +114,20 @@ class Ledger:
     def __init__(self, engine: sa.Engine, description: str) -> None:
         self.description = description
         self._engine = engine
-        # SQLite has one writer; queueing here is fair and cheap, its busy loop is neither.
+        # SQLite has one writer; a lock is cheaper and fairer than its busy loop.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
-        of_one_moment = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        self._reader = engine if self._writer is not None else engine.execution_options(**of_one_moment)
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = engine if self._writer is not None else engine.execution_options(**snapshot)
         self._changes = 0
         self._hold: postgres.Hold | None = None
         self.on_task_due: Callable[[], None] = lambda: None
-        """Called once a transaction that leaves a due task is durable."""
+        """Called after the commit of a transaction that enqueued a due task."""
 
     @classmethod
     def open(cls, url: str) -> Ledger:
         parsed = _parsed(url)
         pool = {"pool_size": _READERS, "max_overflow": _READERS, "pool_timeout": 30, "json_deserializer": _from_json}
-        # The connection used last has its pages and statements at hand.
+        # Last in, first out: the connection used last has a warm page cache.
         if parsed.get_backend_name() == "sqlite":
             engine = sa.create_engine(parsed, pool_use_lifo=True, **pool)
             prepare_sqlite(engine)
@@ -146,7 +147,7 @@ class Ledger:
 
     @property
     def changes(self) -> int | None:
-        """Return a number that grows with every change, before it is acknowledged; None if others may write too."""
+        """Return a counter that every change increments before it is acknowledged; None if others may write too."""
         return None if self._writer is None else self._changes
 
     @contextmanager
@@ -156,7 +157,7 @@ class Ledger:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Yield a connection whose changes are durable when the block ends, and gone when it raises."""
+        """Yield a connection in a transaction: durable once the block ends, rolled back if it raises."""
         with self._translated(), ExitStack() as stack:
             if self._writer is not None:
                 stack.enter_context(self._writer)
@@ -172,9 +173,9 @@ class Ledger:
             self.on_task_due()
 
     def hold(self, *, alone: str | None, follows_graph: bool = False) -> None:
-        """Claim the ledger for this process, exclusively if `alone` is the folder id of an embedded index.
+        """Lock the ledger for this process, exclusively if `alone` is the folder id of an embedded index.
 
-        `follows_graph`: this process keeps a graph index up to date. SQLite relies on the folder lock.
+        `follows_graph`: this process keeps a graph index up to date. With SQLite the folder's lock suffices.
         """
         if not self.is_sqlite:
             with self._translated():
@@ -186,7 +187,7 @@ class Ledger:
                 self._hold.renew()
 
     def check(self) -> list[str]:
-        """Return the database's own complaints about its pages; empty if intact, or on a server."""
+        """Return the findings of SQLite's integrity check; empty if the file is intact, or on PostgreSQL."""
         if not self.is_sqlite:
             return []
         with self.read() as connection:
@@ -202,8 +203,8 @@ class Ledger:
             raise sqlite_damaged(self.description, str(first))
 
     def vacuum(self) -> None:
-        # SQLite's file is rewritten: `secure_delete` misses copies left in a page when cells move. PostgreSQL only
-        # marks the space as free: rewriting tables would block everybody.
+        # SQLite rewrites the file, since `secure_delete` misses copies that are left in a page when cells move.
+        # PostgreSQL only marks the space as free, since rewriting tables (VACUUM FULL) would block all access.
         with self._translated():
             if self._writer is None:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -214,7 +215,7 @@ class Ledger:
                 raw.execute("VACUUM")
 
     def truncate_wal(self) -> bool:
-        """Empty SQLite's write-ahead log, so that no deleted text is left in it; False if a reader prevents it."""
+        """Truncate SQLite's write-ahead log, which may contain deleted text; return False if a reader prevents it."""
         if self._writer is None:
             return True
         with self._translated(), self._writer, self._engine.connect() as connection:
@@ -241,7 +242,7 @@ class Ledger:
             with self.write() as connection:
                 if not self.is_sqlite:
                     postgres.lock_schema(connection)
-                    found = _revision(connection)  # another process may have done it meanwhile
+                    found = _revision(connection)  # another process may have migrated meanwhile
                 if found != HEAD:
                     upgrade(connection, found, self.description)
 

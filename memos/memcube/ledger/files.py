@@ -26,7 +26,7 @@ from memos.memcube.ledger.schema import (
 )
 
 READ = "file"
-"""Kind of the tasks that read a document; their key is the file's id."""
+"""Kind of the tasks that read a document; the task key is the file's id."""
 
 ABANDONED = (
     "was not read, as its task failed or was cancelled; retry the task (`memos task list --kind file`), or add the "
@@ -34,7 +34,7 @@ ABANDONED = (
 )
 
 PART_BYTES = 1_048_576
-"""Bytes in one row, so that no row of a backup or a copy is large."""
+"""Maximum bytes in a row, to keep rows of backups and copies small."""
 
 
 def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
@@ -74,7 +74,7 @@ def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]
 
 
 def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[StoredFile]:
-    """Return files with their effective state: without a task, none is being read, whatever its row says."""
+    """Return files with their effective state: one in `processing` without a task has failed."""
     waiting = [file.id for file in found if file.state is FileState.PROCESSING]
     alive = (tasks.c.kind == READ, tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]))
     query = sa.select(tasks.c.idempotency_key).where(*alive)
@@ -92,7 +92,7 @@ def has_live_items(connection: sa.Connection, file_id: str) -> bool:
 
 
 def text(connection: sa.Connection, file_id: str) -> str:
-    """Return the remaining Markdown of a document; updates of its items do not change it."""
+    """Return the Markdown of a document without erased passages, as it was read; edits of items do not change it."""
     query = (
         sa.select(messages.c.text)
         .select_from(file_items)
@@ -200,7 +200,7 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
     states = (FileState.AVAILABLE, FileState.SUPERSEDED)
     none = ~sa.exists().where(file_items.c.file_id == files.c.id)
     query = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT, none)
-    # One that was replaced before it was read has none.
+    # A file that was replaced before it was read has no passages.
     query = query.where(files.c.state.in_(states), files.c.replaced_by.is_(None), files.c.sha256 != "")
     found += [(file, "was read but has no passages") for file in connection.scalars(query.limit(most))]
     return found

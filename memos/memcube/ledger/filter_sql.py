@@ -1,7 +1,7 @@
-"""Compile filters to SQL over `items`, with the meaning of `memos.core.filters.matches`.
+"""Compile filters to SQL conditions with the semantics of `memos.core.filters.matches`.
 
-Every condition is true or false, never NULL, so that `not` means what it means in Python. Values are bound
-parameters; `memos.core.filters.parse` keeps a filter under SQLite's limits (32,766 variables, depth 1,000).
+Every condition is true or false, never NULL, so that `not` has the same meaning as in Python. Values are bound
+parameters; `memos.core.filters.parse` keeps a filter below SQLite's limits (32,766 variables, depth 1,000).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class JsonSql(Protocol):
 
 class SqliteJson:
     def elements(self, column: Sql, key: str | None) -> Elements:
-        # A filter's field name has no quote and no backslash (`memos.core.filters`), so this is the key alone.
+        # Field names contain no quotes or backslashes (`memos.core.filters`), so the path needs no escaping.
         path = () if key is None else (f'$."{key}"',)
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
         kind, value = rows.c.type, rows.c.value
@@ -77,8 +77,8 @@ class SqliteJson:
         return Elements(rows, kind == "text", kind.in_(["integer", "real"]), value, kind, *numbers)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
-        """Compare; SQLite compares whole numbers and floats exactly."""
-        # Without the column's type: a filter's date is epoch microseconds already, as the ledger stores it.
+        """Compare a column with a number; SQLite compares integers and floats exactly."""
+        # Without the column's type, since dates in filters are epoch microseconds already, as in the ledger.
         holds: Bool = _COMPARE[op](sa.type_coerce(column, sa.types.NULLTYPE), value)
         return holds
 
@@ -86,12 +86,12 @@ class SqliteJson:
         return sa.type_coerce(column, sa.types.NULLTYPE).in_(values)
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Match with Python's folding: SQLite's `lower` knows ASCII only."""
+        """Match with Python's case folding; SQLite's `lower` only covers ASCII."""
         return sa.func.instr(sa.func.casefold(text), part.casefold()) > 0
 
 
 class PostgresJson:
-    """PostgreSQL: elements are JSON, and floats are recognised by their notation."""
+    """JSON in PostgreSQL, where floats are recognised by their notation."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
         value: Sql = sa.type_coerce(column, sa.JSON)
@@ -131,7 +131,7 @@ def of(connection: sa.Connection) -> JsonSql:
 
 
 def _split(number: Sql) -> tuple[Sql, Sql]:
-    """Return a JSON number as a float, when it has a point or an exponent, or as a whole number; the other is null."""
+    """Return a JSON number as a float, if it has a point or an exponent, or as an integer; the other one is null."""
     is_float = number.regexp_match("[.eE]")
     as_float = sa.cast(sa.case((is_float, number), else_=None), sa.Double)
     return as_float, sa.cast(sa.case((is_float, None), else_=number), sa.Numeric)
@@ -150,7 +150,7 @@ def _one_of_written(number: Sql, values: Sequence[Number]) -> Bool:
 
 
 def _compare_float(number: Sql, op: Op, value: Number) -> Bool:
-    """Compare a float with a number; a whole number that no float equals is replaced by the nearest float."""
+    """Compare a float with a number; an integer that no float equals is replaced by the nearest float."""
     near = _nearest(value)
     if near != value:
         # No float lies between the value and the nearest one.
@@ -187,49 +187,49 @@ _COLUMNS: Mapping[str, Sql] = {
 _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 
 
-def compile_sql(node: Node | None, ways: JsonSql) -> Bool:
-    """Return the filter as a condition on versions joined with items and, outer, with conversations."""
+def compile_sql(node: Node | None, dialect: JsonSql) -> Bool:
+    """Compile a filter to a condition on versions, joined with items and (outer join) conversations."""
     match node:
         case None:
             return sa.true()
         case And():
-            return sa.and_(sa.true(), *(compile_sql(part, ways) for part in node.parts))
+            return sa.and_(sa.true(), *(compile_sql(part, dialect) for part in node.parts))
         case Or():
-            return sa.or_(sa.false(), *(compile_sql(part, ways) for part in node.parts))
+            return sa.or_(sa.false(), *(compile_sql(part, dialect) for part in node.parts))
         case Not():
-            return sa.not_(compile_sql(node.part, ways))
+            return sa.not_(compile_sql(node.part, dialect))
         case Condition():
-            return _condition(node, ways)
+            return _condition(node, dialect)
 
 
-def _condition(condition: Condition, ways: JsonSql) -> Bool:
+def _condition(condition: Condition, dialect: JsonSql) -> Bool:
     field, op, value = condition.field, condition.op, condition.value
     if op in _NEGATED:
-        return sa.not_(_condition(Condition(field, _NEGATED[op], value), ways))
+        return sa.not_(_condition(Condition(field, _NEGATED[op], value), dialect))
     if op is Op.EXISTS and value is False:
-        return sa.not_(_condition(Condition(field, op, True), ways))
+        return sa.not_(_condition(Condition(field, op, True), dialect))
     if field in LIST_FIELDS:
-        return _any(ways.elements(_COLUMNS[field], None), op, value, ways)
+        return _any(dialect.elements(_COLUMNS[field], None), op, value, dialect)
     if field in TEXT_FIELDS:
-        return _not_null(_COLUMNS[field], _text(_COLUMNS[field], op, value, ways))
+        return _not_null(_COLUMNS[field], _text(_COLUMNS[field], op, value, dialect))
     if field in NUMBER_FIELDS | DATE_FIELDS:
         column = _COLUMNS[field]
-        return _not_null(column, _number(partial(ways.compare, column), partial(ways.one_of, column), op, value))
-    return _any(ways.elements(versions.c.info, field.removeprefix("info.")), op, value, ways)
+        return _not_null(column, _number(partial(dialect.compare, column), partial(dialect.one_of, column), op, value))
+    return _any(dialect.elements(versions.c.info, field.removeprefix("info.")), op, value, dialect)
 
 
 def _not_null(column: Sql, holds: Bool) -> Bool:
     return sa.and_(column.is_not(None), holds)
 
 
-def _text(text: Sql, op: Op, value: Value, ways: JsonSql) -> Bool:
+def _text(text: Sql, op: Op, value: Value, dialect: JsonSql) -> Bool:
     match op:
         case Op.EXISTS:
             return sa.true()
         case Op.EQ | Op.CONTAINS | Op.IN:
             return _one_of(text, [entry for entry in _values(value) if isinstance(entry, str)])
         case Op.LIKE:
-            return ways.has_folded(text, str(value))
+            return dialect.has_folded(text, str(value))
     return sa.false()
 
 
@@ -257,9 +257,9 @@ def _flag(flag: Sql, op: Op, value: Value) -> Bool:
     return sa.false()
 
 
-def _any(elements: Elements, op: Op, value: Value, ways: JsonSql) -> Bool:
+def _any(elements: Elements, op: Op, value: Value, dialect: JsonSql) -> Bool:
     passes = sa.or_(
-        sa.and_(elements.is_text, _text(elements.text, op, value, ways)),
+        sa.and_(elements.is_text, _text(elements.text, op, value, dialect)),
         sa.and_(elements.is_number, _number(elements.compare, elements.one_of, op, value)),
         _flag(elements.flag, op, value),
     )

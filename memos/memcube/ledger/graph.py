@@ -24,7 +24,7 @@ class LedgerGraph:
 
 
 def _adjacent_query() -> sa.Select[tuple[str]]:
-    # Each of its four parts uses an index: the positions of a conversation, and both ends of the links.
+    # Each of the four parts uses an index: two on positions in a conversation, and one on each end of the links.
     seed = sa.select(items).where(items.c.id == sa.bindparam("seed")).cte("seed")
 
     def beside(*, later: bool) -> sa.Select[tuple[str]]:

@@ -1,10 +1,10 @@
-"""Store requests that may be repeated: an add with a key, a creation with a key, a submission without a key.
+"""Idempotency: recognise repeated adds and creations by their key, and repeated submissions by their content.
 
-Each row holds a digest of the whole request that says nothing without its salt, the ids of what was stored, and when.
-The three differ in the scope and lifetime of the key: an add's belongs to its cube and never expires, a creation's
-belongs to an identity for a day, and a submission is identified by caller and body for a minute. Each has its table.
+Each row holds a salted or keyed digest of the request, the ids of what was stored, and the time. An add's key belongs
+to its cube and never expires; the key of any other creation belongs to an identity for a day; a submission is
+identified by caller and body for a minute. Each has its own table.
 
-Every function takes an open write transaction unless it only reads.
+Functions take an open write transaction unless they only read.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from memos.memcube.ledger.schema import meta, repeats, request_items, requests, 
 
 CREATION_KEPT = timedelta(hours=24)
 SAME_WITHIN = timedelta(minutes=1)
-"""A submission that is sent again later than this is a new one."""
+"""Time within which the same submission counts as a repeat."""
 
 _SUBMISSION_KEPT = timedelta(days=7)
 _REMOVED_AT_ONCE = 500
 _SECRET = "submissions"  # noqa: S105 - the name of a row
-# Spelt as the partial index is, or the database would not use it.
-_YOUNG = sa.text("submissions.digest IS NOT NULL")
+# Written as in the partial index, otherwise the database would not use it.
+_HAS_DIGEST = sa.text("submissions.digest IS NOT NULL")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to `add`, by which a repetition is recognised: the caller's key and the whole request as JSON."""
+    """The idempotency key of an add, and the whole request as JSON."""
 
     key: str
     body: Json
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that creates something: `body` is all of it as text, `cube` the one it is about."""
+    """A call that creates something; `body` is the whole call as text."""
 
     identity: str
     key: str
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A call of the same key; `made` is None while it has not answered."""
+    """An earlier call with the same key; `same` if its body is equal, `made` is None until it has answered."""
 
     same: bool
     made: tuple[str, ...] | None
@@ -69,7 +69,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """`answer` is None until it was carried out, or when that broke off; a `fresh` one was taken for the first time."""
+    """A submission; `answer` is None until it completes, or if it was interrupted; `fresh` unless it is a repeat."""
 
     id: str
     caller: str
@@ -85,13 +85,13 @@ def find_add(connection: sa.Connection, cube: str, request: Request) -> AddRecei
     row = _add_of(connection, cube, request.key)
     if row is None:
         return None
-    if not _fits(row, _text(request.body)):
+    if not _matches(row, _text(request.body)):
         raise Conflict(f"Idempotency key {request.key!r} was used for another add; use a new key for new content.")
     return _replayed(row)
 
 
 def receipt_of(connection: sa.Connection, cube: str, key: str) -> AddReceipt | None:
-    """Return what an add of this key stored, None when there was none or something of it is erased."""
+    """Return what an add with this key stored; None if there was none, or if some of it was erased."""
     row = _add_of(connection, cube, key)
     return None if row is None else _replayed(row)
 
@@ -108,7 +108,7 @@ def remember_add(connection: sa.Connection, request: Request, receipt: AddReceip
 def find_call(connection: sa.Connection, call: Call, now: datetime) -> Earlier | None:
     young = repeats.c.created_at > now - CREATION_KEPT
     row = connection.execute(sa.select(repeats).where(*_of(call), young)).one_or_none()
-    return None if row is None else Earlier(_fits(row, call.body), None if row.made is None else tuple(row.made))
+    return None if row is None else Earlier(_matches(row, call.body), None if row.made is None else tuple(row.made))
 
 
 def claim_call(connection: sa.Connection, call: Call, now: datetime) -> bool:
@@ -122,14 +122,14 @@ def answer_call(connection: sa.Connection, call: Call, made: Sequence[str]) -> N
 
 
 def submit(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Submission:
-    digest = _keyed(connection, caller, body)
+    digest = _keyed_digest(connection, caller, body)
     _drop_old_submissions(connection, now)
     id_ = new_id()
     row = {"id": id_, "caller": caller, "digest": digest, "cubes": list(cubes), "created_at": now}
     same = sa.select(submissions).where(submissions.c.caller == caller, submissions.c.digest == digest)
     while not queues.insert_new(connection, submissions, row):
         found = connection.execute(same).one_or_none()
-        if found is not None:  # else another process has just dropped it
+        if found is not None:  # otherwise another process has just removed it
             return Submission(found.id, found.caller, found.answer)
     return Submission(id_, caller, None, fresh=True)
 
@@ -147,12 +147,12 @@ def answer_submission(connection: sa.Connection, id_: str, told: Mapping[str, Js
 
 
 def withdraw_submission(connection: sa.Connection, id_: str) -> None:
-    """Remove a submission that came to nothing, so that the same may be sent anew at once."""
+    """Remove a submission that failed, so that the same request can be sent again at once."""
     connection.execute(sa.delete(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None)))
 
 
 def forget(connection: sa.Connection, cube: str, items: Collection[str], files: Collection[str] = ()) -> Counter[str]:
-    """Drop what knows the content of these items and files of a cube by a digest; return rows removed by table."""
+    """Remove digests of the content of these items and files of a cube; return the number of rows by table."""
     removed = Counter({repeats.name: 0})
     for batch in in_batches(items):
         mine = request_items.c.item_id.in_(batch), request_items.c.cube_id == cube
@@ -165,7 +165,7 @@ def forget(connection: sa.Connection, cube: str, items: Collection[str], files: 
         if row.made is not None and not {*items, *files}.isdisjoint(row.made):
             named = repeats.c.identity_id == row.identity_id, repeats.c.idempotency_key == row.idempotency_key
             removed[repeats.name] += connection.execute(sa.delete(repeats).where(*named)).rowcount
-    young = connection.execute(sa.select(submissions.c.id, submissions.c.cubes).where(_YOUNG))
+    young = connection.execute(sa.select(submissions.c.id, submissions.c.cubes).where(_HAS_DIGEST))
     for batch in in_batches(row.id for row in young.all() if cube in row.cubes):
         connection.execute(sa.update(submissions).where(submissions.c.id.in_(batch)).values(digest=None))
     return removed
@@ -181,9 +181,9 @@ def forget_old(ledger: Ledger, now: datetime) -> None:
 
 
 def _drop_old_submissions(connection: sa.Connection, now: datetime) -> None:
-    """Drop the digests of submissions that are older than a minute, and submissions that are older than a week."""
+    """Remove digests of submissions older than a minute, and submissions older than a week."""
     s = submissions
-    connection.execute(sa.update(s).where(_YOUNG, s.c.created_at <= now - SAME_WITHIN).values(digest=None))
+    connection.execute(sa.update(s).where(_HAS_DIGEST, s.c.created_at <= now - SAME_WITHIN).values(digest=None))
     old = sa.select(s.c.id).where(s.c.created_at <= now - _SUBMISSION_KEPT).limit(_REMOVED_AT_ONCE)
     connection.execute(sa.delete(s).where(s.c.id.in_(old)))
 
@@ -211,7 +211,7 @@ def _salted(body: str) -> dict[str, bytes]:
     return {"salt": salt, "digest": _digest(salt, body)}
 
 
-def _fits(row: sa.Row[Any], body: str) -> bool:
+def _matches(row: sa.Row[Any], body: str) -> bool:
     return hmac.compare_digest(_digest(bytes(row.salt), body), bytes(row.digest))
 
 
@@ -219,8 +219,8 @@ def _digest(salt: bytes, body: str) -> bytes:
     return hashlib.sha256(salt + body.encode()).digest()
 
 
-def _keyed(connection: sa.Connection, caller: str, body: str) -> str:
-    """Return a digest by the ledger's own secret, by which the database itself can find the same submission."""
+def _keyed_digest(connection: sa.Connection, caller: str, body: str) -> str:
+    """Return an HMAC with the ledger's secret, equal for equal submissions so that the database can find them."""
     found = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _SECRET))
     if found is None:
         queues.insert_new(connection, meta, {"key": _SECRET, "value": secrets.token_hex(32)})

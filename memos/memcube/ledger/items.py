@@ -29,7 +29,7 @@ from memos.memcube.ledger.schema import (
     versions,
 )
 
-# SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
+# SQLite allows 32,766 variables per statement; small batches also keep PostgreSQL's planner fast.
 _BATCH = 500
 
 _SELECT = (
@@ -49,7 +49,7 @@ _SELECT = (
 )
 
 
-# Built once: making a statement anew costs as much as running it.
+# Built once, since building a statement takes as long as executing it.
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _CUBES: sa.BindParameter[str] = sa.bindparam("cubes", expanding=True)
 _THESE = _SELECT.where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
@@ -225,11 +225,11 @@ _BRIEF = (
         items.c.conversation_id,
         items.c.session,
         items.c.position,
-        # As the numbers they are stored as: only some are looked at, and only compared.
+        # Left as stored integers: they are only compared, and converting all rows would be wasted.
         sa.type_coerce(items.c.said_at, sa.BigInteger),
         sa.type_coerce(versions.c.valid_from, sa.BigInteger),
         sa.type_coerce(versions.c.valid_to, sa.BigInteger),
-        # A number in SQLite, which is as good.
+        # SQLite stores booleans as integers.
         sa.type_coerce(items.c.cold, sa.Integer),
         sa.type_coerce(items.c.outdated, sa.Integer),
         versions.c.key,
@@ -272,7 +272,7 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
 
 
 def cube_of(connection: sa.Connection, item_id: str) -> str:
-    """Return the cube of an item, also of an erased one."""
+    """Return an item's cube. Raises: NotFound."""
     found = connection.scalar(sa.select(items.c.cube_id).where(items.c.id == item_id))
     if found is None:
         raise _unknown(connection, item_id)
@@ -489,7 +489,7 @@ def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[s
 
 
 def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bool = True) -> None:
-    """Flag messages as stating something that was replaced since; that makes no new version."""
+    """Flag messages whose statement was superseded; this creates no new version."""
     for batch in in_batches(ids):
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(outdated=outdated))
 
@@ -503,7 +503,7 @@ def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
         .where(links.c.kind == LinkKind.DERIVED_FROM)
         .where(versions.c.status == Status.SUPERSEDED, versions.c.key.is_not(None))
         .where(now.c.recorded_to.is_(None), now.c.status == Status.ACTIVE)
-        # A trait says again what a fact says.
+        # Profile traits repeat facts.
         .where(now.c.type == versions.c.type, now.c.type != ItemType.PROFILE)
         .order_by(now.c.item_id)
     )
@@ -516,7 +516,7 @@ def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
 
 
 def raise_revisions(connection: sa.Connection, ids: Iterable[str]) -> None:
-    """Raise the projection revision of items with a changed neighbour in their window."""
+    """Increment the revision of items that must be indexed again because a neighbour in their window changed."""
     for batch in in_batches(ids):
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(revision=items.c.revision + 1))
 
@@ -528,7 +528,7 @@ def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) ->
         if item.conversation is None or item.position is None:
             continue
         mine = sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery()
-        # By order, not by distance: erased messages leave gaps in the positions.
+        # By order, not by difference: erased messages leave gaps in the positions.
         query = sa.select(items.c.id).where(items.c.conversation_id == mine, items.c.position > item.position)
         found.update(connection.scalars(query.order_by(items.c.position).limit(reach)))
     return sorted(found - {item.id for item in changed})
@@ -553,7 +553,7 @@ def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
 
 
 def blank(cube: str, now: datetime, **fields: Any) -> Item:
-    """Return the first version of a new item, sure and active; of what is not among the fields it has nothing."""
+    """Return the first version of a new item, active and with confidence 1; fields that are not given are empty."""
     ids = {"id": new_id(), "cube": cube, "version": 1, "version_id": new_id()}
     nothing = dict.fromkeys(("key", "value", "conversation", "position", "page", "session"))
     times = dict.fromkeys(("said_at", "valid_from", "valid_to")) | {"created_at": now, "updated_at": now}
@@ -562,7 +562,6 @@ def blank(cube: str, now: datetime, **fields: Any) -> Item:
 
 
 def first_row(state: Item, conversation_id: str | None = None) -> dict[str, Any]:
-    """Return the row of a new item."""
     names = ("position", "page", "session", "said_at", "version", "version_id", "created_at")
     same = {name: getattr(state, name) for name in names}
     return {"id": state.id, "cube_id": state.cube, "conversation_id": conversation_id, "revision": 1, **same}

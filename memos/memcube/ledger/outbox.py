@@ -1,4 +1,4 @@
-"""Rows of the outbox, "item X changed, index T has to follow", kept until T's flush is durable."""
+"""The outbox: items that an index must project again; rows are removed once the index has flushed durably."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class OutboxRow:
 
 
 def targets(connection: sa.Connection) -> tuple[Target, ...]:
-    """Return the indexes that follow this ledger; on PostgreSQL none follows or leaves before the transaction ends."""
+    """Return the indexes of this ledger; on PostgreSQL this cannot change before the transaction ends."""
     query = _FOLLOWS_GRAPH if connection.dialect.name == "sqlite" else _FOLLOWS_GRAPH.with_for_update(read=True)
     return ("vector", "graph") if connection.scalar(query) == "yes" else ("vector",)
 
 
 def follow_graph(connection: sa.Connection) -> None:
-    """Queue changes for the graph index too; if it missed changes, the next open compares all of it."""
+    """Queue changes for the graph index too; if that was off, the whole index is compared at the next opening."""
     if _set_follows_graph(connection, "yes"):
-        # No flush has left this mark in the index, so the index is taken for one that lost writes.
+        # A random mark differs from that in the index, which is then treated as one that lost writes.
         set_mark(connection, "graph", secrets.randbelow(2**48))
 
 
@@ -106,7 +106,7 @@ def _waiting(target: Target) -> sa.Select[Any]:
 
 _ROWS = sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
 _AFTER = (outbox.c.target == sa.bindparam("target"), outbox.c.id > sa.bindparam("after"))
-# Built once: every add runs this, and every search the other.
+# Built once: every add runs the first, every search the second.
 _ROWS_AFTER = _ROWS.where(*_AFTER, outbox.c.parked == sa.false()).order_by(outbox.c.id).limit(sa.bindparam("most"))
 _ITEMS_AFTER = (
     sa.select(outbox.c.item_id)
@@ -128,7 +128,7 @@ def items_after(
 
     rows = unseen(_ITEMS_AFTER)
     found = list(dict.fromkeys(rows))
-    # One item's many changes took the others' place: all rows are read then, so not at once.
+    # Many changes of few items filled the limit; grouping by item reads all rows, so it is only done then.
     return found if len(rows) < limit or len(found) == limit else unseen(_EACH_ITEM_AFTER)
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: connections, checks, locks, and the meaning of its errors.
+"""PostgreSQL: connections, server checks, advisory locks, and translation of its errors.
 
 Source: https://www.postgresql.org/docs/current/errcodes-appendix.html (SQLSTATE classes),
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS.
@@ -26,18 +26,18 @@ from memos.errors import (
 from memos.memcube.ledger.schema import meta
 
 OLDEST = 140_000
-"""The oldest server that is supported, as `server_version_num` writes it: 14.0."""
+"""The oldest supported server version, as in `server_version_num`: 14.0."""
 
 MOST_SKEW = timedelta(seconds=30)
-"""Largest difference between this machine's clock and the database's: processes must agree on record times."""
+"""Maximum difference between this machine's clock and the database's, since processes must agree on record times."""
 
 _CONNECT = {"connect_timeout": 5, "application_name": "hippocube", "client_encoding": "utf8"}
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
-# Keys of advisory locks: "memo", then a number.
-_MIGRATING = 0x6D656D6F01
-_HOLDING = 0x6D656D6F02
-_FOLLOWING = 0x6D656D6F03
+# Keys of advisory locks: "memo" in ASCII, and a number.
+_MIGRATION_LOCK = 0x6D656D6F01
+_HOLD_LOCK = 0x6D656D6F02
+_GRAPH_LOCK = 0x6D656D6F03
 _DENIED = {
     "28000": "the user or the host is not allowed",
     "28P01": "the password is wrong",
@@ -61,7 +61,7 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
         connection.autocommit = True
-        # What was acknowledged is on disk, whatever the server's default says; waits for replicas stay as configured.
+        # Acknowledged changes must be on disk, whatever the server's default; synchronous replication stays as it is.
         connection.execute(
             "SELECT set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false), CASE WHEN"
             " current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END",
@@ -108,7 +108,7 @@ def check_server(connection: sa.Connection, now: datetime) -> None:
 
 
 def identity(connection: sa.Connection) -> str:
-    """Return what tells this database from a copy: the server's identifier, where readable, and its oid."""
+    """Return an identifier that a copy of this database does not share: the server's, if readable, and the oid."""
     oid = connection.exec_driver_sql("SELECT oid FROM pg_database WHERE datname = current_database()").scalar_one()
     allowed = connection.exec_driver_sql("SELECT has_function_privilege('pg_control_system()', 'execute')").scalar_one()
     if not allowed:
@@ -119,14 +119,15 @@ def identity(connection: sa.Connection) -> str:
 
 def lock_schema(connection: sa.Connection) -> None:
     """Take the schema lock, so that one process migrates at a time; released with the transaction."""
-    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
 
 
 class Hold:
-    """A process's claim on the ledger, exclusive for an embedded index or shared.
+    """A process's advisory lock on the ledger: exclusive with an embedded index, otherwise shared.
 
-    It lives on its own connection and ends with it; `renew` notices that and claims again. `alone` is the id of the
-    folder with the embedded index; if another folder's process was exclusive in between, renewing is refused.
+    The lock is held by a connection of its own and lost with it; `renew` detects that and takes the lock again. `alone`
+    is the id of the folder with the embedded index; `renew` fails if another folder's process held the exclusive lock
+    in between.
     """
 
     def __init__(self, engine: sa.Engine, *, alone: str | None, follows_graph: bool) -> None:
@@ -157,7 +158,7 @@ class Hold:
                     self._connection = None
             connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             lock = sa.func.pg_try_advisory_lock if self._alone else sa.func.pg_try_advisory_lock_shared
-            if not connection.scalar(sa.select(lock(_HOLDING))):
+            if not connection.scalar(sa.select(lock(_HOLD_LOCK))):
                 connection.close()
                 raise BackendUnavailable(
                     "Other processes use this ledger, but a migration or an embedded index needs it alone; stop them, "
@@ -171,20 +172,20 @@ class Hold:
                 connection.close()
                 raise _missed()
             if self._follows_graph:
-                connection.scalar(sa.select(sa.func.pg_advisory_lock_shared(_FOLLOWING)))
+                connection.scalar(sa.select(sa.func.pg_advisory_lock_shared(_GRAPH_LOCK)))
             self._connection = connection
 
     def release(self) -> None:
         with self._lock:
             if self._connection is not None:
-                self._connection.invalidate()  # its session, and the lock with it, ends instead of going to the pool
+                self._connection.invalidate()  # end the session, which holds the lock, instead of pooling it
                 self._connection.close()
                 self._connection = None
 
 
 def another_follows_graph(connection: sa.Connection) -> bool:
-    """Return True if a process keeps a graph index up to date; if not, none starts before the transaction ends."""
-    return not connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_FOLLOWING)))
+    """Return True if a process keeps a graph index up to date; otherwise prevent that until the transaction ends."""
+    return not connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_GRAPH_LOCK)))
 
 
 _ALONE = "mark:alone"
@@ -210,7 +211,7 @@ def _missed() -> BackendUnavailable:
 
 
 def translate(error: exc.DBAPIError, where: str) -> MemosError:
-    """Map a driver's error to ours by SQLSTATE; the text never shows values, which may be memories."""
+    """Translate a driver's error by its SQLSTATE; the message contains no values, which may be memory text."""
     state = getattr(error.orig, "sqlstate", None) or ""
     diagnosis = getattr(error.orig, "diag", None)
     said = getattr(diagnosis, "message_primary", None) or str(error.orig).split("DETAIL:")[0]
@@ -249,7 +250,7 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
 
 
 def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[str]:
-    """Lock those of the ids that no other transaction has locked for this purpose, and return them."""
+    """Lock the ids that no other transaction has locked for this purpose; return the locked ones."""
     given = sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text)))
     named = given.table_valued("id", name="wanted").render_derived()
     key = sa.func.hashtextextended(f"memos:{purpose}:" + sa.cast(named.c.id, sa.Text), 0)
@@ -260,8 +261,8 @@ def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[s
 def fold_function() -> str:
     """Return the statement that creates `memos_casefold(text)`, equal to Python's `str.casefold`.
 
-    ICU's lower case, then the characters that folding changes besides: single ones by `translate`, those that expand by
-    `replace`, only in texts that have one.
+    It applies ICU's lower case, then maps the characters that only case folding changes: by `translate`, or by
+    `replace` where one becomes several, and only in texts that contain one.
     """
     stable = [
         c

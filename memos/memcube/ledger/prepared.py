@@ -1,6 +1,6 @@
-"""Selects of every search, compiled once and passed to the driver directly.
+"""Prepared selects for searches: compiled once and executed by the driver directly.
 
-Half the time of a short query is SQLAlchemy's (docs/log.md); its row processing is done here.
+SQLAlchemy takes half the time of a short query (docs/log.md), so its row processing is done here instead.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-# Lists are filled up to one of these lengths with their last value, so that the driver meets few statements.
+# Lists are padded to one of these lengths by repeating the last value, so that there are few distinct statements.
 _LENGTHS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256, 512)
-_FLOAT8 = 701  # how PostgreSQL numbers the type a float column has
+_FLOAT8 = 701  # PostgreSQL's type OID of `double precision`
 MOST = _LENGTHS[-1]
-"""Most values one list may have."""
+"""Maximum length of a list."""
 
 
 Make = Callable[[Iterable[Any]], Any]
 
 
 class PreparedSelect:
-    """A select whose only parameters are expanding lists; rows are named tuples, or what `make` makes."""
+    """A select whose parameters are all expanding lists; rows are named tuples, or the results of `make`."""
 
     def __init__(self, statement: sa.Select[Any], make: Make | None = None) -> None:
         self.make = make
@@ -46,7 +46,7 @@ class PreparedSelect:
 
 class _Compiled:
     def __init__(self, statement: sa.Select[Any], dialect: Dialect, make: Make | None) -> None:
-        # A name of its own for each parameter: "named" in SQLite, "%(name)s" in PostgreSQL.
+        # Named parameters: ":name" in SQLite, "%(name)s" in PostgreSQL.
         paramstyle = "named" if dialect.name == "sqlite" else dialect.paramstyle
         self._mark = ":{}" if paramstyle == "named" else "%({})s"
         named: Any = type(dialect)
@@ -86,7 +86,7 @@ class _Compiled:
 
     def _fetched(self, connection: sa.Connection, text: str, parameters: dict[str, Any]) -> Sequence[Any]:
         if connection.dialect.name != "sqlite":
-            # A server's answer takes longer than SQLAlchemy's work, and SQLAlchemy classifies its errors.
+            # A round trip takes longer than SQLAlchemy's processing, and SQLAlchemy classifies the errors.
             return connection.exec_driver_sql(text, parameters).all()
         cursor = connection.connection.cursor()
         try:

@@ -1,4 +1,4 @@
-"""Counts for overviews, pending items, trust and speakers; each from an index or a few rows."""
+"""Read-only queries across tables: counts for overviews, pending items, trust and speakers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from memos.memcube.ledger.segments import ON_PAGES
 from memos.memcube.ledger.tasks import RUNNING, to_task
 
 WHY = "pending"
-"""The key of an item's info under which a reader says in short why it waits."""
+"""Key in an item's `info` with the reason why it is pending."""
 
 _WHY_CHARS = 300
 
@@ -70,7 +70,7 @@ def has_untrusted(connection: sa.Connection, segment: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CubeSummary:
-    """The newest event of a cube: its number, 0 before the first, and when it was recorded."""
+    """Number and time of a cube's newest event; 0 and None before the first."""
 
     cube: str
     seq: int
@@ -130,7 +130,7 @@ def waiting(connection: sa.Connection, named: Sequence[str] | None) -> dict[tupl
 
 
 def running(connection: sa.Connection, named: Sequence[str] | None) -> list[Task]:
-    # A lease is there exactly while a task runs; naming it makes SQLite use the index.
+    # A task has a lease exactly while it runs; the second condition makes SQLite use the index.
     leased = sa.select(tasks).where(RUNNING, tasks.c.lease_until.is_not(None))
     query = _of(named, leased).order_by(tasks.c.started_at, tasks.c.id)
     return [to_task(row) for row in connection.execute(query)]
@@ -176,15 +176,15 @@ def installation_counts(connection: sa.Connection) -> InstallationCounts:
 
 
 MOST = 8
-"""Names beyond which somebody's name tells much: one of two says a bit, one of a hundred nearly seven."""
+"""Number of speakers up to which a name in a question says little: one of two is 1 bit, one of a hundred nearly 7."""
 
 _SPEAKING = (Role.USER.value, Role.ASSISTANT.value)
 
 
 def _distinct() -> sa.Select[tuple[str]]:
-    """Return a recursive query that reads distinct names in order, with one index probe a name.
+    """Return a recursive query for distinct names, with one index probe per name (a loose index scan).
 
-    It covers one cube and role at a time: with several no probe finds the first name.
+    It must be run for one cube and role at a time, otherwise the probes cannot use the index.
     """
     theirs = sa.and_(
         messages.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
@@ -205,7 +205,7 @@ _DISTINCT = PreparedSelect(_distinct(), _name)
 
 
 def frequent_speakers(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
-    """Return the speakers' names, without those of roles; none if there are more than `MOST`."""
+    """Return the names of speakers, except role names; none if there are more than `MOST`."""
     if len(cubes) > MOST:
         return []
     found: dict[str, None] = {}

@@ -1,7 +1,7 @@
-"""Fair queues: one per cube, so that a busy cube never makes the others wait.
+"""Fair queueing of tasks, with one queue per cube, so that a busy cube does not delay the others.
 
-Start-time fair queuing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queueing", SIGCOMM 1996) with one tag a cube:
-the cube with the lowest turn is served next, and its turn advances by cost / weight.
+Start-time fair queueing with one tag, the turn, per cube: the cube with the lowest turn is served next, and its turn
+advances by cost / weight. Source: Goyal, Vin and Cheng, "Start-time Fair Queueing", SIGCOMM 1996.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from memos.memcube.ledger.schema import cubes as known
 from memos.memcube.ledger.schema import leases, queues, tasks, usage
 
 WAITING = sa.text("state = 'waiting'")
-"""Spelt as the partial indexes are, or the database would not use them."""
+"""Written as in the partial indexes, otherwise the database would not use them."""
 
 TASK_DUE = "memos_task_due"
-"""Set in `connection.info` by a transaction that leaves a task which is due at once."""
+"""Set in `connection.info` by a transaction that enqueues a task which is due at once."""
 
 
 def lock(connection: sa.Connection, cube: str) -> sa.Row[Any]:
@@ -42,7 +42,7 @@ def wake_up(connection: sa.Connection, cube: str, due: datetime, now: datetime) 
     if due <= now:
         connection.info[TASK_DUE] = True
     if queue.turn is None and values["due"] <= now:
-        values["turn"] = _entry(connection, queue.weight)
+        values["turn"] = _initial_turn(connection, queue.weight)
     connection.execute(sa.update(queues).where(queues.c.cube_id == cube).values(values))
 
 
@@ -54,7 +54,7 @@ def give_turns(connection: sa.Connection, now: datetime) -> None:
         .with_for_update(skip_locked=True)
     )
     for row in connection.execute(query).all():
-        turn = _entry(connection, row.weight)
+        turn = _initial_turn(connection, row.weight)
         connection.execute(sa.update(queues).where(queues.c.cube_id == row.cube_id).values(turn=turn))
 
 
@@ -70,14 +70,14 @@ def next_turn(connection: sa.Connection) -> sa.Row[Any] | None:
 
 
 def update_queue(connection: sa.Connection, cube: str, turn: float | None, now: datetime) -> None:
-    """Update a locked queue: when its next task is due, and its turn unless none may begin."""
+    """Update a locked queue: when its next task is due, and its turn, which is null unless a task may start."""
     due = connection.scalar(sa.select(sa.func.min(tasks.c.not_before)).where(tasks.c.cube_id == cube, WAITING))
     values = {"due": due, "turn": turn if due is not None and due <= now else None}
     connection.execute(sa.update(queues).where(queues.c.cube_id == cube).values(values))
 
 
 def set_weight(connection: sa.Connection, cube: str, weight: float) -> None:
-    """Set how many turns a cube gets for each turn of a cube of weight 1."""
+    """Set a cube's weight: its share of the turns relative to a cube of weight 1."""
     lock(connection, cube)
     connection.execute(sa.update(queues).where(queues.c.cube_id == cube).values(weight=weight))
 
@@ -89,7 +89,7 @@ def next_due(connection: sa.Connection) -> datetime | None:
 
 def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> bool:
     insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
-    # What was inserted is returned: drivers count skipped rows each in their own way.
+    # RETURNING instead of the row count, in which drivers differ for skipped rows.
     [first, *_] = table.primary_key
     returned = connection.execute(insert.values(row).on_conflict_do_nothing().returning(first))
     return returned.one_or_none() is not None
@@ -108,33 +108,33 @@ def _upsert(dialect: str, table: sa.Table, names: tuple[str, ...]) -> Any:
     return insert.on_conflict_do_update(index_elements=keys, set_=others)
 
 
-def _entry(connection: sa.Connection, weight: float) -> float:
-    """Return the turn of a cube that starts being served: one task behind the next one."""
+def _initial_turn(connection: sa.Connection, weight: float) -> float:
+    """Return the turn of a cube that joins the queue: one task behind the lowest."""
     lowest = connection.scalar(sa.select(sa.func.min(queues.c.turn)).where(queues.c.turn.is_not(None)))
     return (lowest or 0.0) + 1.0 / weight
 
 
 def due(connection: sa.Connection, name: str, now: datetime, every: timedelta) -> bool:
-    """Return True if nobody has fired the job within the period."""
+    """Return True if no process has fired the job within the period."""
     until: datetime | None = connection.scalar(sa.select(leases.c.until).where(leases.c.name == name))
-    return until is None or _over(connection, until, now, every)
+    return until is None or _is_over(connection, until, now, every)
 
 
 def fire(connection: sa.Connection, name: str, owner: str, now: datetime, every: timedelta) -> bool:
-    """Claim this period's firing; False if another process has it."""
+    """Claim this period's run of a job; return False if another process has claimed it."""
     mine = {"owner": owner, "until": now + every}
     if insert_new(connection, leases, {"name": name, **mine}):
         return True
     until = connection.execute(sa.select(leases.c.until).where(leases.c.name == name).with_for_update()).scalar_one()
-    if not _over(connection, until, now, every):
+    if not _is_over(connection, until, now, every):
         return False
     connection.execute(sa.update(leases).where(leases.c.name == name).values(mine))
     return True
 
 
-def _over(connection: sa.Connection, until: datetime, now: datetime, every: timedelta) -> bool:
-    # Later than a whole period, and not because another process's clock is ahead of this one's: the clock was set
-    # back, or the period made shorter.
+def _is_over(connection: sa.Connection, until: datetime, now: datetime, every: timedelta) -> bool:
+    # A lease that ends later than one period and the clock skew from now is invalid: the clock was set back, or the
+    # period was shortened.
     ahead = timedelta(0) if connection.dialect.name == "sqlite" else 2 * MOST_SKEW
     return until <= now or until > now + every + ahead
 
@@ -166,7 +166,7 @@ def add(connection: sa.Connection, cube: str, purpose: str, now: datetime, spend
 
 
 def today(connection: sa.Connection, cube: str, now: datetime, besides: Collection[str] = ()) -> Spending:
-    """Return what a cube spent since midnight UTC, without these purposes."""
+    """Return a cube's usage since midnight UTC, except for the purposes in `besides`."""
     columns = (usage.c.calls, usage.c.prompt_tokens, usage.c.completion_tokens, usage.c.seconds)
     query = sa.select(*(sa.func.sum(column) for column in columns))
     query = query.where(usage.c.cube_id == cube, usage.c.day == _day(now), usage.c.purpose.not_in(besides))
@@ -191,7 +191,7 @@ def next_day(now: datetime) -> datetime:
 
 
 def _every_cube() -> sa.CompoundSelect[tuple[str]]:
-    # The key begins with the cube, so the days of all cubes are looked up cube by cube.
+    # The primary key begins with the cube, so listing all cubes lets the database use it.
     return sa.select(known.c.id).union_all(sa.select(sa.literal(WHOLE)))
 
 

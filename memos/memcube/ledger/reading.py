@@ -1,4 +1,4 @@
-"""Rows of fact extraction: which messages are to be read, which come next, what was read by which reader.
+"""Rows of fact extraction: queued messages, the next window to read, and records of extractions.
 
 Functions take an open write transaction unless they only read.
 """
@@ -19,12 +19,12 @@ from memos.memcube.ledger.schema import tasks as task_rows
 from memos.memcube.ledger.tasks import RUNNING, NewTask
 
 READ = "read"
-"""Kind of the task that reads the wanted messages of a conversation, a window a run."""
+"""Kind of the task that extracts facts from the queued messages of a conversation, one window per run."""
 
-# What is said one message at a time within moments is read together.
+# Delay of tasks, so that messages added in quick succession are read together.
 _GATHERING = timedelta(seconds=2)
 
-# Spelt as the partial index is, or the database would not use it.
+# Written as in the partial index, otherwise the database would not use it.
 _WANTED = sa.text("items.reading = 'wanted'")
 
 
@@ -36,7 +36,7 @@ class MessageRange(NamedTuple):
 
 
 def queue(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> list[str]:
-    """Queue extraction of messages that were never read; return the tasks, one a conversation."""
+    """Queue messages that were never read for extraction; return the tasks, one per conversation."""
     ids = list(item_ids)
     said = sa.select(versions.c.item_id).where(
         versions.c.item_id == item_rows.c.id, versions.c.recorded_to.is_(None), versions.c.type == ItemType.MESSAGE
@@ -92,7 +92,7 @@ def enqueue_next(connection: sa.Connection, cube: str, conversation: str | None,
 
 
 def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | None, task: str) -> bool:
-    """Return True if another task is reading the conversation; it will read the queued messages too."""
+    """Return True if another task is reading the conversation; it also continues with the queued messages."""
     running = sa.select(task_rows.c.id).where(
         RUNNING,
         task_rows.c.cube_id == cube,

@@ -1,4 +1,4 @@
-"""Rows of retention rules, and the items a rule matches at a moment."""
+"""Rows of retention rules, and the items that a rule matches at a given time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.schema import fields_of, items, links, retention_rules, row_of, versions
 
 MAX_AGE_DAYS = 36_500
-"""A hundred years; what a damaged row says beyond that is taken as that."""
+"""A hundred years; larger values in a damaged row are capped."""
 
 TOUCHED = {
     RetentionAction.ARCHIVE: frozenset({Status.ACTIVE}),
     RetentionAction.DELETE: frozenset(Status) - {Status.DELETED},
     RetentionAction.ERASE: frozenset(Status),
 }
-"""Statuses that an action changes anything about: an item it was done to is not among them, so a rule ends."""
+"""Statuses that an action applies to; its result is not among them, so that a rule matches an item only once."""
 
 _STRENGTH = list(RetentionAction)
 
@@ -42,7 +42,7 @@ def add(connection: sa.Connection, rule: RetentionRule) -> None:
 
 
 def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
-    """Return a cube's rules, strongest action first: the first match applies."""
+    """Return a cube's rules, the strongest action first; the first rule that matches an item applies."""
     rows = connection.execute(sa.select(retention_rules).where(retention_rules.c.cube_id == cube))
     return sorted(map(_to_rule, rows), key=lambda rule: (-_STRENGTH.index(rule.action), rule.created_at, rule.id))
 
@@ -104,7 +104,7 @@ def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> s
 
 
 def _holds_no_pinned_one() -> sa.ColumnElement[bool]:
-    """Return the condition that no pinned item was derived from this one: it would be erased with it."""
+    """Return the condition that no pinned item is derived from this one, since it would be erased with it."""
     kind, further = links.c.kind == LinkKind.DERIVED_FROM, links.alias("further")
     first = sa.select(links.c.from_id).where(links.c.to_id == items.c.id, kind).correlate(items)
     made = first.cte("made", recursive=True, nesting=True)

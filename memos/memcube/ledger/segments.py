@@ -1,4 +1,4 @@
-"""Rows of pages and segments: what leaves the short tier, where it goes, which segments are hot."""
+"""Rows of pages and segments: pages that leave the short tier, their segments, and the hottest segments."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from memos.memcube.ledger.tasks import NewTask
 OPEN, ARCHIVED = "open", "archived"
 
 OVERFLOW, REMAKE = "overflow", "remake"
-"""Kinds of tasks: pages leave the short tier; a segment is made again from its pages."""
+"""Kinds of tasks: move pages out of the short tier; rebuild a segment from its pages."""
 
-# Nobody waits for these; several causes become one task, which does not compete with what caused it.
+# Delay of tasks, so that several causes become one task, which does not compete with the calls that caused it.
 _GATHERING = timedelta(seconds=2)
 
 KEPT_KEYWORDS = 32
-"""Keywords a segment keeps, those of the most pages."""
+"""Number of keywords stored for a segment: those on the most pages."""
 
 ON_PAGES = (
     sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
@@ -69,7 +69,7 @@ class SegmentRow:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The messages of one exchange, oldest first; `number` counts them in their conversation."""
+    """The messages of one exchange, oldest first; `number` is the page's number in its conversation."""
 
     number: int
     messages: tuple[Item, ...]
@@ -81,9 +81,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Pages that must leave the short tier: numbers `first` up to, not including, `end`.
+    """Pages to move out of the short tier: numbers `first` to `end`, exclusive.
 
-    Without a conversation: its messages made after `since`, up to `until`, each a page.
+    Without a conversation they are messages created after `since` and up to `until`, each a page of its own.
     """
 
     conversation: str | None
@@ -129,7 +129,7 @@ def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: da
 
 
 def is_crowded(first_short: int, last_page: int, capacity: int) -> bool:
-    """Return True if a conversation exceeds its short pages."""
+    """Return True if a conversation has more pages in the short tier than its capacity."""
     return last_page - first_short + 1 > capacity
 
 
@@ -143,7 +143,7 @@ def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "
 def overflow(
     connection: sa.Connection, cube: str, conversation: str | None, capacity: int, most: int
 ) -> Overflow | None:
-    """Return the oldest pages beyond the capacity; messages of no conversation have no short tier."""
+    """Return the oldest pages beyond the capacity; messages without a conversation have no short tier."""
     if conversation is None:
         return _lone(connection, cube, most)
     query = sa.select(conversations.c.first_short, conversations.c.next_page)
@@ -197,7 +197,7 @@ def place_pages(
 
 
 def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> None:
-    """Set the tier of items; that makes no new version."""
+    """Set the tier of items; this creates no new version."""
     for batch in items.in_batches(item_ids):
         now = sa.update(versions).where(versions.c.item_id.in_(batch), versions.c.recorded_to.is_(None))
         connection.execute(now.values(tier=tier))
@@ -233,7 +233,7 @@ def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):
         both: list[SegmentRow] = []
-        for unread in (True, False):  # a range of the index has one of them
+        for unread in (True, False):  # two queries, since `unread` comes before `level` in the index
             here = (segments.c.cube_id == cube, segments.c.state == state, segments.c.unread.is_(unread))
             query = sa.select(segments).where(*here).order_by(segments.c.level.desc(), segments.c.id)
             both += [to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
@@ -270,7 +270,7 @@ _SET_HEAT = (
 
 
 def save_heats(connection: sa.Connection, warmed: Iterable[SegmentRow]) -> None:
-    """Update the heat of known segments only."""
+    """Update the heat of segments; none are inserted."""
     rows = [{"segment": one.id, **{f"new_{name}": getattr(one, name) for name in _HEAT}} for one in warmed]
     if rows:
         connection.execute(_SET_HEAT, rows)
@@ -356,7 +356,7 @@ def _has_messages(connection: sa.Connection, page: MidTierPage) -> bool:
 
 
 def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
-    """Recompute everything of a segment that needs no vectors; False if it has no messages left."""
+    """Recompute a segment except for its vector and summary; False if it was empty and is removed."""
     messages = members(connection, segment.id)
     count = connection.scalar(sa.select(sa.func.count()).where(pages.c.segment_id == segment.id)) or 0
     if not count:

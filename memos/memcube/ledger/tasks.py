@@ -1,6 +1,6 @@
-"""Rows of background tasks: enqueued with their cause, leased cube by cube in fair turns, ended once.
+"""Rows of background tasks: enqueued in the transaction that causes them, leased in fair turns, ended once.
 
-Functions take an open write transaction unless they only read; lock order: cube, queue, waiting tasks.
+Functions take an open write transaction unless they only read. Lock order: cube, queue, waiting tasks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from memos.memcube.ledger import queues
 from memos.memcube.ledger.schema import fields_of, tasks
 
 PRIORITY = 5
-"""Priority of a task for which nobody waits; a lower one comes first within its cube."""
+"""Default priority, for tasks that no caller waits for; within a cube, lower numbers run first."""
 
 RUNNING = sa.text("state = 'running'")
-"""Spelt as the partial index is, or the database would not use it."""
+"""Written as in the partial index, otherwise the database would not use it."""
 
 BLOCKED = datetime(9999, 1, 1, tzinfo=UTC)
-"""`not_before` of a task that waits for a setting; `unblock` lets it begin."""
+"""`not_before` of a task that is blocked until a setting is made; `unblock` releases it."""
 
 _ERROR_CHARS = 500
 _CLEANED_AT_ONCE = 500
@@ -33,7 +33,7 @@ _CLEANED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """A task to enqueue; at most one of a kind and `key` waits. Payload and scope hold ids only."""
+    """A task to enqueue; at most one with the same kind and `key` waits. `payload` and `scope` contain ids only."""
 
     kind: str
     payload: Mapping[str, Json] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Lease:
 
 
 def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: datetime) -> list[str]:
-    """Store tasks; return their ids, or the id of the one that waits already with the same kind and key."""
+    """Enqueue tasks; return their ids, or that of the waiting task with the same kind and key."""
     ids: list[str] = []
     plain: list[dict[str, Any]] = []
     if new:
-        queues.lock(connection, cube)  # before any task: a waiting one must not be taken or cancelled meanwhile
+        queues.lock(connection, cube)  # first, so that no waiting task is leased or cancelled meanwhile
     for task in new:
         what = {"kind": task.kind, "priority": task.priority, "scope": dict(task.scope), "payload": dict(task.payload)}
         when = {"state": TaskState.WAITING, "not_before": task.not_before or now, "created_at": now}
@@ -63,8 +63,8 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
         if task.key is None:
             plain.append(row)
         elif not queues.insert_new(connection, tasks, row):
-            twin = sa.select(tasks.c.id).where(*_twin(cube, task.kind, task.key))
-            ids[-1] = connection.execute(twin).scalar_one()
+            duplicate = sa.select(tasks.c.id).where(*_waiting_with_key(cube, task.kind, task.key))
+            ids[-1] = connection.execute(duplicate).scalar_one()
     if plain:
         connection.execute(sa.insert(tasks), plain)
     if ids:
@@ -73,7 +73,7 @@ def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: d
 
 
 def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
-    """Lease the next due task of a kind in `costs`; its cost advances the cube's turn."""
+    """Lease the next due task of a kind in `costs`, and advance the cube's turn by its cost."""
     queues.give_turns(connection, now)
     while (queue := queues.next_turn(connection)) is not None:
         row = connection.execute(
@@ -105,7 +105,7 @@ def is_held(connection: sa.Connection, task_id: str, owner: str) -> bool:
 
 
 def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime, note: str | None = None) -> bool:
-    """Set a task done in the transaction of its effect; False, which forbids the effect, if the lease is lost."""
+    """Set a task done, in the transaction with its effects; if it returns False the lease is lost: roll back."""
     done = {"state": TaskState.DONE, "finished_at": now, "progress": 1.0, "error": None, "note": note}
     return bool(connection.execute(_held(task_id, owner).values(**done, **_NO_LEASE)).rowcount)
 
@@ -117,7 +117,7 @@ def fail(connection: sa.Connection, task: Task, owner: str, state: TaskState, er
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Why and until when a task waits again; `counted` is False if the attempt was not the task's fault."""
+    """Until when a task waits again, and why; `counted` is False if the attempt does not count as a failure."""
 
     until: datetime
     note: str | None = None
@@ -126,11 +126,14 @@ class Delay:
 
 
 def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, now: datetime) -> bool:
-    """Return a task to the queue, or end it if its twin waits; False if this owner no longer holds it."""
+    """Return a task to the queue; False if this owner no longer holds it.
+
+    If another task with the same kind and key is waiting, this one is cancelled instead.
+    """
     if connection.scalar(sa.select(tasks.c.id).where(tasks.c.id == task.id)) is None:
         return False  # dropped with its cube
     queues.lock(connection, task.cube)
-    if task.key is not None and _waits(connection, task):
+    if task.key is not None and _has_waiting_duplicate(connection, task):
         gone = {
             "state": TaskState.CANCELLED,
             "finished_at": now,
@@ -151,14 +154,17 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
 
 
 def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: timedelta) -> list[Task]:
-    """Take back tasks with expired leases, or let them die; `skew` is how far two processes' clocks may differ."""
+    """Requeue tasks with expired leases, or set them dead after `most_attempts`; return them.
+
+    `skew` is how far the clocks of two processes may differ.
+    """
     overdue = sa.select(tasks).where(RUNNING, tasks.c.lease_until < now - skew)
     rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
     found = []
     for task in map(to_task, rows):
         owner = task.lease_owner or ""
         queues.lock(connection, task.cube)
-        # The lease may have been renewed since it was looked at.
+        # The lease may have been renewed since it was read.
         still = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.lease_until == task.lease_until)
         if not connection.execute(still.where(tasks.c.lease_owner == owner).values(lease_until=now)).rowcount:
             continue
@@ -172,7 +178,7 @@ def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: 
 
 
 def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
-    """End a task that has not ended; its worker finds the lease gone."""
+    """Cancel a waiting or running task; its worker finds the lease lost. Raises: Conflict (it has ended)."""
     queues.lock(connection, task.cube)
     cancelled = {"state": TaskState.CANCELLED, "finished_at": now, **_NO_LEASE}
     alive = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.state.not_in(ENDED))
@@ -182,7 +188,7 @@ def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
     queues.lock(connection, task.cube)
-    if task.key is not None and _waits(connection, task):
+    if task.key is not None and _has_waiting_duplicate(connection, task):
         raise Conflict(f"Task {task.id} needs no retry; another {task.kind} task for the same is already waiting.")
     again = {"state": TaskState.WAITING, "attempts": 0, "not_before": now, "finished_at": None, "note": None}
     ended = tasks.c.state.in_([TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED])
@@ -211,7 +217,7 @@ def unblock(connection: sa.Connection, kind: str, now: datetime) -> int:
 
 
 def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) -> bool:
-    """Add what an attempt spent, whoever holds the task now; False if it is gone with its cube."""
+    """Add the usage of an attempt, whoever holds the task now; False if the task was dropped with its cube."""
     added = {"tokens": tasks.c.tokens + tokens, "seconds": tasks.c.seconds + seconds}
     return bool(connection.execute(sa.update(tasks).where(tasks.c.id == task_id).values(added)).rowcount)
 
@@ -264,7 +270,7 @@ def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskS
 
 
 def unended(connection: sa.Connection, cubes: Sequence[str] | None, by: datetime = BLOCKED) -> int:
-    """Return how many tasks run or may begin before `by`, without ended and blocked ones."""
+    """Return the number of tasks that are running, or waiting and due before `by`; blocked ones are not counted."""
     count = _of(cubes, sa.select(sa.func.count()).select_from(tasks)).where(tasks.c.not_before < by)
     return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, RUNNING))
 
@@ -288,13 +294,13 @@ def _of(cubes: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:
     return query if cubes is None else query.where(tasks.c.cube_id.in_(cubes))
 
 
-def _twin(cube: str, kind: str, key: str | None) -> tuple[Any, ...]:
+def _waiting_with_key(cube: str, kind: str, key: str | None) -> tuple[Any, ...]:
     return (*_waiting(cube), tasks.c.kind == kind, tasks.c.idempotency_key == key)
 
 
-def _waits(connection: sa.Connection, task: Task) -> bool:
-    twin = sa.select(tasks.c.id).where(*_twin(task.cube, task.kind, task.key), tasks.c.id != task.id)
-    return connection.scalar(twin) is not None
+def _has_waiting_duplicate(connection: sa.Connection, task: Task) -> bool:
+    duplicate = sa.select(tasks.c.id).where(*_waiting_with_key(task.cube, task.kind, task.key), tasks.c.id != task.id)
+    return connection.scalar(duplicate) is not None
 
 
 def to_task(row: Any) -> Task:

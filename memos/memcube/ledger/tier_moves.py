@@ -1,6 +1,7 @@
-"""Queries for tier moves: hot segments with unread pages, cold ones, those beyond the capacity.
+"""Queries for tier moves: hot segments with unread pages, cold ones, and those beyond the capacity.
 
-Every query about heat is a range of `ix_segments_hot` (cube, state, unread, level), so it costs what it returns.
+Every query by heat is a range scan of `ix_segments_hot` (cube, state, unread, level), so its cost is linear in its
+result.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ def newest(connection: sa.Connection, cube: str, conversation: str, most: int) -
 ANALYSE = "analyse"
 SWEEP = "sweep"
 SUMMARISE = "summarise"
-"""Kinds of tasks: unread pages of hot segments are read; a cube's segments go where their heat says; a model rewrites
-a segment's summary."""
+"""Kinds of tasks: extract facts from unread pages of hot segments; move a cube's segments between tiers by their heat;
+summarise a segment with a model."""
 
 
 def analyse_task(
     *, segment: str | None = None, least: int = 1, everything: bool = False, cheaply: bool = False
 ) -> NewTask:
-    """Return the task that reads one segment, all, or hot ones with `least` unread pages; `cheaply` calls no model."""
+    """Return the task that extracts facts from one segment, from all, or from hot ones with `least` unread pages.
+
+    `cheaply` reads the one segment without a model.
+    """
     if segment is not None:
         return NewTask(ANALYSE, {"segment": segment, **({"cheaply": True} if cheaply else {})}, key=segment)
     if everything:
@@ -128,10 +132,10 @@ def revived(connection: sa.Connection, cube: str, level: float, limit: int) -> l
 
 
 def border_of(connection: sa.Connection, cube: str, capacity: int) -> float | None:
-    """Return the level of the hottest open segment beyond the capacity, None if all fit."""
+    """Return the level of the hottest open segment beyond the capacity, None if all of them fit."""
     if count(connection, cube) <= capacity:
         return None
-    # A range has one `unread`: the two are ordered one by one, and together only as far as the capacity.
+    # Two range scans, since `unread` comes before `level` in the index, merged up to the capacity.
     levels: list[float] = []
     for unread in (True, False):
         query = sa.select(segments.c.level).where(*_range(cube, OPEN, unread=unread))
@@ -189,7 +193,7 @@ def has_unread(connection: sa.Connection, segment: str) -> bool:
 
 
 def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Mark the pages of these messages unread, and queue finely read ones again: what was made of them is gone."""
+    """Mark the pages of these messages unread, and queue them for `fine` extraction again, as their facts are gone."""
     ids = list(item_ids)
     reading.requeue(connection, cube, ids, now)
     held = segment_rows.pages_of(connection, ids)
@@ -222,13 +226,13 @@ def pin(connection: sa.Connection, cube: str, id_: str, *, pinned: bool) -> bool
 
 
 def tau_of(connection: sa.Connection, cube: str) -> float | None:
-    """Return the tau in seconds of a cube's levels, None before the first."""
+    """Return the tau in seconds that a cube's levels use, None before the first access."""
     found: float | None = connection.scalar(sa.select(cubes.c.heat_tau_s).where(cubes.c.id == cube))
     return found
 
 
 def set_tau(connection: sa.Connection, cube: str, tau_s: float, shift: float = 0.0) -> None:
-    """Set a cube's tau, and shift every level so that each heat stays."""
+    """Set a cube's tau, and add `shift` to every level so that heats stay the same."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(heat_tau_s=tau_s))
     if shift:
         for table in (segments, warmth):

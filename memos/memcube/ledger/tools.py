@@ -1,4 +1,4 @@
-"""Rows of tool messages: those around given messages, and those of given items."""
+"""Rows of tool calls and their results, by message, page and derived item."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOOLS = "tools"
 def enqueue(
     connection: sa.Connection, cube: str, messages: Iterable[str], now: datetime, *, again: bool = False
 ) -> None:
-    """Queue the search for skills around tool messages; `again` rebuilds their trajectories first."""
+    """Enqueue tasks that learn skills from tool messages; `again` rebuilds their trajectories first."""
     new = [
         NewTask(TOOLS, {"messages": batch, **({"again": True} if again else {})})
         for batch in in_batches(sorted(set(messages)))
@@ -32,14 +32,14 @@ def enqueue(
 
 
 REACH = 100
-"""Messages before and after one among which what belongs to it is looked for."""
+"""How many positions before and after a message are searched for its calls and results."""
 
 _COLUMNS = (
     t.items.c.id, t.items.c.conversation_id, t.items.c.position, t.items.c.page, t.messages.c.role,
     t.messages.c.tool_calls, t.messages.c.tool_call_id,
 )  # fmt: skip
 _OF_TOOLS = t.messages.c.tool_calls.is_not(None) | (t.messages.c.role == Role.TOOL)
-# What was derived from a message has it as a source too, and no position.
+# Derived items have the message as a source too, but no position.
 _TURNS = (
     sa.select(*_COLUMNS)
     .join(t.sources, t.sources.c.item_id == t.items.c.id)
@@ -113,7 +113,7 @@ def with_prefix(
     connection: sa.Connection, cube: str, prefix: str, kind: ItemType, limit: int, *, live: bool = True
 ) -> list[str]:
     v = t.versions
-    # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
+    # Neither a range nor LIKE: PostgreSQL orders text by locale, and SQLite's LIKE ignores case.
     begins = sa.func.substr(v.c.key, 1, len(prefix)) == prefix
     here = (v.c.cube_id == cube, v.c.recorded_to.is_(None), v.c.key.is_not(None), begins, v.c.type == kind)
     states = (Status.ACTIVE, Status.ARCHIVED) if live else (Status.ACTIVE, Status.ARCHIVED, Status.SUPERSEDED)

@@ -1,4 +1,4 @@
-"""The first schema: cubes, messages, items, versions, sources, links, events, outbox and erasure records."""
+"""Create the first schema: cubes, messages, items, versions, sources, links, events, outbox and erasure records."""
 
 from __future__ import annotations
 

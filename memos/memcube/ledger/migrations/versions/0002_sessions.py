@@ -1,4 +1,4 @@
-"""When an item was said, the sessions of a conversation, and the keywords a reader found in an item."""
+"""Add event times and keywords of items, and sessions of conversations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-# What a session's end is does not change under a database that has been split by it.
+# A copy of the setting: a migration must not change its result when the code does.
 _GAP_US = 2 * 3600 * 1_000_000
 
 
 def upgrade() -> None:
-    """Add the columns and split the conversations there are by the silences in them."""
+    """Add the columns, and split existing conversations into sessions at long gaps."""
     op.add_column("versions", sa.Column("keywords", sa.JSON, nullable=False, server_default="[]"))
     op.add_column("items", sa.Column("session", sa.Integer))
     op.add_column("items", sa.Column("said_at", sa.BigInteger))

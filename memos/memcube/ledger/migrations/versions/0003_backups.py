@@ -1,4 +1,4 @@
-"""Add the backups and the erasures reported to them, the ledger's id, and text without a length."""
+"""Add backups and the erasures recorded in them, the ledger's id, and text columns without a length limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add both tables, give the ledger an id, and lift lengths that SQLite never enforced."""
+    """Add both tables and the ledger's id, and remove length limits, which SQLite does not enforce."""
     op.create_table(
         "backups",
         sa.Column("id", sa.String(36), primary_key=True),
@@ -36,7 +36,7 @@ def upgrade() -> None:
         ),
         {"id": new_id()},
     )
-    # SQLite looks at no length, and changing a type there would mean writing the whole table anew.
+    # SQLite ignores lengths, and changing a column type there would rewrite the whole table.
     if op.get_bind().dialect.name != "sqlite":
         op.alter_column("versions", "key", type_=sa.Text)
         op.alter_column("cubes", "embedder", type_=sa.Text)

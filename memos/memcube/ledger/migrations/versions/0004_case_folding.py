@@ -1,4 +1,4 @@
-"""PostgreSQL's own `memos_casefold`, so that `like` means there what it means in Python; SQLite is given Python's."""
+"""Add `memos_casefold` to PostgreSQL, so that `like` folds case as in Python; SQLite calls Python's own function."""
 
 from __future__ import annotations
 

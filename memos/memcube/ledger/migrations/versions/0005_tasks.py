@@ -1,4 +1,4 @@
-"""Background tasks with their queues, what they spent, who fires periodic jobs, and how far a source is trusted."""
+"""Add background tasks, their queues and usage, leases of periodic jobs, and the trust of messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSERVED = sa.text("turn IS NULL")
 
 
 def upgrade() -> None:
-    """Add four tables and a column; what was said so far came from callers, and is trusted."""
+    """Add four tables and a column; existing messages are trusted."""
     op.add_column("messages", sa.Column("trust", sa.String(16), nullable=False, server_default="trusted"))
     op.create_table(
         "tasks",

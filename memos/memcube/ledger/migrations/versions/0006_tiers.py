@@ -1,4 +1,4 @@
-"""Pages in segments, the heat of segments and items, and where each conversation's short tier begins."""
+"""Add segments and their pages, the heat of segments and items, and the start of each conversation's short tier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add three tables and two columns; every page there is is in the short tier until the first sweep."""
+    """Add three tables and two columns; existing pages stay in the short tier until the first sweep."""
     op.add_column("conversations", sa.Column("first_short", sa.Integer, nullable=False, server_default="0"))
     op.add_column("cubes", sa.Column("heat_tau_s", sa.Float))
     op.add_column("cubes", sa.Column("lone_until", sa.BigInteger))

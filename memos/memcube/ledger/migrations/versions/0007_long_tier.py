@@ -1,4 +1,4 @@
-"""Long-term memory: what models answered, rules of retention, and what is pinned or cold."""
+"""Add extractions, retention rules, and the pinned, cold and outdated flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add three tables and six columns; nothing is pinned, cold or outdated yet."""
+    """Add three tables and six columns; existing items have no flags."""
     op.add_column("items", sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("items", sa.Column("cold", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("items", sa.Column("outdated", sa.Boolean, nullable=False, server_default=sa.false()))

@@ -1,4 +1,4 @@
-"""Files and their chunks, what kind a cube is and whether personal data is masked in it, and finely read messages."""
+"""Add files and their chunks, the kind and masking of cubes, and the state of `fine` extraction of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add three tables and three columns; every cube so far holds memories, and no message was read finely."""
+    """Add three tables and three columns; existing cubes are of the kind `memory`."""
     op.add_column("cubes", sa.Column("kind", sa.String(16), nullable=False, server_default="memory"))
     op.add_column("cubes", sa.Column("redact_pii", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("items", sa.Column("reading", sa.String(8)))

@@ -1,4 +1,4 @@
-"""Users, agents and groups, what they may do with which cube, and their keys."""
+"""Add users, agents and groups, their roles on cubes, and API keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add four tables; without an identity an installation stays one person's."""
+    """Add four tables; without identities the installation still has one user and no access checks."""
     op.create_table(
         "identities",
         sa.Column("id", sa.String(128), primary_key=True),

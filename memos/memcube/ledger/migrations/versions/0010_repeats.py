@@ -1,4 +1,4 @@
-"""Calls that made something, so that a repeated one makes it no second time."""
+"""Add idempotency keys of calls that create something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add a table; its rows live for a day."""
+    """Add a table; its rows are kept for a day."""
     op.create_table(
         "repeats",
         sa.Column("identity_id", sa.String(128), primary_key=True),

@@ -1,4 +1,4 @@
-"""Limits of keys, and what each key used: in a minute, or a UTC day."""
+"""Add limits of API keys, and their usage by minute and UTC day."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add two columns and a table; keys that are there have the limits of the settings."""
+    """Add two columns and a table; existing keys have the limits of the settings."""
     op.add_column("api_keys", sa.Column("limits", sa.JSON))
     op.add_column("api_keys", sa.Column("counts_for", sa.String(36)))
     op.create_table(

@@ -1,4 +1,4 @@
-"""The memories that prompts of a cube begin with."""
+"""Add the memories in each cube's prompt prefix."""
 
 from __future__ import annotations
 

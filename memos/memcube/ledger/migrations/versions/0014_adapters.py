@@ -1,4 +1,4 @@
-"""LoRA adapters, the memories that each saw, and the consents to have memories learned."""
+"""Add LoRA adapters, their training sets, and the consent of owners to train them."""
 
 from __future__ import annotations
 

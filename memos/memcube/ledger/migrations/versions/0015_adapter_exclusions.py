@@ -1,4 +1,4 @@
-"""Memories that no adapter may learn, though their cube's others may be learned."""
+"""Add memories that are excluded from adapter training."""
 
 from __future__ import annotations
 

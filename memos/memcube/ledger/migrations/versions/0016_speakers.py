@@ -1,4 +1,4 @@
-"""Who speaks in a cube is found without reading what they said."""
+"""Add an index to list a cube's speakers without reading messages."""
 
 from __future__ import annotations
 
