@@ -214,7 +214,7 @@ def test_an_admin_may_do_everything_and_others_nothing_about_the_installation(tw
         ({"id_": "ana"}, Conflict, "already"),
         ({"id_": "owner"}, InvalidInput, "is reserved"),
         ({"id_": "*"}, InvalidInput, "is reserved"),
-        ({"id_": " "}, InvalidInput, "must not be empty"),
+        ({"id_": " "}, InvalidInput, "is empty"),
         ({"id_": "x" * 129}, InvalidInput, "at most 128"),
         ({"id_": "\0"}, InvalidInput, "NUL"),
         ({"id_": "bot", "kind": "robot"}, InvalidInput, "use one of user, agent, group"),
