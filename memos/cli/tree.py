@@ -48,9 +48,7 @@ PROFILE = Group(
 REVIEW = Group(
     "Memories that wait for approval.",
     {
-        "list": Command(
-            "review:list_pending", "List pending memories with their sources and the reason, oldest first."
-        ),
+        "list": Command("review:list_pending", "List pending memories with sources and reason, oldest first."),
         "approve": Command("review:approve", "Approve a memory, so that searches find it."),
         "edit": Command("review:edit", "Approve a memory with another text."),
         "reject": Command("review:reject", "Delete a memory; `memos memory rollback` makes it pending again."),

@@ -178,7 +178,7 @@ def test_the_models_are_listed(proxy: Proxy) -> None:
         assert client.models.retrieve("m").id == "m"
         with pytest.raises(openai.NotFoundError, match="GET /models"):
             client.models.retrieve("gpt/4o")
-        with pytest.raises(openai.NotFoundError, match="no such route"):
+        with pytest.raises(openai.NotFoundError, match="No such route"):
             client.embeddings.create(model="m", input="x")
 
 

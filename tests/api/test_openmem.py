@@ -247,7 +247,7 @@ def test_every_field_without_effect_is_named_in_the_documents(server: Server) ->
         name
         for shape in document["components"]["schemas"].values()
         for name, field in shape.get("properties", {}).items()
-        if "without effect" in field.get("description", "")
+        if "has no effect" in field.get("description", "")
     }
     assert {"conversation_id", "source", "allow_memory_view", "model", "preference_limit_number"} <= fields
     told = (Path(__file__).parents[2] / "docs" / "openmem.md").read_text(encoding="utf-8")

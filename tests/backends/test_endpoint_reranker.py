@@ -72,7 +72,7 @@ def test_an_answer_that_is_none_is_an_error(body: Any) -> None:
     [
         (error(401, "Incorrect key sk-test"), BackendUnavailable, "key"),
         (error(404, "no such page"), BackendUnavailable, "no path /rerank"),
-        (error(400, "documents too many: a secret"), ModelError, "refuses"),
+        (error(400, "documents too many: a secret"), ModelError, "refused"),
         (error(504, "slow"), BackendTimeout, "time"),
     ],
 )

@@ -152,8 +152,8 @@ def test_every_redirect_is_checked_again(server: Server, location: str) -> None:
     ("answer", "told"),
     [
         (says(status=404), "404"),
-        (says(Content_Type="text/html"), "no image"),
-        (says(Content_Type="image/svg+xml"), "no image"),
+        (says(Content_Type="text/html"), "expected an image"),
+        (says(Content_Type="image/svg+xml"), "expected an image"),
         (says(Content_Encoding="gzip"), "compressed"),
         (says(b"x" * 100_001), "over 100,000 bytes"),
         (says(b"", 302), "302"),

@@ -76,10 +76,10 @@ def test_damaged_files_are_told_when_they_are_read(tmp_path: Path) -> None:
     make_reranker(tmp_path)
     reranker = OnnxReranker(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no model")
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    with pytest.raises(ModelError, match="Cannot load"):
         reranker.scores("x", ["y"])
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="Cannot read"):
         reranker.scores("x", ["y"])
 
 

@@ -553,7 +553,7 @@ def test_closing_lets_a_call_under_way_finish(opened: Open) -> None:
         model.close()
         gate.set()
         assert reply.result().text == "ok"
-    with pytest.raises(BackendUnavailable, match="closing"):
+    with pytest.raises(BackendUnavailable, match="shutting down"):
         model.complete(asking())
 
 
@@ -661,7 +661,7 @@ def test_a_stream_is_begun_again_after_a_failure_and_never_after_its_first_piece
 @pytest.mark.parametrize(
     ("said", "raised", "match"),
     [
-        (events("In ", finish=None, done=False), BackendUnavailable, "broke off"),
+        (events("In ", finish=None, done=False), BackendUnavailable, "closed the connection"),
         (events(""), ModelError, "empty"),
         (events("x", finish="content_filter"), ModelError, "filter"),
         (events("x", finish="length"), ModelError, "cut off"),

@@ -342,7 +342,7 @@ def test_a_stopped_build_changes_nothing_and_the_index_works_on(folder: Path) ->
     index = QdrantEdgeIndex.open(folder, DIMENSION)
     index.upsert([point(n) for n in range(100)])
     index.stop_building()
-    with pytest.raises(BackendUnavailable, match="the old one stays"):
+    with pytest.raises(BackendUnavailable, match="the old one is kept"):
         index.optimise()
     assert len(found(index)) == 100
     assert len(list(folder.glob("gen-*"))) == 1

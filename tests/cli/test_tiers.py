@@ -61,7 +61,7 @@ def test_what_is_listed_can_be_named_in_the_next_command(store: Store) -> None:
 
 def test_topics_are_moved_and_pinned_by_hand(store: Store) -> None:
     segment = store.told("memory", "topics")[0]["id"]
-    assert "not read yet" in store.failed(Conflict.exit_code, "memory", "move", segment, "archive")
+    assert "without extracted facts" in store.failed(Conflict.exit_code, "memory", "move", segment, "archive")
     store.said("memory", "move", segment, "long")
     store.said("memory", "move", segment, "archive")
     assert segment in {topic["id"] for topic in store.told("memory", "topics") if topic["state"] == "archived"}

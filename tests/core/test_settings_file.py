@@ -42,10 +42,10 @@ def test_flags_then_environment_then_file_then_defaults(tmp_path: Path, monkeypa
         ("[server]\nprot = 1", "did you mean `server.port`"),
         ("[nothing]\nx = 1", "docs/settings.md"),
         ("server = 1", "is a group"),
-        ("x = ", "no TOML"),
-        ("password = 'hunter2hunter2", "no TOML"),
+        ("x = ", "not TOML"),
+        ("password = 'hunter2hunter2", "not TOML"),
         ('config = "other.toml"', "unknown setting"),
-        ("\0", "no TOML"),
+        ("\0", "not TOML"),
     ],
 )
 def test_what_is_unknown_or_unreadable_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:
@@ -130,7 +130,7 @@ def test_a_wrong_value_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
         Settings(config=tmp_path / "none.toml")
     (tmp_path / "memos.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidInput, match="no TOML"):
+    with pytest.raises(InvalidInput, match="not TOML"):
         Settings(config=tmp_path / "memos.toml")
 
 

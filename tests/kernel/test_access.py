@@ -117,7 +117,7 @@ def test_lists_and_counts_have_nothing_of_others(two: MemOS) -> None:
     ):
         with pytest.raises(NotFound):
             call()
-    with pytest.raises(PermissionDenied, match="for admins"):
+    with pytest.raises(PermissionDenied, match="only admins"):
         two.tasks.set_weight("ana", 100, actor="ana")
 
 

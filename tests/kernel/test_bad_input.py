@@ -130,7 +130,7 @@ def test_a_message_over_the_limit_is_refused_with_both_sizes(memos: MemOS) -> No
 
 
 def test_too_many_messages_in_one_add_are_refused(memos: MemOS) -> None:
-    with refused(memos, InvalidInput, "1,001 messages", "in parts"):
+    with refused(memos, InvalidInput, "1,001 messages", "several calls"):
         memos.add(["x"] * 1001)
 
 
@@ -226,7 +226,7 @@ def test_a_question_without_words_is_refused(memos: MemOS, query: Any) -> None:
 
 @pytest.mark.parametrize("query", ["x" * 20_001, "漢" * 20_001, "x" * 3_000_000], ids=brief)
 def test_a_question_that_is_too_long_is_refused(memos: MemOS, query: str) -> None:
-    with refused(memos, InvalidInput, "query", "at most"):
+    with refused(memos, InvalidInput, "query", "more than"):
         memos.search(query)
 
 

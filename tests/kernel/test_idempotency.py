@@ -89,7 +89,7 @@ def test_many_at_once_make_one(opened: tuple[MemOS, FixedClock]) -> None:
         try:
             made.append(make(memos, "k3", "raced").id)
         except Conflict as error:
-            assert "being answered" in str(error)
+            assert "still running" in str(error)
 
     with ThreadPoolExecutor(6) as pool:
         for done in [pool.submit(ask) for _ in range(6)]:
@@ -110,7 +110,7 @@ def test_a_fall_after_the_making_makes_it_no_second_time(
     with monkeypatch.context() as context:
         context.setattr(rows, "answer_call", fall)
         assert make(memos, "k4", "fallen").id == "fallen"
-    with pytest.raises(Conflict, match="cut off"):
+    with pytest.raises(Conflict, match="was interrupted"):
         make(memos, "k4", "fallen")
 
 

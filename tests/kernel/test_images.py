@@ -218,7 +218,7 @@ def test_an_image_that_cannot_be_decoded_fails_with_the_reason(tmp_path: Path, s
         described(memos)
         [image] = memos.images.of(item)
         assert image.state is FileState.FAILED
-        assert "cannot be decoded" in (image.error or "")
+        assert "Cannot decode" in (image.error or "")
     assert model.requests == []
 
 

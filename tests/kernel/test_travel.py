@@ -227,7 +227,7 @@ def test_a_sealed_dump_shows_nothing_and_opens_with_its_passphrase(
         target.transfer.load(file, cube="sealed", passphrase=SECRET)
     file.write_bytes(raw)
     assert target.transfer.load(file, cube="sealed", passphrase=SECRET, trust=True).items == made.counts["items"]
-    with pytest.raises(InvalidInput, match="not sealed"):
+    with pytest.raises(InvalidInput, match="not encrypted"):
         target.transfer.load(io.BytesIO(b"PK" * 100), passphrase=SECRET)
 
 

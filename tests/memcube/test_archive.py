@@ -543,7 +543,7 @@ def test_a_backup_is_forgotten_only_when_its_folder_is_gone(
 ) -> None:
     folder = tmp_path / "backup"
     backups.back_up(store.ledger, folder, store.clock)
-    with pytest.raises(Conflict, match="still there"):
+    with pytest.raises(Conflict, match="still exists"):
         backups.forget(store.ledger, folder)
     first = store.erase(filled[1]["paris"])
     shutil.rmtree(folder)

@@ -401,9 +401,9 @@ def test_a_closed_stream_makes_no_further_step_and_a_closed_model_takes_no_call(
     other = model.stream(asking())
     next(other)
     model.close()
-    with pytest.raises(BackendUnavailable, match="closing"):
+    with pytest.raises(BackendUnavailable, match="shutting down"):
         list(other)
-    with pytest.raises(BackendUnavailable, match="closing"):
+    with pytest.raises(BackendUnavailable, match="shutting down"):
         model.complete(asking())
 
 

@@ -109,7 +109,7 @@ def test_an_animation_is_told(kind: str) -> None:
 @pytest.mark.parametrize(("width", "height"), [(10_000, 10_000), (2**31 - 1, 2**31 - 1), (200_000, 1), (0, 5)])
 def test_a_bomb_is_refused_by_its_header(width: int, height: int) -> None:
     tracemalloc.start()
-    with pytest.raises(InvalidInput, match=r"pixels|damaged|no image"):
+    with pytest.raises(InvalidInput, match=r"pixels|damaged|not an image"):
         read(part(png_of(width, height)))
     assert tracemalloc.get_traced_memory()[1] < 2_000_000
     tracemalloc.stop()
@@ -142,7 +142,7 @@ def test_a_file_that_was_cut_off_is_refused(kind: str, share: float) -> None:
     Image.effect_noise((80, 80), 50).convert("RGB").save(out, kind)
     whole = out.getvalue()
     assert read_header("x", whole).width == 80
-    with pytest.raises(InvalidInput, match=r"cut off|damaged|no image"):
+    with pytest.raises(InvalidInput, match=r"truncated|damaged|not an image"):
         read_header("x", whole[: int(len(whole) * share)])
 
 
@@ -156,7 +156,7 @@ def test_a_photo_with_a_thumbnail_and_a_film_behind_it_is_whole(progressive: boo
     photo_alone = out.getvalue()
     film = b"\xff\xda\x00\x08" + bytes(range(256)) * 40 + b"\xff\xda"
     assert read_header("x", photo_alone + film).width == 200
-    with pytest.raises(InvalidInput, match="cut off"):
+    with pytest.raises(InvalidInput, match="truncated"):
         read_header("x", photo_alone[:-2])
 
 
@@ -179,8 +179,8 @@ def test_svg_and_pages_are_refused_whatever_they_are_called(data: bytes) -> None
 
 @pytest.mark.parametrize(
     ("data", "told"),
-    [(b"", "empty"), (b"hello", "no image"), (b"\x89PNG\r\n\x1a\n", "no image|damaged"), (b"%PDF-1.7", "no image"),
-     (b"II*\0" + b"\0" * 400, "no image"), (b"\xff\xd8\xff\xe0", "damaged|no image")],
+    [(b"", "empty"), (b"hello", "not an"), (b"\x89PNG\r\n\x1a\n", "damaged|not an"), (b"%PDF-1.7", "not an"),
+     (b"II*\0" + b"\0" * 400, "not an"), (b"\xff\xd8\xff\xe0", "damaged|not an image")],
 )  # fmt: skip
 def test_what_is_no_image_is_refused(data: bytes, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):

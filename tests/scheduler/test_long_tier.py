@@ -324,7 +324,7 @@ def test_moving_by_hand(memos: MemOS) -> None:
     memos.add(PARIS)
     settled(memos)
     [segment] = memos.tiers.segments()
-    with pytest.raises(Conflict, match="not read yet"):
+    with pytest.raises(Conflict, match="without extracted facts"):
         memos.tiers.move(segment.id, "archive")
     memos.tiers.move(segment.id, "long")
     settled(memos)

@@ -47,7 +47,7 @@ def test_what_is_learned_is_looked_at_and_taken_back(
     with pytest.raises(BackendUnavailable, match="No model to train"):
         client.adapters.train(cube)
     monkeypatch.setattr(listening.memos, "adapters", with_a_model(listening.memos))
-    with pytest.raises(Conflict, match="has not allowed"):
+    with pytest.raises(Conflict, match="is not allowed"):
         client.adapters.train(cube)
     with pytest.raises(NotFound):
         client.adapters.get(second)
