@@ -183,7 +183,7 @@ def test_a_child_that_dies_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
      b'{"pages": [{"text": 5}], "format": "pdf"}'],
 )  # fmt: skip
 def test_an_answer_of_a_child_that_was_taken_over_is_not_believed(told: bytes) -> None:
-    with pytest.raises(InvalidInput, match="nonsense"):
+    with pytest.raises(InvalidInput, match="invalid answer"):
         _taken(told)
 
 
