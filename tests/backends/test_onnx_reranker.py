@@ -92,7 +92,7 @@ def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="finite"):
         OnnxReranker(make_reranker(tmp_path / "nan", nan=True)).scores("x", ["y"])
     (make_reranker(tmp_path / "short") / "config.json").write_text('{"max_position_embeddings": 4}')
-    with pytest.raises(ModelError, match="takes 4 tokens"):
+    with pytest.raises(ModelError, match="takes only 4 tokens"):
         OnnxReranker(tmp_path / "short").scores("x", ["y"])
 
 

@@ -164,7 +164,7 @@ def test_a_line_of_100_mb_is_refused_by_its_size(tmp_path: Path) -> None:
         opened.seek(0)
         opened.write(b"a")
     assert "larger than 67,108,864 bytes" in refused(str(file))
-    assert "at most 1,048,576" in refused("-", given="a" * 1_100_000)
+    assert "the limit of 1,048,576" in refused("-", given="a" * 1_100_000)
 
 
 @pytest.mark.parametrize(

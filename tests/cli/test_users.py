@@ -57,9 +57,9 @@ def test_users_groups_keys_and_roles_by_command(store: Store) -> None:
     assert store.said("user", "create", "bot", "--kind", "agent", "--acts-for", "ana").startswith("created bot  agent")
     store.said("user", "create", "crew", "--kind", "group")
     assert [one["id"] for one in store.told("user", "list", "--kind", "agent")] == ["bot"]
-    assert store.said("user", "join", "crew", "ana") == "ana is in crew\n"
+    assert store.said("user", "join", "crew", "ana") == "ana is now in crew\n"
     assert store.told("user", "members", "crew") == ["ana"]
-    assert store.said("user", "leave", "crew", "ana") == "ana is not in crew\n"
+    assert store.said("user", "leave", "crew", "ana") == "ana is no longer in crew\n"
     assert "disabled" in store.said("user", "disable", "bot")
     assert "disabled" not in store.said("user", "enable", "bot")
 

@@ -62,7 +62,7 @@ def test_what_is_unknown_or_unreadable_is_refused_by_name(tmp_path: Path, text: 
         ("MEMOS_EMBED_MODEL", "did you mean `MEMOS_EMBED__MODEL`"),
         ("MEMOS_LEDGR_URL", "did you mean `MEMOS_LEDGER_URL`"),
         ("memos_server__hots", "did you mean `MEMOS_SERVER__HOST`"),
-        ("MEMOS_X__Y", "docs/settings.md"),
+        ("MEMOS_X__Y", "see docs/settings.md"),
     ],
 )
 def test_a_mistyped_variable_is_refused_with_the_one_that_was_meant(

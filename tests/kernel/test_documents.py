@@ -606,6 +606,6 @@ def test_a_passage_of_a_file_that_is_gone_cannot_be_rolled_back(memos: MemOS) ->
     file = put(memos, "a.md", MANUAL)
     passage = memos.memories.list(filter={"type": "document"})[0].id
     memos.documents.delete(file.id)
-    with pytest.raises(Conflict, match="is of a file that is deleted; add the file again"):
+    with pytest.raises(Conflict, match="belongs to a file that is deleted; add the file again"):
         memos.memories.rollback(passage, 1)
     assert texts(memos) == []

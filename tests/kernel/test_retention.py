@@ -349,7 +349,7 @@ def test_a_rule_that_is_there_is_returned(memos: MemOS) -> None:
 def test_a_rule_is_removed_once(memos: MemOS) -> None:
     memos.cubes.create("other")
     rule = memos.retention.add(action="archive", tags=["x"], cube="other")
-    with pytest.raises(NotFound, match="Cube 'default' has none"):
+    with pytest.raises(NotFound, match="Cube 'default' has no rule"):
         memos.retention.remove(rule.id, cube="default")
     assert memos.retention.remove(rule.id) == rule
     with pytest.raises(NotFound, match="memos cube retention list"):

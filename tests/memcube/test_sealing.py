@@ -95,7 +95,7 @@ def test_an_impossible_passphrase_is_refused(given: object) -> None:
 def test_a_header_that_asks_for_too_much_work_is_refused() -> None:
     raw = bytearray(sealed(b"text"))
     raw[16] = 30
-    with pytest.raises(InvalidInput, match="is wrong"):
+    with pytest.raises(InvalidInput, match="is encrypted in a format"):
         opened(bytes(raw))
 
 

@@ -206,7 +206,7 @@ def test_a_diff_says_what_was_added_changed_and_ended(memos: MemOS, clock: Fixed
     assert [trait.dimension for trait in diff.ended] == ["assistant.length"]
     same = memos.profiles.diff(CUBE, middle, middle)
     assert (same.added, same.changed, same.ended) == ((), (), ())
-    with pytest.raises(InvalidInput, match="exchange"):
+    with pytest.raises(InvalidInput, match="swap"):
         memos.profiles.diff(CUBE, clock.now(), middle)
     with pytest.raises(InvalidInput, match="missing"):
         memos.profiles.diff(CUBE, None)
