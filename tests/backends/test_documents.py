@@ -85,7 +85,7 @@ def test_the_bytes_decide_and_not_the_name() -> None:
     assert "old Office file" in refused("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     assert "neither text nor a document" in refused("a.md", b"\x01\x02\0\x03")
     assert "an image" not in (told := refused("a.rtf", b"{\\rtf1 x}"))
-    assert told.startswith("is RTF (save it as DOCX or PDF), whatever")
+    assert told.startswith("is RTF (save it as DOCX or PDF) by its content")
 
 
 def test_a_text_may_speak_of_a_pdf_and_a_pdf_may_begin_late() -> None:
@@ -171,7 +171,7 @@ def test_a_child_that_dies_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "processor time or memory"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", "processor time or memory"),
-        ("pass", "nonsense"),
+        ("pass", "invalid answer"),
     ):
         monkeypatch.setattr("memos.backends.documents.reader._START", way)
         assert told in refused("a.txt", b"words")

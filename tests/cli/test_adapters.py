@@ -65,7 +65,7 @@ def test_memories_are_forgotten_and_learned_again(
     done = told(run, "forget", ids[0])
     assert (done["items"], done["adapters"], done["files"]) == (ids[:1], [first], 4)
     said = run("forget", ids[1])
-    assert "1 memories are learned no more" in said
+    assert "1 memories are excluded from training" in said
     assert "removed: 1 adapters, 4 files" in said
     assert list((tmp_path / "home" / FOLDER).iterdir()) == []
     assert told(run, "allow", *ids) == {"cube": "default", "allowed": True}

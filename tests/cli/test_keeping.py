@@ -54,7 +54,7 @@ def test_rules_are_added_listed_and_removed(store: Store) -> None:
 
 def test_a_wrong_rule_is_one_sentence(store: Store) -> None:
     for words, arguments in (
-        (["yes: is needed", "'work'", "--yes"], ["delete", "--age-days", "30", "-c", "work"]),
+        (["yes: is required", "'work'", "--yes"], ["delete", "--age-days", "30", "-c", "work"]),
         (["action", "archive, delete, erase"], ["shred", "--tag", "x"]),
         (["types", "message"], ["delete", "--type", "messages"]),
         (["statuses", "deleted"], ["delete", "--status", "deleted"]),

@@ -148,7 +148,7 @@ def test_one_that_is_damaged_answers_nothing_and_it_is_said(
     lent.now["home"] = made_
     with caplog.at_level(logging.WARNING):
         assert reply(model, asking()) == before
-    assert "without its adapter" in caplog.text
+    assert "without the cube's adapter" in caplog.text
     lent.now["home"] = adapter(tmp_path, "two", 2)  # and a whole one answers afterwards
     assert reply(model, asking()) != before
 

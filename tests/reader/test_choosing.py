@@ -98,7 +98,7 @@ def test_a_model_that_cannot_tell_is_not_believed_and_asked_no_more(
 def test_a_window_is_first_tried_with_fewer_messages() -> None:
     read, model = reader(sorter(able))
     window = [said(TALK), said("Understood.", Role.ASSISTANT)]
-    with pytest.raises(InvalidAnswer, match="gave no FactsAnswer"):
+    with pytest.raises(InvalidAnswer, match="returned no valid FactsAnswer"):
         read.read(window, ZONE, UsageMeter("reading"))
     assert {asked(request) is None for request in model.requests} == {True}
     assert CHOIR in [fact.memory for fact in read.read(window, ZONE, UsageMeter("reading")).facts]
@@ -142,7 +142,7 @@ def test_a_model_that_can_answer_neither_fails_and_is_asked_for_facts_again() ->
     read, _ = reader(lambda _: answers[0] if len(answers) == 1 else "Certainly!")
     answers.append("Certainly!")
     for _ in range(4):
-        with pytest.raises(InvalidAnswer, match="gave no Choices"):
+        with pytest.raises(InvalidAnswer, match="returned no valid Choices"):
             read.read([said(TALK)], ZONE, UsageMeter("reading"))
     answers.pop()
     assert read.read([said(TALK)], ZONE, UsageMeter("reading")).reader == "model/2"

@@ -208,7 +208,7 @@ def test_a_diff_says_what_was_added_changed_and_ended(memos: MemOS, clock: Fixed
     assert (same.added, same.changed, same.ended) == ((), (), ())
     with pytest.raises(InvalidInput, match="swap"):
         memos.profiles.diff(CUBE, clock.now(), middle)
-    with pytest.raises(InvalidInput, match="missing"):
+    with pytest.raises(InvalidInput, match="is required"):
         memos.profiles.diff(CUBE, None)
 
 
