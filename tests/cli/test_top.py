@@ -332,7 +332,7 @@ def test_wrong_arguments_are_refused(quiet: MemOS) -> None:
 def test_an_unknown_cube_too_many_and_a_closed_installation_are_told(quiet: MemOS) -> None:
     with pytest.raises(NotFound):
         quiet.statistics.overview(["nowhere"])
-    with pytest.raises(InvalidInput, match="at most 100"):
+    with pytest.raises(InvalidInput, match="limit of 100"):
         OverviewRequest(NOW, [str(number) for number in range(101)])
     quiet.close()
     with pytest.raises(BackendUnavailable):
