@@ -56,7 +56,7 @@ def test_they_are_looked_at_and_put_to_answer(server: Server, learned: tuple[str
     assert ask(server, "DELETE", f"/{second}").status_code == 204
     assert ask(server, "GET", f"/{second}").status_code == 404
     shown = ask(server, "GET", "/preview", params={"cube": cube}).json()
-    assert (shown["allowed"], shown["memories"], shown["left_out"]) == (True, [], {"not a fact about a person": 2})
+    assert (shown["allowed"], shown["memories"], shown["left_out"]) == (True, [], {"no fact about somebody": 2})
 
 
 def test_files_are_sent_whole_or_not_at_all(server: Server, learned: tuple[str, list[str], str]) -> None:

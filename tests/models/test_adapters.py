@@ -472,7 +472,7 @@ def test_of_a_cube_with_more_than_an_adapter_learns_the_hottest_are_known(fresh:
     learn_by(memos, most=3)
     memos.adapters.allow()
     shown = memos.adapters.preview()
-    assert (len(shown.memories), shown.left_out["less used than the ones chosen"]) == (3, len(SAID) - 3)
+    assert (len(shown.memories), shown.left_out["beyond the hottest, which are learned"]) == (3, len(SAID) - 3)
     made = memos.adapters.train()
     assert (made.state, made.facts) == ("active", 3)
     assert memos.adapters.train() == made

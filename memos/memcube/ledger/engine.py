@@ -266,7 +266,7 @@ class Ledger:
         if not self.is_sqlite:
             return postgres.translate(error, self.description)
         if isinstance(error, exc.IntegrityError):
-            return Conflict(f"The change conflicts with stored data ({error.orig}); read again and retry.")
+            return Conflict("The change conflicts with stored data; read again and retry.")
         return translate_sqlite(str(error.orig), self.description)
 
 

@@ -26,18 +26,20 @@ _MOST_CHARS = 300
 
 
 class LeftOut(StrEnum):
-    KIND = "not a fact about a person"
+    """Why a memory is not learned; the values are keys of answers (`left_out`) and do not change."""
+
+    KIND = "no fact about somebody"
     EXCLUDED = "excluded from learning"
-    STATUS = "not valid, or waiting for review"
-    OVER = "no longer valid, or with an end date"
-    UNTRUSTED = "not said by the person"
-    SECRET = "contains a secret"  # noqa: S105 - a reason
-    UNSURE = "said only once and uncertain"
-    NEW = "changed too recently"
+    STATUS = "not valid, or waits for review"
+    OVER = "ended, or ends some day"
+    UNTRUSTED = "not said by the people themselves"
+    SECRET = "has a secret or a key in it"  # noqa: S105 - a reason
+    UNSURE = "said once and not sure"
+    NEW = "changed too lately"
     COLD = "not used enough"
-    SHAPE = "nothing in it to ask about"
-    CONTRADICTED = "contradicted by another memory"
-    BEYOND = "less used than the ones chosen"
+    SHAPE = "nothing in it that could be asked for"
+    CONTRADICTED = "another memory says something else of the same"
+    BEYOND = "beyond the hottest, which are learned"
 
 
 @dataclass(frozen=True, slots=True)
