@@ -104,7 +104,8 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: Image
     if is_blank(text) and role is Role.TOOL:
         text = _NO_OUTPUT  # that a tool had nothing to say is what it said
     if is_blank(text):
-        raise InvalidInput(f"{where}.content", "is empty; leave the message out")
+        told = "is required" if raw.get("content") is None else "is empty; leave the message out"
+        raise InvalidInput(f"{where}.content", told)
     return Message(
         role=role,
         text=text,

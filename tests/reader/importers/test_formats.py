@@ -325,7 +325,7 @@ def test_lists_of_langchain_messages_are_conversations_and_old_forms_are_read(tm
 @pytest.mark.parametrize(("message", "problem"), [
     ({"type": "remove", "data": {"content": "x"}}, "the type 'remove', which is unknown; use human, ai, system"),
     ({"type": "human", "content": "x"}, "not a LangChain message"),
-    (lc("HumanMessage"), "empty"),
+    (lc("HumanMessage"), "content is required"),
     ({"type": "ai", "data": {"content": " ", "tool_calls": []}}, "empty"),
     ({"type": "ai", "data": {"content": "x", "tool_calls": 5}}, "must be a list"),
     ({"type": "ai", "data": {"content": "x", "tool_calls": [5]}}, "must look like"),
