@@ -121,8 +121,8 @@ def _kinds(annotation: Any) -> list[Any]:
 
 def default(name: str, field: FieldInfo) -> str:
     """Return a default as the environment would say it, empty for none."""
-    value = EXAMPLES["home"] if name == "home" else field.default
-    if value is None or value == ():
+    value = EXAMPLES["home"] if name == "home" else field.get_default(call_default_factory=True)
+    if value is None or value in ((), {}):
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 

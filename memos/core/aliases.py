@@ -130,7 +130,7 @@ def resolve_aliases(
         value, present = _converted(where + alias, word, raw), resolved.get(word)
         if present is None:
             resolved[word] = value
-        elif present in (value, raw):
+        elif _same(present, value) or _same(present, raw):
             continue
         elif alias == "run_id" and "info" in known:
             resolved["info"] = _with_run_id(resolved.get("info"), value)
@@ -147,6 +147,15 @@ def _converted(alias: str, word: str, value: Any) -> Any:
             raise InvalidInput(alias, f"must be true or false, not {shown(value)}")
         return str(Mode.FINE if value else Mode.ROUGH)
     return [value] if word in _LISTS and isinstance(value, str) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return True if two values are equal; False where comparing them fails, as with arrays or very deep lists."""
+    one, other = (list(value) if isinstance(value, tuple) else value for value in (one, other))
+    try:
+        return bool(one == other)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _with_run_id(info: Json, value: Json) -> Json:

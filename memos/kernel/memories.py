@@ -506,5 +506,5 @@ class Memories:
 def _request(
     key: str, conversation: str | None, messages: Json, tags: Sequence[str], info: Json, tools: Json
 ) -> Request:
-    body = [messages, conversation, list(dict.fromkeys(tags)), info or {}]
+    body = [fast.in_own_words(messages), conversation, list(dict.fromkeys(tags)), info or {}]
     return Request(key, json_copy([*body, tools] if tools else body))

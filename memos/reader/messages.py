@@ -86,6 +86,16 @@ def read_messages(raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts |
     return [_message(f"messages[{place}]", entry, zone, now, images) for place, entry in enumerate(raw)]
 
 
+def in_own_words(raw: Json) -> Json:
+    """Return messages as they were given, but with our names of their fields: to recognise a repeated request."""
+    if isinstance(raw, Mapping):
+        try:
+            return resolve_aliases(raw, _KNOWN) if set(raw) - _KNOWN else raw
+        except InvalidInput:
+            return raw  # refused where it is read
+    return [in_own_words(entry) for entry in raw] if isinstance(raw, list | tuple) else raw
+
+
 def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts) -> Message:
     if isinstance(raw, str | bytes):
         raw = {"role": "user", "content": raw}

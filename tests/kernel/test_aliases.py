@@ -125,6 +125,22 @@ def test_two_words_with_different_values_are_refused(
     assert memos.memories.list() == []
 
 
+def test_a_repeated_add_is_recognised_in_other_words(memos: MemOS) -> None:
+    said = {"role": "user", "content": "x"}
+    first = memos.add({**said, "chat_time": "2026-01-01T00:00:00Z"}, idempotency_key="k", infer=False)
+    again = memos.add({**said, "timestamp": "2026-01-01T00:00:00Z"}, idempotency_key="k", mode="rough")
+    assert (again.item_ids, again.replayed) == (first.item_ids, True)
+
+
+def test_values_that_cannot_be_compared_are_refused(memos: MemOS) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidInput, match="metadata"):
+        memos.add("x", info={"a": deep}, metadata={"a": [deep]})
+    assert memos.memories.list() == []
+
+
 @pytest.mark.parametrize("named", [{"user": "ana"}, {"limit": 3}, {"user_id": "ana", "usr": "ana"}, {"messages": "y"}])
 def test_another_word_is_a_type_error(memos: MemOS, named: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument|multiple values"):

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,36 @@ def test_a_copy_that_version_01_began_is_served_by_nobody_and_finished(source: L
     copy_ledger(source, target)
     assert contents(target) == contents(source)
     assert unfinished(target) is None
+
+
+def test_a_copy_that_version_01_had_all_rows_of_is_finished(source: Ledger, target: Ledger) -> None:
+    copy_ledger(source, target)
+    with source.read() as connection:
+        begin(target, rows.ledger_id(connection))
+    copy_ledger(source, target)
+    assert contents(target) == contents(source)
+    assert unfinished(target) is None
+
+
+def test_a_copy_that_went_on_is_left_alone_until_the_source_changes(source: Ledger, target: Ledger) -> None:
+    copy_ledger(source, target)
+    Store(target).add("said after the copy")
+    after = contents(target)
+    done = copy_ledger(source, target)
+    assert done.known == done.rows
+    assert contents(target) == after
+    Store(source).add("said in the source since")
+    with pytest.raises(Conflict, match="contains memories already"):
+        copy_ledger(source, target)
+
+
+def test_a_copy_without_a_new_user_of_the_source_is_no_copy(source: Ledger, target: Ledger) -> None:
+    copy_ledger(source, target)
+    with source.write() as connection:
+        user = {"id": "ana", "kind": "user", "name": "", "admin": False, "disabled": False, "created_by": "local"}
+        connection.execute(sa.insert(t.identities).values(**user, created_at=datetime.now(UTC)))
+    with pytest.raises(Conflict, match="contains memories already"):
+        copy_ledger(source, target)
 
 
 def test_a_copy_of_another_ledger_is_not_finished_with_this_one(source: Ledger, target: Ledger) -> None:

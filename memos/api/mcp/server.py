@@ -78,12 +78,10 @@ _REMEDIES = {"cube": "List the readable cubes with list_cubes.", "item": "Find i
 # Tools have shorter words for memories, and act for the user of the connection alone.
 _ALIASES = {
     **ALIASES,
-    "agent_id": ("identity",),
     "id": ("ids", "about"),
     "ids": ("about",),
     "infer": ("fine",),
     "memory_id": ("id", "ids", "about"),
-    "user_id": ("identity",),
 }
 
 
