@@ -12,12 +12,13 @@ import sqlalchemy as sa
 
 from memos.core.identities import NEEDED, RANK, Caller, CubeRole, Right
 from memos.core.types import LOCAL_OWNER
-from memos.errors import PermissionDenied
+from memos.errors import NotFound, PermissionDenied
 from memos.memcube.ledger import access
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger
 
 _REMEMBERED = 10_000
+_SHOWN_CUBES = 5
 _ALLOWED: ContextVar[frozenset[Right] | None] = ContextVar("memos_allowed", default=None)
 _CALLER: ContextVar[Caller | None] = ContextVar("memos_caller", default=None)
 
@@ -96,7 +97,7 @@ class AccessControl:
         for cube in cubes:
             role = standing.roles.get(cube)
             if role is None:
-                raise cube_rows.unknown(cube)
+                raise _no_role(actor, cube, standing.roles)
             if RANK[role] < RANK[NEEDED[right]]:
                 raise PermissionDenied(
                     f"{actor!r} is {role} of cube {cube!r}, but this needs the role {NEEDED[right]}; ask an owner of "
@@ -145,6 +146,14 @@ class AccessControl:
             if self._ledger.is_sqlite and len(known) < _REMEMBERED:
                 known[actor] = standing
         return standing
+
+
+def _no_role(actor: str, cube: str, roles: Collection[str]) -> NotFound:
+    if not roles:
+        return cube_rows.unknown(cube)
+    shown = sorted(roles)[:_SHOWN_CUBES]
+    more = ", …" if len(roles) > len(shown) else ""
+    return NotFound("cube", cube, f"{actor!r} has a role on {', '.join(shown)}{more}; name one of these.")
 
 
 def _not_its_own(actor: str) -> PermissionDenied:
