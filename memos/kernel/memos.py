@@ -57,7 +57,9 @@ from memos.scheduler.task import Job
 class MemOS(FormerNames):
     """An open installation. Thread-safe; close it, or use it as a context manager."""
 
-    def __init__(self, installation: OpenedInstallation) -> None:
+    def __init__(self, installation: OpenedInstallation | None = None) -> None:
+        if not isinstance(installation, OpenedInstallation):
+            raise TypeError("Open an installation with MemOS.open(folder).")
         settings = installation.settings
         ledger = installation.ledger
         clock = installation.clock
