@@ -334,9 +334,9 @@ class Memories:
         actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
     ) -> Item:
-        """Write a new version equal to an old one, by default to the one before the current. Raises: NotFound, Conflict.
+        """Write a new version equal to an old one, by default to the one before the current; it restores a deleted item.
 
-        A deleted item is thus brought back.
+        Raises: NotFound, Conflict (no version before, or changed).
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         to_version = None if to_version is None else version_of("to_version", to_version)
@@ -406,7 +406,7 @@ class Memories:
         with self._context.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             if state.status is Status.DELETED:
-                raise NotFound("item", item, "It is deleted; restore it with `memos memory rollback {item}`.")
+                raise NotFound("item", item, f"It is deleted; restore it with `memos memory rollback {item}`.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
     @accept_aliases
