@@ -334,7 +334,7 @@ class Memories:
         actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
     ) -> Item:
-        """Write a new version equal to an old one, by default to the one before the current; it restores a deleted item.
+        """Write a new version equal to an old one, by default the one before; restores a deleted item too.
 
         Raises: NotFound, Conflict (no version before, or changed).
         """

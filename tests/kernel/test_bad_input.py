@@ -82,7 +82,7 @@ def message(**fields: object) -> dict[str, Any]:
 def test_an_installation_is_opened_with_open() -> None:
     opened: Any = MemOS
     for given in ((), ("./data",)):
-        with pytest.raises(TypeError, match="MemOS.open"):
+        with pytest.raises(TypeError, match=r"MemOS\.open"):
             opened(*given)
     assert {"MemOS", "Settings"} <= set(dir(package))
 

@@ -193,7 +193,7 @@ def test_the_example_of_the_page_runs_as_written(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     try:
-        exec(code, names)  # noqa: S102
+        exec(code, names)
     finally:
         if "memos" in names:
             names["memos"].close()
