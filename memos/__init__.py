@@ -27,3 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return Settings
     raise AttributeError(f"module 'memos' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

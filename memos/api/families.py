@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
-from memos.api.wording import STATUSES, unknown_name
+from memos.api.wording import STATUSES, reason_of, unknown_name
 from memos.core.identities import Caller
 from memos.errors import InvalidInput, MemosError, shown
 from memos.kernel.memos import MemOS
@@ -50,16 +50,17 @@ class RouteNotFound(RequestRefused):
 class MethodNotAllowed(RequestRefused):
     code = "method_not_allowed"
 
-    def __init__(self, method: str, allowed: str) -> None:
+    def __init__(self, method: str, allowed: str, path: str) -> None:
         takes = f"; it takes {allowed}" if allowed else ""
-        super().__init__(405, f"This route does not take {shown(method)}{takes}.")
+        meant = " Search is POST /api/v1/search." if path.endswith("/api/v1/memories/search") else ""
+        super().__init__(405, f"This route does not take {shown(method)}{takes}.{meant}")
 
 
 def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
     if error.status_code == 404:
         return RouteNotFound(request.scope["path"])
     if error.status_code == 405:
-        return MethodNotAllowed(request.method, (error.headers or {}).get("Allow", ""))
+        return MethodNotAllowed(request.method, (error.headers or {}).get("Allow", ""), request.scope["path"])
     return RequestRefused(error.status_code, str(error.detail))
 
 
@@ -171,7 +172,7 @@ def first_problem(error: RequestValidationError, route: object = None) -> Invali
     source, *where = (str(part) for part in problem["loc"])  # body, query, path or header, then the way to the field
     if problem["type"] == "extra_forbidden" and source == "body" and isinstance(route, APIRoute):
         return InvalidInput(".".join(where), unknown_name("field", where[-1], _fields_at(route, where[:-1])))
-    return InvalidInput(".".join(where) or "body", problem["msg"])
+    return InvalidInput(".".join(where) or "body", reason_of(problem))
 
 
 def _fields_at(route: APIRoute, where: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from memos.core.aliases import ALIASES
 from memos.errors import (
@@ -67,6 +68,25 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> str:
     if close:
         return f"unknown {what}; did you mean `{close[0]}`?"
     return f"unknown {what}; known are {', '.join(f'`{each}`' for each in known)}" if known else f"unknown {what}"
+
+
+REQUIRED = "is required"
+_REASONS: Mapping[str, str] = {
+    "missing": REQUIRED,
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "must be an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "must be a list"),
+    "string_type": "must be text",
+}
+
+
+def reason_of(problem: Mapping[str, Any]) -> str:
+    """Return why a value is refused, given a problem that pydantic reports."""
+    if tuple(problem["loc"]) == ("body",) and isinstance(problem.get("input"), bytes):  # not taken for JSON
+        return "is not declared as JSON; send it with the header Content-Type: application/json"
+    return _REASONS.get(problem["type"]) or str(problem["msg"])
 
 
 def message_of(error: MemosError, remedies: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -220,7 +220,9 @@ def history(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
 def rollback(
     memos: MemOS,
     item: ItemId,
-    to_version: Annotated[int, typer.Argument(help="Version to restore")],
+    to_version: Annotated[
+        int | None, typer.Argument(help="Version to restore; by default the one before the current")
+    ] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.memories.rollback(item, to_version, actor=actor)

@@ -72,7 +72,7 @@ MEMORY = Group(
     "Versions, facts, topics and review of memories, and calls of tools.",
     {
         "history": Command("memory:history", "Show every version of a memory."),
-        "rollback": Command("memory:rollback", "Make an earlier version the current one."),
+        "rollback": Command("memory:rollback", "Restore an earlier version of a memory, or a deleted memory."),
         "erase": Command("memory:erase", "Permanently erase memories and all copies of them, and print the receipt."),
         "extract": Command(
             "memory:extract",

@@ -45,7 +45,7 @@ from memos.memcube.erasure import retract
 from memos.memcube.ledger import idempotency, items, reading
 from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
-from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, tags_of, version_of, within
+from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, switch, tags_of, version_of, within
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
@@ -328,19 +328,22 @@ class Memories:
     def rollback(
         self,
         item: str,
-        to_version: int,
+        to_version: int | None = None,
         *,
         cube: str | None = None,
         actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
     ) -> Item:
-        """Write a new version equal to an old one. Raises: NotFound, Conflict."""
+        """Write a new version equal to an old one, by default the one before; restores a deleted item too.
+
+        Raises: NotFound, Conflict (no version before, or changed).
+        """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
-        to_version = version_of("to_version", to_version)
+        to_version = None if to_version is None else version_of("to_version", to_version)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         with self._context.change(scope) as change:
             documents.check_rollback(change, item)
-            changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
+            changes.rollback(change, item, to_version, expected_version)
             retract(change, [item])
         self._context.wait_indexed()
         return self.get(item, cube=scope.cubes[0], actor=actor)
@@ -360,7 +363,7 @@ class Memories:
         With `wait` files and logs are purged on return, else by the background. Raises: NotFound, InvalidInput,
         BackendUnavailable (the rows are gone, files still being purged).
         """
-        ids = ids_of(item_ids)
+        ids, wait = ids_of(item_ids), switch("wait", wait)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
             receipt = erasure.erase(change, ids)
@@ -403,7 +406,7 @@ class Memories:
         with self._context.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             if state.status is Status.DELETED:
-                raise NotFound("item", item, "It is deleted; restore it with `memos memory rollback`.")
+                raise NotFound("item", item, f"It is deleted; restore it with `memos memory rollback {item}`.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
     @accept_aliases

@@ -57,10 +57,9 @@ from memos.scheduler.task import Job
 class MemOS(FormerNames):
     """An open installation. Thread-safe; close it, or use it as a context manager."""
 
-    def __init__(self, installation: OpenedInstallation) -> None:
-        settings = installation.settings
-        ledger = installation.ledger
-        clock = installation.clock
+    def __init__(self, installation: OpenedInstallation | None = None) -> None:
+        installation = _opened(installation)
+        settings, ledger, clock = installation.settings, installation.ledger, installation.clock
         self.home = installation.home
         self.settings = settings
         self.clock = clock
@@ -282,3 +281,9 @@ class MemOS(FormerNames):
         self._lifecycle.closed = True
         self.search.close()
         self._installation.close()
+
+
+def _opened(installation: OpenedInstallation | None) -> OpenedInstallation:
+    if not isinstance(installation, OpenedInstallation):
+        raise TypeError("Open an installation with MemOS.open(folder).")
+    return installation

@@ -24,7 +24,7 @@ from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube.ledger import items
-from memos.reader.arguments import member_of, within
+from memos.reader.arguments import member_of, switch, within
 from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
@@ -152,7 +152,7 @@ def _word_scores(asked: SparseVector, texts: Sequence[SparseVector]) -> list[flo
 
 
 class SearchService:
-    """`MemOS.search`: call it with a question; `recall`, `explain_missing` and `rerank` are variants of it."""
+    """`MemOS.search`, to be called with a question; `recall`, `explain_missing` and `rerank` are variants of it."""
 
     def __init__(
         self, context: Context, installation: OpenedInstallation, scheduler: Scheduler, listeners: Listeners
@@ -341,7 +341,7 @@ class SearchService:
             reference_time=read_time("reference_time", reference_time, zone, moment or now),
             zone=zone,
             token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
-            explain=explain,
+            explain=switch("explain", explain),
             rerank=self._wants_reranker(rerank),
         )
 
@@ -355,3 +355,6 @@ class SearchService:
                 "rerank", "is set, but no reranker is configured; set MEMOS_RERANK__MODEL, or leave it out"
             )
         return rerank
+
+
+SearchService.__doc__ = f"{SearchService.__doc__}\n\n    {SearchService.__call__.__doc__}"  # what `memos.search?` shows

@@ -27,7 +27,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queries import has_untrusted
-from memos.reader.arguments import ids_of, within
+from memos.reader.arguments import ids_of, switch, within
 from memos.scheduler.heat import Access
 from memos.scheduler.jobs.segments import summary
 from memos.scheduler.scheduler import Scheduler
@@ -195,6 +195,7 @@ class Tiers:
 
     def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
         """Keep an item in working memory, or a segment unarchived; `pinned=False` undoes it. Raises: NotFound."""
+        pinned = switch("pinned", pinned)
         with self._context.change(self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)) as change:
             self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
         self._scheduler.runner.wake()
@@ -223,7 +224,8 @@ class Tiers:
         Raises the items' heat within seconds; unknown ids are ignored. Raises: NotFound, InvalidInput.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
-        self._scheduler.used(scope.cubes[0], ids_of(item_ids), Access.CONFIRMED if confirmed else Access.CITED)
+        how = Access.CONFIRMED if switch("confirmed", confirmed) else Access.CITED
+        self._scheduler.used(scope.cubes[0], ids_of(item_ids), how)
 
     used = mark_used
 
@@ -252,6 +254,7 @@ class Tiers:
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
         """Queue fact extraction for pages of hot segments, or all; `tasks.wait()` waits for it. Raises: NotFound."""
+        everything = switch("everything", everything)
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()

@@ -216,17 +216,18 @@ def archive(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
     return _append(change, live, "archive", reason)
 
 
-def rollback(change: Change, item_id: str, to_version: int, expected_version: int | None, reason: str) -> Item:
+def rollback(change: Change, item_id: str, to_version: int | None = None, expected_version: int | None = None) -> Item:
     before = items.require(change.connection, [change.cube], item_id)
     _expect(before, expected_version)
-    for entry in items.history(change.connection, [change.cube], item_id):
-        if entry.version == to_version:
-            old = entry.after
-            break
-    else:
+    versions = {entry.version: entry.after for entry in items.history(change.connection, [change.cube], item_id)}
+    if to_version is None:
+        to_version = max((version for version in versions if version < before.version), default=None)
+        if to_version is None:
+            raise Conflict(f"Item {item_id} has no version before the current one; nothing to roll back to.")
+    if to_version not in versions:
         raise NotFound("version", f"{item_id} v{to_version}", "List versions with `memos memory history`.")
-    kept = {name: getattr(old, name) for name in _STATE}
-    return _append(change, [(before, kept)], "rollback", reason)[0]
+    kept = {name: getattr(versions[to_version], name) for name in _STATE}
+    return _append(change, [(before, kept)], "rollback", f"rolled back to version {to_version}")[0]
 
 
 _STATE = (

@@ -25,7 +25,7 @@ from memos.search.searcher import (
 def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
     if state.status is Status.DELETED:
-        return WhyNot(state.id, "ledger", "it is deleted; restore it with `memos memory rollback`")
+        return WhyNot(state.id, "ledger", f"it is deleted; restore it with `memos memory rollback {state.id}`")
     wanted = Rules.of(request).wanted
     if not matches(wanted, items.record_of(state)):
         return WhyNot(state.id, "filter", f"it does not match the filter: {'; '.join(_failing(wanted, state))}")

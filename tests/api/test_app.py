@@ -108,6 +108,36 @@ def test_an_unknown_route_is_not_found_and_the_api_documents_are_named(server: S
     assert "/api/v1/openapi.json" in error["message"]
 
 
+def test_a_body_is_refused_in_words_of_the_api(server: Server) -> None:
+    def told(body: bytes, **headers: str) -> str:
+        answer = server.http.post("/api/v1/search", content=body, headers=server.headers("ana") | headers)
+        assert answer.status_code == 400
+        return str(answer.json()["error"]["message"])
+
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl sends with `-d` alone
+    for headers in ({}, form):
+        assert "Content-Type: application/json" in told(b'{"query": "x"}', **headers)
+    json = {"Content-Type": "application/json"}
+    for body, words in (
+        (b"", "body: is required"),
+        (b"{}", "query: is required"),
+        (b"[]", "body: must be an object"),
+        (b'"text"', "body: must be an object"),
+        (b'{"query": 1}', "query: must be text"),
+        (b'{"query": "x", "top_k": "many"}', "top_k: must be a whole number"),
+        (b'{"query": "x", "cubes": "default"}', "cubes: must be a list"),
+        (b'{"query": "x", "explain": []}', "explain: must be true or false"),
+        (b'{"query": "x", "filter": 7}', "filter: must be an object"),
+    ):
+        assert told(body, **json) == words
+
+
+def test_a_search_at_the_memories_is_told_where_search_is(server: Server) -> None:
+    answer = server.http.post("/api/v1/memories/search", json={"query": "x"}, headers=server.headers("ana"))
+    assert answer.status_code == 405
+    assert answer.json()["error"]["message"].endswith(". Search is POST /api/v1/search.")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allowed"), [("DELETE", "/api/v1/search", "POST"), ("POST", "/health", "GET")]
 )

@@ -185,6 +185,7 @@ def test_wrong_arguments_are_errors_in_a_sentence(http: Http) -> None:
                 ("search", {"query": "x", "as_of": "soon"}, "as_of"), ("delete", {"ids": []}, "item"),
                 ("get", {"id": "none"}, "No such item"), ("task_status", {"task": "none"}, "No such task"),
                 ("share_cube", {"identity": "nobody"}, "nobody"), ("no_such_tool", {}, "no_such_tool"),
+                ("search_memory", {}, "`search_memories`"), ("add_memories", {}, "`add_memory`"),
                 ("retrieve_memory", {"query": "x", "max_results": 0}, "max_results"),
                 ("add_exchange", {"user_input": " ", "agent_response": "x"}, "user_input"),
                 ("add_exchange", {"user_input": "x", "agent_response": "y", "timestamp": "soon"}, "chat_time"),

@@ -215,7 +215,9 @@ def test_delete_says_what_it_deleted(store: Store) -> None:
     item = store.ids["delete"]
     assert store.told("forget", item) == {"deleted": [item]}
     assert store.said("forget", item, store.ids["delete too"]) == "deleted 1\n"
-    assert "memos memory rollback" in store.failed(NotFound.exit_code, "show", item)
+    assert f"memos memory rollback {item}" in store.failed(NotFound.exit_code, "show", item)
+    assert store.told("memory", "rollback", item)["status"] == "active"
+    assert store.told("forget", item) == {"deleted": [item]}
 
 
 def test_erase_asks_first_and_gives_a_receipt(store: Store) -> None:

@@ -31,6 +31,28 @@ def test_without_identities_any_name_may_do_everything(memos: MemOS) -> None:
     assert memos.get(item, actor="somebody else").memory == "I live in Paris"
 
 
+def test_arguments_of_wrong_types_are_refused_by_name(memos: MemOS) -> None:
+    wrong: Any = "yes"
+    for call, field in (
+        (lambda: memos.users.create("ana", admin=wrong), "admin"),
+        (lambda: memos.users.create("ana", adopt=wrong), "adopt"),
+        (lambda: memos.users.create("bot", kind="agent", acts_for={}), "acts_for"),  # type: ignore[arg-type]
+        (lambda: memos.users.enable("local", enabled=wrong), "enabled"),
+        (lambda: memos.users.list(after=[]), "after"),  # type: ignore[arg-type]
+        (lambda: memos.keys.create("local", "key", rights="read"), "rights"),
+        (lambda: memos.keys.create("local", "key", expires_at=wrong), "expires_at"),
+        (lambda: memos.tiers.pin("item", pinned=wrong), "pinned"),
+        (lambda: memos.tiers.mark_used("item", confirmed=wrong), "confirmed"),
+        (lambda: memos.tiers.analyse(everything=wrong), "everything"),
+        (lambda: memos.search("Paris", explain=wrong), "explain"),
+        (lambda: memos.memories.erase("item", wait=wrong), "wait"),
+    ):
+        with pytest.raises(InvalidInput) as refusal:
+            call()
+        assert refusal.value.field == field
+    assert memos.users.list() == []
+
+
 def test_with_one_identity_names_that_are_none_may_do_nothing(memos: MemOS) -> None:
     item = memos.add("I live in Paris").item_ids[0]
     memos.users.create("ana")

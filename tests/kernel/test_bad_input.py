@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import memos as package
 from memos import MemOS, Settings
 from memos.core.types import AddReceipt, Status
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound
@@ -76,6 +77,18 @@ def refused(memos: MemOS, error: type[MemosError], *words: str) -> Iterator[None
 
 def message(**fields: object) -> dict[str, Any]:
     return {"role": "user", "content": "hello", **fields}
+
+
+def test_an_installation_is_opened_with_open() -> None:
+    opened: Any = MemOS
+    for given in ((), ("./data",)):
+        with pytest.raises(TypeError, match=r"MemOS\.open"):
+            opened(*given)
+    assert {"MemOS", "Settings"} <= set(dir(package))
+
+
+def test_help_of_search_names_its_arguments(memos: MemOS) -> None:
+    assert "top_k: The number of hits." in str(memos.search.__doc__)
 
 
 @pytest.mark.parametrize(
@@ -417,6 +430,18 @@ def test_a_version_that_never_was_is_not_found(memos: MemOS, item: str) -> None:
         memos.memories.rollback(item, 0)
     with refused(memos, Conflict, "version 1, not 0"):
         memos.update(item, "x", expected_version=0)
+
+
+def test_without_a_version_the_one_before_is_restored(memos: MemOS, item: str) -> None:
+    with refused(memos, Conflict, item, "no version before"):
+        memos.memories.rollback(item)
+    first = memos.get(item).memory
+    memos.update(item, "another text")
+    assert memos.memories.rollback(item).memory == first
+    memos.delete(item)
+    with refused(memos, NotFound, f"memos memory rollback {item}"):
+        memos.get(item)
+    assert memos.memories.rollback(item).status is Status.ACTIVE
 
 
 def test_an_update_of_a_deleted_item_is_a_conflict_that_names_rollback(memos: MemOS, item: str) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,6 +183,24 @@ def test_what_is_no_file_is_refused(memos: MemOS, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         memos.documents.add(("a.txt", b"x"), cube="nowhere")
     assert memos.documents.list() == ()
+
+
+def test_the_example_of_the_page_runs_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/documents.md").read_text(encoding="utf-8")
+    code = page.split("```python\n", 1)[1].split("```", 1)[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    try:
+        exec(code, names)
+    finally:
+        if "memos" in names:
+            names["memos"].close()
+    said = capsys.readouterr().out
+    assert said.startswith("available None {'format': 'markdown'")
+    assert "manuals pump.md ['Pump P-12', 'Spare parts']" in said
+    assert "\ndefault " in said
 
 
 def test_a_name_is_one_line(memos: MemOS) -> None:

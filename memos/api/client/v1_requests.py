@@ -309,9 +309,14 @@ def history(
 
 
 def rollback(
-    item: str, to_version: int, *, cube: str | None = None, user: str | None = None, expected_version: int | None = None
+    item: str,
+    to_version: int | None = None,
+    *,
+    cube: str | None = None,
+    user: str | None = None,
+    expected_version: int | None = None,
 ) -> Call[values.Item]:
-    """Write a new version equal to an old one. Raises: InvalidInput, NotFound, Conflict."""
+    """Write a new version equal to an old one, by default the one before. Raises: InvalidInput, NotFound, Conflict."""
     body = {"to_version": to_version, "cube": cube, "user": user, "expected_version": expected_version}
     return changing("POST", path_of("memories", ("item", item), "rollback"), as_model(values.Item), body=body)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from memos.api.mcp import extra_tools, tools
 from memos.api.mcp.context import ContextResolver, context_middleware, current_context
-from memos.api.wording import message_of, unknown_name
+from memos.api.wording import message_of, reason_of, unknown_name
 from memos.core.aliases import ALIASES, resolve_aliases
 from memos.core.text.rendering import quoted
 from memos.core.text.validation import MAX_MESSAGE_BYTES
@@ -102,7 +103,7 @@ class _Tool(Tool):
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = ".".join(str(part) for part in problem["loc"]) or "arguments"
-            raise ToolError(str(InvalidInput(where, problem["msg"]))) from None
+            raise ToolError(str(InvalidInput(where, reason_of(problem)))) from None
         try:
             return await super().run(arguments, context, convert_result)
         except ToolError as error:
@@ -127,6 +128,9 @@ class _Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         if name == "add_memory" and "user_input" in arguments:
             name = extra_tools.add_exchange.__name__  # the tool of MemoryOS, until version 0.1
+        known = {tool.name for tool in await super().list_tools()}
+        if name not in known and (close := difflib.get_close_matches(name, sorted(known), 1)):
+            raise ToolError(f"Unknown tool: {shown(name)}; did you mean `{close[0]}`?")
         return await super().call_tool(name, arguments, context)
 
     async def list_prompts(self) -> list[Prompt]:

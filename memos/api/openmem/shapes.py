@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from memos.api.auth import Unauthenticated
 from memos.api.dialects import RequestIdentity, envelope, error_envelope, resolve_identity
+from memos.api.wording import REQUIRED
 from memos.core.identities import EVERYONE, Caller
 from memos.core.tokens import estimate_tokens
 from memos.core.types import CubeKind, Json
@@ -48,7 +49,7 @@ def number_of(error: MemosError, status: int) -> int:
         return _NO_SUCH.get(error.what, 40307)
     if isinstance(error, PermissionDenied):
         return 40132
-    if isinstance(error, InvalidInput) and error.reason == "Field required":
+    if isinstance(error, InvalidInput) and error.reason == REQUIRED:
         return Empty.number
     return _BY_STATUS.get(status, 40000)
 

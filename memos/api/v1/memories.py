@@ -145,7 +145,7 @@ class DeleteBody(ItemBody):
 class RollbackBody(ItemBody):
     """A version to roll back to."""
 
-    to_version: int = Field(description="Version to restore")
+    to_version: int | None = Field(None, description="Version to restore; by default the one before the current")
     expected_version: int | None = Field(None, description="Fail with 409 if the memory is at another version")
 
 
@@ -207,7 +207,7 @@ def memory_history(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> lis
 
 @router.post("/{item}/rollback", name="rollback")
 def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
-    """Write a new version equal to an old one."""
+    """Write a new version equal to an old one; without `to_version` to the one before, also of a deleted memory."""
     return memos.memories.rollback(
         item, body.to_version, **item_of(memos, caller, body), expected_version=body.expected_version
     )

@@ -31,7 +31,7 @@ from memos.kernel.access.guard import caller
 from memos.kernel.context import Context
 from memos.memcube.ledger import access
 from memos.memcube.ledger.cubes import record_event
-from memos.reader.arguments import member_of, members_of, within
+from memos.reader.arguments import member_of, members_of, switch, within
 
 _PREFIX = "mst_"
 _SECRET_BYTES = 32
@@ -70,7 +70,8 @@ class Users:
         that user's roles too. Raises: InvalidInput, Conflict, NotFound (`acts_for` is unknown), PermissionDenied.
         """
         context, kind_ = self._context, member_of("kind", kind, IdentityKind)
-        id_ = check_new_id("id", id_)
+        id_, admin, adopt = check_new_id("id", id_), switch("admin", admin), switch("adopt", adopt)
+        acts_for = None if acts_for is None else check_name("acts_for", acts_for, 128)
         if id_ in (LOCAL_OWNER, EVERYONE):
             raise InvalidInput("id", f"{id_!r} is reserved; choose another id")
         if acts_for is not None and kind_ is not IdentityKind.AGENT:
@@ -109,15 +110,17 @@ class Users:
         """Return identities by id; `after` continues behind one. Raises: PermissionDenied, InvalidInput."""
         self._context.scopes.check_admin(actor)
         wanted = None if kind is None else member_of("kind", kind, IdentityKind)
+        after = check_text("after", after, 512)
         with self._context.ledger.read() as connection:
             return access.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
 
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
         """Enable an identity or, with `enabled=False`, disable it. Raises: NotFound."""
         self._context.scopes.check_admin(actor)
+        disabled = not switch("enabled", enabled)
         with self._context.access.changing(), self._context.write() as connection:
             access.require_identity(connection, check_name("id", id_, 128))
-            access.change_identity(connection, id_, disabled=not enabled)
+            access.change_identity(connection, id_, disabled=disabled)
         return self.get(id_)
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
@@ -215,12 +218,14 @@ class Keys:
         """
         context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)
-        wanted = members_of("rights", list(rights), Right)
+        wanted = members_of("rights", rights, Right)
         if not wanted:
             raise InvalidInput("rights", f"must not be empty; choose from {', '.join(Right)}")
         for right in (Right.OWN, *wanted):  # a key makes none that may do more than itself
             context.access.check_key(right)
-        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
+        if expires_at is not None and not (
+            isinstance(expires_at, datetime) and expires_at.tzinfo is not None and expires_at > now
+        ):
             raise InvalidInput("expires_at", "must be a time in the future, with a UTC offset")
         allowed, counts_for = self._limits(limits, actor)
         secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)

@@ -285,7 +285,7 @@ def restore(change: Change, subject: str, dimension: str, entry: Version) -> Ite
     current = current_of(_of_key(change, trait_key(subject, dimension)), change.now)
     state = items.require(change.connection, [change.cube], entry.item)
     if state.version != entry.version:
-        state = changes.rollback(change, entry.item, entry.version, None, f"rolled back to version {entry.version}")
+        state = changes.rollback(change, entry.item, entry.version)
     if state.valid_to is not None and state.valid_to <= change.now:
         state = changes.edit(change, state, {"valid_to": None}, "so again")
     if current is not None and current.id != state.id:

@@ -36,7 +36,7 @@ def test_what_is_added_is_found_corrected_and_taken_back(listening: Listening, o
         client.memories.update(item, "It moved.", expected_version=1)
     old = client.memories.search("heron", cubes=[cube], as_of=before)
     assert old[0].item.memory == "The heron nests at the mill."
-    assert client.memories.rollback(item, 1).memory == "The heron nests at the mill."
+    assert client.memories.rollback(item).memory == "The heron nests at the mill."
     assert [version.version for version in client.memories.history(item)] == [1, 2, 3]
     assert client.memories.get(item).created_at.tzinfo is not None
     assert client.memories.list(cube=cube, filter={"tags": {"contains": "river"}}) == []
