@@ -111,6 +111,7 @@ EQUAL, ORDER, MEMBER = ["eq", "ne"], ["gt", "gte", "lt", "lte"], ["in", "nin"]
 CHOICES: dict[str, type[StrEnum]] = {"type": ItemType, "tier": Tier, "status": Status, "role": Role}
 TEXT_NAMES = ["memory", "key", "conversation", "speaker", "id", "cube"]
 TEXT_NAMES += ["session_id", "conversation_id", "cube_id"]
+LIKE_NAMES = [*TEXT_NAMES, *CHOICES, "tags", "entities", "keywords"]
 INFO_NAMES = [f"info.{key}" for key in KEYS] + [key for key in KEYS if key != "type"]
 DATES = st.one_of(
     MOMENTS.map(datetime.isoformat),
@@ -120,7 +121,7 @@ DATES = st.one_of(
 CONDITIONS = st.one_of(
     _asked(TEXT_NAMES, st.one_of(TEXTS, st.sampled_from(["user", "a"])), EQUAL, MEMBER),
     *(_asked([name], st.sampled_from([str(each) for each in kind]), EQUAL, MEMBER) for name, kind in CHOICES.items()),
-    st.tuples(st.sampled_from([*TEXT_NAMES, *CHOICES, "tags", "entities", "keywords", *INFO_NAMES]), st.just("like"), NAMES),
+    st.tuples(st.sampled_from([*LIKE_NAMES, *INFO_NAMES]), st.just("like"), NAMES),
     _asked(["tags", "entities", "keywords"], NAMES, [*EQUAL, "contains"], MEMBER),
     _asked(["confidence", "version"], st.one_of(CONFIDENCES, NUMBERS, st.just(1.5)), EQUAL + ORDER, MEMBER),
     _asked(
