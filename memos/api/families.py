@@ -171,11 +171,11 @@ def first_problem(error: RequestValidationError, route: object = None) -> Invali
         return InvalidInput("body", "is not valid JSON")
     source, *where = (str(part) for part in problem["loc"])  # body, query, path or header, then the way to the field
     if problem["type"] == "extra_forbidden" and source == "body" and isinstance(route, APIRoute):
-        return InvalidInput(".".join(where), unknown_name("field", where[-1], _fields_at(route, where[:-1])))
+        return InvalidInput(".".join(where), unknown_name("field", where[-1], fields_at(route, where[:-1])))
     return InvalidInput(".".join(where) or "body", reason_of(problem))
 
 
-def _fields_at(route: APIRoute, where: list[str]) -> list[str]:
+def fields_at(route: APIRoute, where: list[str]) -> list[str]:
     model = None if route.body_field is None else route.body_field.field_info.annotation
     found = _model_in(model)
     for part in where:

@@ -2,11 +2,12 @@
 
 Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`; keys of one object
 are AND-ed. A name that is not a field is an info key: `x` and `info.x` are the same, and so are `user_id`, `agent_id`,
-`app_id` and `source`, which items have no column for.
+`app_id` and `source`, which items have no column for. A name that looks like a mistyped field needs the `info.`.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from enum import StrEnum
 from operator import ge, gt, le, lt
 
 from memos.core.clock import to_micros
-from memos.core.types import Json
+from memos.core.types import ItemType, Json, Role, Status, Tier
 from memos.errors import InvalidInput, shown
 
 Scalar = str | int | float | bool
@@ -27,6 +28,8 @@ _MAX_VALUES = 10_000
 # What info may hold, and what a float holds exactly: the indexes compare numbers as floats.
 _MAX_NUMBER = 2**53
 _NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)
+# From this similarity on, an unknown name is a mistyped field; `user_id` and `source` are far below it.
+_MISTYPED = 0.8
 
 # Names a client may use -> the one field they mean (shared/api.md keeps both spellings alive).
 _ALIASES = {"create_time": "created_at", "update_time": "updated_at", "cube_id": "cube"}
@@ -35,6 +38,7 @@ TEXT_FIELDS = frozenset({"id", "memory", "type", "tier", "status", "key", "conve
 LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
 NUMBER_FIELDS = frozenset({"confidence", "version"})
 DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to"})
+_CHOICES: Mapping[str, type[StrEnum]] = {"role": Role, "status": Status, "tier": Tier, "type": ItemType}
 FIELDS = TEXT_FIELDS | LIST_FIELDS | NUMBER_FIELDS | DATE_FIELDS
 LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier"})
 """Fields that only the ledger can evaluate: texts, as a whole or by word, are in no index, and the tier changes without
@@ -154,7 +158,21 @@ def _field(name: str) -> str:
     if name == "info.":
         raise InvalidInput("filter", "field name 'info.' has no key; write info.colour, or colour")
     name = _ALIASES.get(name, name)
-    return name if name in FIELDS or name.startswith("info.") else f"info.{name}"
+    if name in FIELDS or name.startswith("info."):
+        return name
+    if (meant := _meant_field(name.lower())) is not None:
+        raise InvalidInput(
+            f"filter.{name}", f"unknown field; did you mean `{meant}`? Own fields are written `info.{name}`"
+        )
+    return f"info.{name}"
+
+
+def _meant_field(name: str) -> str | None:
+    known = [*sorted(FIELDS), *_ALIASES]
+    # Two letters in each other's place make a short name unlike itself: `teir` and `tier` have a similarity of 0.75.
+    swapped = {name[:at] + name[at + 1] + name[at] + name[at + 2 :] for at in range(len(name) - 1)}
+    close = [field for field in known if field in swapped] or difflib.get_close_matches(name, known, 1, _MISTYPED)
+    return close[0] if close else None
 
 
 def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scalar, ...]:
@@ -188,6 +206,9 @@ def _scalar(where: str, field: str, op: Op, value: Json) -> Scalar:
     if field in TEXT_FIELDS | LIST_FIELDS:
         if not isinstance(value, str):
             raise InvalidInput(where, f"takes a string, not {type(value).__name__}")
+        if field in _CHOICES and value not in set(_CHOICES[field]):
+            known = ", ".join(_CHOICES[field])
+            raise InvalidInput(where, f"unknown {field} {shown(value)}; expected one of {known}")
         return _text(where, value)
     if op in _COMPARE:
         return _number(f"{where}.{op}", value)

@@ -55,11 +55,33 @@ def test_ids_and_numbers_of_hits_are_taken_under_other_names(server: Server) -> 
         ("/memories", {"user_id": "ana", "limit": 2}, {"user": "ana", "limit": 2}),
         ("/tasks", {"agent_id": "ana", "state": ["done", "dead"]}, {"user": "ana", "state": ["done", "dead"]}),
         ("/working-memory", {"session_id": "wörk & home"}, {"conversation": "wörk & home"}),
-        ("/memories", {"zzzz": "1"}, {}),  # unknown parameters of a query are ignored
+        ("/memories", {"user_id": "ana", "user": "ana", "offset": 0}, {"user": "ana"}),
     ],
 )
 def test_a_query_takes_them(server: Server, path: str, alias: dict[str, Any], ours: dict[str, Any]) -> None:
     assert ask(server, "GET", path, **alias) == ask(server, "GET", path, **ours)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "message"),
+    [
+        ("GET", "/memories", {"userid": "ana"}, "userid: unknown field; did you mean `user`?"),
+        ("GET", "/memories", {"limt": 1, "user_id": "ana"}, "limt: unknown field; did you mean `limit`?"),
+        ("GET", "/tasks", {"cube_id": "ana"}, "cube_id: unknown field; here it is `cube`"),
+        ("GET", "/memories", {"conversation_id": "work"}, "conversation_id: unknown field; known are"),
+        ("GET", "/memories", {"": "x"}, ": unknown field; known are"),
+        ("GET", "/memories/none/history", {"zzzz": ["1", "2"]}, "zzzz: unknown field; known are `cube`, `user`"),
+        ("DELETE", "/memories/none", {"reasn": "old"}, "reasn: unknown field; did you mean `reason`?"),
+        ("POST", "/search", {"user_id": "ana"}, "user_id: unknown field of the query; give it in the body"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_what_was_meant(
+    server: Server, method: str, path: str, query: dict[str, Any], message: str
+) -> None:
+    body = {"query": "x"} if method == "POST" else None
+    error = ask(server, method, path, body, **query)["error"]
+    assert (error["code"], error["field"]) == ("invalid_input", message.partition(":")[0])
+    assert error["message"].startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,8 @@ def _condition() -> st.SearchStrategy[Any]:
         st.tuples(_INFO, st.sampled_from(["gt", "gte", "lt", "lte"]), st.integers(-3, 3)),
         st.tuples(_INFO, st.sampled_from(["in", "nin"]), st.lists(SCALARS, min_size=1, max_size=3)),
     )
-    text = st.tuples(st.sampled_from(["key", "type"]), st.sampled_from(["eq", "ne"]), WORDS)
+    text = st.tuples(st.just("key"), st.sampled_from(["eq", "ne"]), WORDS)
+    kind = st.tuples(st.just("type"), st.sampled_from(["eq", "ne"]), st.sampled_from(["message", "summary", "skill"]))
     tags = st.tuples(st.just("tags"), st.sampled_from(["contains", "eq", "ne"]), WORDS)
     number = st.tuples(st.just("confidence"), st.sampled_from(["eq", "ne", "gt", "lte"]), st.sampled_from([0, 0.5, 1]))
     exists = st.tuples(
@@ -242,7 +243,7 @@ def _condition() -> st.SearchStrategy[Any]:
     ids = st.tuples(
         st.just("id"), st.sampled_from(["in", "nin"]), st.lists(st.sampled_from(["item-0", "item-1"]), min_size=1)
     )
-    return st.one_of(info, text, tags, number, exists, ids).map(lambda t: {t[0]: {t[1]: t[2]}})
+    return st.one_of(info, text, kind, tags, number, exists, ids).map(lambda t: {t[0]: {t[1]: t[2]}})
 
 
 FILTERS = st.recursive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Annotated, Any, TypedDict, get_type_hints
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import JSONResponse, Response
 
 from memos.api.dialects import RequestIdentity, resolve_identity
-from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.families import CurrentCaller, CurrentMemos, fields_at
 from memos.api.values import Value, wire_type
-from memos.api.wording import message_of
+from memos.api.wording import message_of, unknown_name
 from memos.core import types
 from memos.core.aliases import ALIASES, resolve_aliases
 from memos.core.identities import Caller
@@ -239,20 +239,29 @@ class ValueRoute(APIRoute):
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with aliases in the query under the names that the route's parameters have."""
+        """Return a handler that resolves aliases in the query and refuses parameters that the route does not have."""
         handle = super().get_route_handler()
-        known = frozenset(_query_names(self.dependant))
+        known = dict.fromkeys(_query_names(self.dependant))
 
         async def resolved(request: Request) -> Response:
             query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
             given = dict(query)
-            if given.keys() & ALIASES.keys() - known:
-                words = resolve_aliases(given, known).items() - given.items()
+            if unknown := given.keys() - known.keys():
+                found = resolve_aliases(given, known)
+                if left := sorted(unknown & found.keys()):
+                    raise self._unknown(left[0], known)
+                words = found.items() - given.items()
                 text = urlencode([*query, *sorted(words)]).encode("ascii")
                 request = Request({**request.scope, "query_string": text}, request.receive)
             return await handle(request)
 
         return resolved
+
+    def _unknown(self, name: str, known: Collection[str]) -> InvalidInput:
+        body = fields_at(self, [])
+        if any(word in body for word in (name, *ALIASES.get(name, ()))):
+            return InvalidInput(name, "unknown field of the query; give it in the body")
+        return InvalidInput(name[:80], unknown_name("field", name[:80], known))
 
 
 def _query_names(dependant: Dependant) -> Iterator[str]:

@@ -151,6 +151,18 @@ REFUSED: list[tuple[Any, str]] = [
     ({"created_at": "soon"}, "filter.created_at: 'soon' is not an ISO 8601 date such as 2023-06-05T10:00:00Z"),
     ({"create_time": {"in": [True]}}, "filter.create_time: takes an ISO 8601 date or epoch milliseconds, not True"),
     ({"valid_to": {"lt": -1}}, "filter.valid_to: -1 is not a moment in epoch milliseconds"),
+    *(
+        ({name: "x"}, f"filter.{name}: unknown field; did you mean `{meant}`? Own fields are written `info.{name}`")
+        for name, meant in (
+            ("speakr", "speaker"), ("teir", "tier"), ("stauts", "status"), ("tag", "tags"), ("Role", "role"),
+            ("created", "created_at"), ("sesion_id", "session_id"),
+        )
+    ),
+    ({"tier": "lng"}, "filter.tier: unknown tier 'lng'; expected one of short, mid, long"),
+    ({"tier": {"ne": "Long"}}, "filter.tier: unknown tier 'Long'; expected one of short, mid, long"),
+    ({"status": {"in": ["active", "gone"]}}, "filter.status: unknown status 'gone'; expected one of pending, active"),
+    ({"type": {"nin": ["massage"]}}, "filter.type: unknown type 'massage'; expected one of message, working"),
+    ({"role": "human"}, "filter.role: unknown role 'human'; expected one of system, user, assistant, tool"),
 ]  # fmt: skip
 
 
@@ -161,6 +173,13 @@ def test_what_is_wrong_is_refused_naming_it(raw: Any, words: str) -> None:
     assert words in str(caught.value)
     with pytest.raises(InvalidInput):
         parse({"or": [{"tags": "fine"}, {"not": {"and": [raw]}}]})
+
+
+def test_names_unlike_any_field_and_parts_of_choices_are_taken() -> None:
+    for name in ("user_id", "agent_id", "app_id", "source", "topic", "tool", "colour", "memory_type"):
+        assert fields_of(parse({name: "x"})) == {f"info.{name}"}
+    assert fields_of(parse({"info.speakr": "x", "info.tier": "lng"})) == {"info.speakr", "info.tier"}
+    assert passes({"type": {"like": "pref"}})
 
 
 def test_milliseconds_and_iso_dates_are_the_same_moment() -> None:

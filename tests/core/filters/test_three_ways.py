@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -107,9 +108,10 @@ def _asked(names: list[str], values: st.SearchStrategy[Any], one: list[str], sev
 
 
 EQUAL, ORDER, MEMBER = ["eq", "ne"], ["gt", "gte", "lt", "lte"], ["in", "nin"]
-KINDS = [str(kind) for enum in (ItemType, Tier, Status, Role) for kind in enum]
-TEXT_NAMES = ["memory", "type", "tier", "status", "key", "conversation", "role", "speaker", "id", "cube"]
+CHOICES: dict[str, type[StrEnum]] = {"type": ItemType, "tier": Tier, "status": Status, "role": Role}
+TEXT_NAMES = ["memory", "key", "conversation", "speaker", "id", "cube"]
 TEXT_NAMES += ["session_id", "conversation_id", "cube_id"]
+LIKE_NAMES = [*TEXT_NAMES, *CHOICES, "tags", "entities", "keywords"]
 INFO_NAMES = [f"info.{key}" for key in KEYS] + [key for key in KEYS if key != "type"]
 DATES = st.one_of(
     MOMENTS.map(datetime.isoformat),
@@ -117,8 +119,9 @@ DATES = st.one_of(
     st.sampled_from(["2023-06-05", "2023-06-05T12:00:00+02:00", THEN.isoformat(), LATER.isoformat()]),
 )
 CONDITIONS = st.one_of(
-    _asked(TEXT_NAMES, st.one_of(TEXTS, st.sampled_from([*KINDS, "a"])), EQUAL, MEMBER),
-    st.tuples(st.sampled_from([*TEXT_NAMES, "tags", "entities", "keywords", *INFO_NAMES]), st.just("like"), NAMES),
+    _asked(TEXT_NAMES, st.one_of(TEXTS, st.sampled_from(["user", "a"])), EQUAL, MEMBER),
+    *(_asked([name], st.sampled_from([str(each) for each in kind]), EQUAL, MEMBER) for name, kind in CHOICES.items()),
+    st.tuples(st.sampled_from([*LIKE_NAMES, *INFO_NAMES]), st.just("like"), NAMES),
     _asked(["tags", "entities", "keywords"], NAMES, [*EQUAL, "contains"], MEMBER),
     _asked(["confidence", "version"], st.one_of(CONFIDENCES, NUMBERS, st.just(1.5)), EQUAL + ORDER, MEMBER),
     _asked(
