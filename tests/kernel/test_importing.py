@@ -236,7 +236,7 @@ def test_a_cut_off_json_file_is_refused(memos: MemOS, tmp_path: Path, indent: in
     whole = json.dumps([{"id": "a", "messages": [say(n) for n in range(9)]}], indent=indent)
     path = tmp_path / "cut.json"
     path.write_text(whole[: len(whole) * 2 // 3])
-    refused(memos, path, "is not JSON", "cut-off", on_bad=on_bad)
+    refused(memos, path, "is not JSON", "ends inside entry", on_bad=on_bad)
 
 
 def test_a_cut_off_last_line_is_the_only_one_skipped(memos: MemOS, tmp_path: Path) -> None:
