@@ -600,7 +600,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_backup_is_none_and_is_made_again_in_the_same_folder(lines: int, large: Path, tmp_path: Path) -> None:
     home, folder = shutil.copytree(large, tmp_path / "home"), tmp_path / "backup"
     assert kill_after(lines, "backup", home, folder)
-    with sqlite_ledger(tmp_path / "new") as ledger, pytest.raises(NotFound, match="cut off"):
+    with sqlite_ledger(tmp_path / "new") as ledger, pytest.raises(NotFound, match="incomplete"):
         restore_archive(folder, ledger, NOW)
     with sqlite_ledger(home) as ledger:
         store = Store(ledger)
