@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import arms, beam, capacity, http, latency, locomo, longmemeval, prefeval, reading, reranking
+from benchmarks import arms, beam, capacity, http, latency, lifecycle, locomo, longmemeval, prefeval, reading, reranking
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
 from benchmarks.report import BAD_DATA
@@ -53,6 +53,26 @@ def test_locomo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "single-hop", "multi-hop",
     ]  # fmt: skip
     assert plot.read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    turns = [
+        {"speaker": "Ana", "role": "user", "text": text, "at": f"2025-01-0{day}T10:00:00Z", "conversation": f"c{day}"}
+        for day, text in enumerate(("I live in Paris.", "I moved to Lyon."), start=1)
+    ]
+    asked = {"ask": "Where does Ana live?", "at": "2025-02-01T10:00:00Z", "about": "now"}
+    question = {**asked, "want": "Lyon", "want_turn": 1, "stale_turns": [0]}
+    story = {"id": "s", "kind": "update", "lang": "en", "turns": turns, "feedback": None, "questions": [question]}
+    data, rows = tmp_path / "lives.jsonl", tmp_path / "rows.jsonl"
+    data.write_text(json.dumps(story) + "\n", encoding="utf-8")
+    figures = closing_line(lifecycle, ["--data", str(data), "--per-question", str(rows)], capsys)
+    assert figures["n"] == 1
+    for system in ("raw", "settled", "bm25", "minilm", "newest"):
+        assert figures[system]["now_first"] + figures[system]["stale_first"] == 1
+    assert figures["newest"]["now_first"] == 1
+    assert json.loads(rows.read_text(encoding="utf-8"))["newest"] == {"now_first": 1, "stale_first": 0}
+    data.write_text("{}\n", encoding="utf-8")
+    assert lifecycle.main(["--data", str(data)]) == BAD_DATA
 
 
 def test_arms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
