@@ -195,7 +195,7 @@ def _passphrase(*, twice: bool) -> str:
         line = sys.stdin.readline()
         if not line:
             raise InvalidInput(
-                "passphrase", "is required, and there is no terminal to ask on; set MEMOS_CUBE_PASSPHRASE"
+                "passphrase", "is required; set MEMOS_CUBE_PASSPHRASE, or run the command in a terminal to be asked"
             )
         return line.rstrip("\r\n")
     given = getpass.getpass("Passphrase: ", stream=sys.stderr)

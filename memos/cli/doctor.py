@@ -84,7 +84,7 @@ Found = Iterator[tuple[State, str]]
 
 def _config(settings: Settings) -> Found:
     for name, instead in settings.former:
-        yield State.DOUBTFUL, f"{name} is no longer a setting ({instead}); remove it"
+        yield State.DOUBTFUL, f"{name} was removed ({instead}); unset it"
     if settings.config is None:
         yield State.GOOD, "from the environment; MEMOS_CONFIG is not set"
         return

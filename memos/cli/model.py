@@ -81,11 +81,11 @@ def pin_kv(
     if mark:
         told = f"{id_} is pinned, as {mark}"
     elif not found.room:
-        told = f"{id_} is pinned; prompts begin with it once a model keeps a prefix cache (docs/activation.md)"
+        told = f"{id_} is pinned; it joins the prompt prefix once a model keeps a KV cache (docs/activation.md)"
     else:
         told = (
-            f"{id_} is pinned; prompts do not begin with it: it is longer than a quarter of the {found.room} tokens of "
-            "room, there is no room left, or its source is not trusted"
+            f"{id_} is pinned, but not part of the prompt prefix: it exceeds a quarter of the prefix's {found.room} "
+            "tokens, the prefix is full, or its source is untrusted"
         )
     return Output({"id": id_, "mark": mark}, told)
 

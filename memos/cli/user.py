@@ -72,7 +72,7 @@ def join_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCA
 @command
 def leave_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
     memos.users.leave(group, member, actor=actor)
-    return Output({"group": group, "member": member}, f"{member} is no longer in {group}")
+    return Output({"group": group, "member": member}, f"Removed {member} from {group}")
 
 
 @command

@@ -198,7 +198,7 @@ def without_former(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tupl
 
 @cache
 def _warn_former(name: str, instead: str) -> None:
-    log.warning("%s is no longer a setting and has no effect: %s", name, instead)
+    log.warning("%s was removed and has no effect: %s", name, instead)
 
 
 def _names(model: type[BaseModel], group: str = "") -> Iterator[tuple[str, str]]:

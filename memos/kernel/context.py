@@ -214,7 +214,7 @@ def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 
 
 def accept_aliases(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Let a method be called with the words of `memos.core.aliases`.
+    """Accept the aliases in `memos.core.aliases` as keyword arguments of a method.
 
     For type checkers it declares those it takes as `**_aliases: Unpack[…]`; the method itself never sees them. Another
     word is a TypeError, as without that parameter.

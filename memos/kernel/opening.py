@@ -293,7 +293,7 @@ def _remove_former_graph(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except OSError as error:
-        log.warning("cannot remove %s (%s); delete it, as it is no longer used", folder, error.strerror)
+        log.warning("cannot remove the unused folder %s (%s); delete it", folder, error.strerror)
 
 
 def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> GraphIndex | None:

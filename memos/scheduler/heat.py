@@ -134,7 +134,7 @@ class Access(StrEnum):
     MERGED = "merged"
 
 
-# Chosen, not fitted: there is no data yet on what users confirm.
+# Set by hand, not fitted to data: no usage data on confirmations exists yet.
 WEIGHTS: Mapping[Access, float] = {
     # The unit: the item was put into a context, so it looked relevant.
     Access.RETRIEVED: 1.0,

@@ -59,7 +59,7 @@ def test_users_groups_keys_and_roles_by_command(store: Store) -> None:
     assert [one["id"] for one in store.told("user", "list", "--kind", "agent")] == ["bot"]
     assert store.said("user", "join", "crew", "ana") == "ana is now in crew\n"
     assert store.told("user", "members", "crew") == ["ana"]
-    assert store.said("user", "leave", "crew", "ana") == "ana is no longer in crew\n"
+    assert store.said("user", "leave", "crew", "ana") == "Removed ana from crew\n"
     assert "disabled" in store.said("user", "disable", "bot")
     assert "disabled" not in store.said("user", "enable", "bot")
 

@@ -118,7 +118,7 @@ def test_a_former_setting_is_ignored_and_named_once_with_what_applies_instead(
     warned = [record.getMessage() for record in caplog.records if record.name == "memos.settings"]
     assert len(warned) == len(FORMER)
     for name, instead in FORMER.items():
-        [message] = [each for each in warned if each.startswith(f"{name} is no longer a setting")]
+        [message] = [each for each in warned if each.startswith(f"{name} was removed")]
         assert instead in message
     found = [finding for finding in examine(settings) if finding.what == "settings"]
     assert [finding.state for finding in found].count(State.DOUBTFUL) == len(FORMER)

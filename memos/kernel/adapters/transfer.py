@@ -162,7 +162,7 @@ class AdapterArrival:
         if not work.target.trust:
             return 0, "they are loaded only from a trusted file (trust=True, --trust)"
         if learner.folder is None or (model := learner.settings.learning_model) is None:
-            return 0, "there is no model in this process to evaluate them with (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
+            return 0, "evaluating them needs a model in this process; set MEMOS_CHAT_MODEL__MODEL=local:PATH"
         ready, reasons = 0, []
         for each in found:
             try:

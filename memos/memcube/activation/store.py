@@ -192,7 +192,7 @@ Alive = Callable[[str, Collection[str]], bool]
 
 
 class BlockStore:
-    """The KV blocks of one process. Thread-safe. There is no disk tier without a folder, or with a budget of 0."""
+    """The KV blocks of one process. Thread-safe. The disk tier needs a folder and a budget above 0."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ def enqueue(
 
 
 REACH = 100
-"""How many positions before and after a message are searched for its calls and results."""
+"""Positions before and after a message that are searched for its calls and results."""
 
 _COLUMNS = (
     t.items.c.id, t.items.c.conversation_id, t.items.c.position, t.items.c.page, t.messages.c.role,
