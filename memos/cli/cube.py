@@ -159,7 +159,7 @@ def _loaded(done: Loaded) -> Iterator[str]:
         yield f"blocks of activation memory were left out: {done.kv_left_out}"
     if done.adapters:
         how = "`memos model adapter allow`, then `activate`, lets one answer"
-        yield f"{done.adapters} adapters passed their examination: {how}"
+        yield f"{done.adapters} adapters passed their evaluation: {how}"
     if done.adapters_left_out:
         yield f"adapters were left out: {done.adapters_left_out}"
     if not done.trusted:

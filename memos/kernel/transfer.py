@@ -126,7 +126,7 @@ class Transfer:
 
         All of it is loaded or nothing. What it says counts as untrusted unless `trust`; what was erased here stays
         erased unless `restore_erased`. Of an item that is here at another version the one here stays. Adapters of a
-        file that is trusted are examined then, which takes minutes, and are ready if they pass. Raises: InvalidInput
+        file that is trusted are evaluated then, which takes minutes, and are ready if they pass. Raises: InvalidInput
         (damaged), Conflict, NotFound, PermissionDenied, BackendUnavailable.
         """
         self._check_actor(actor)

@@ -84,7 +84,7 @@ def removed_route(request: Request) -> None:
 
 @router.get("/{adapter}", name="get")
 def get_adapter(adapter: AdapterId, memos: CurrentMemos, acting: CurrentIdentity) -> values.Adapter:
-    """Return one adapter with what its examination found."""
+    """Return one adapter with what its evaluation found."""
     return values.Adapter.model_validate(memos.adapters.get(adapter, actor=acting.actor))
 
 

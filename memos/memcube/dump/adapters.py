@@ -1,7 +1,7 @@
 """Adapters in a dump: the weights of the one that answers, what it was made of and from which memories.
 
 A load believes of it what it can check: the weights go onto a model here in the shape that the recipe says, and are
-examined before they answer. Knows no models.
+evaluated before they answer. Knows no models.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COPIED = 1 << 20
 # A line about each of 500 memories is some 100 KB; an adapter of rank 64 on a model of 70 billion parameters 800 MB.
 _LARGEST = {_TOLD: 4 << 20, _WEIGHTS: 1 << 30}
 MOST = 16
-"""Adapters that are taken in of one file, which had several until version 0.1: each is examined for minutes."""
+"""Adapters that are taken in of one file, which had several until version 0.1: each takes minutes to evaluate."""
 MOST_SEEN = 10_000
 _MOST_VERSIONS = 1 << 30
 _TEXTS = {"shard": 64, "model": 4096}

@@ -89,7 +89,7 @@ class OpenSentence(NamedTuple):
 
 
 class ModelExamination:
-    """Remembers, by model name, which models pass the examination of sentence choice. Thread-safe."""
+    """Remembers, by model name, which models pass the evaluation of sentence choice. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
