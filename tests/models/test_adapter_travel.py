@@ -183,7 +183,7 @@ def test_where_it_cannot_be_examined_it_is_left_out_with_a_reason(tmp_path: Path
             assert memos.adapters.list("new") == []
             assert folders(memos) == set()
     with MemOS.open(tmp_path / "without", settings=SETTINGS, embedder=WordEmbedder()) as memos:
-        assert "no model" in str(loaded(memos, raw, cube="new").adapters_left_out)
+        assert "needs a model in this process" in str(loaded(memos, raw, cube="new").adapters_left_out)
 
 
 def test_one_that_fails_here_is_refused_and_loses_its_files(here: MemOS, raw: bytes) -> None:
