@@ -182,7 +182,10 @@ def feedback(
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
-    told = f"{receipt.item_id} supersedes {', '.join(receipt.superseded) or 'nothing'}"
+    changed = [*receipt.edited, *receipt.superseded, *receipt.forgotten]
+    told = f"{receipt.outcome.replace('_', ' ')}: {', '.join(changed) or receipt.item_id}"
+    if receipt.runners_up:
+        told += f"\nmay have meant: {', '.join(receipt.runners_up)}"
     return Output(receipt, told, masked=receipt.masked)
 
 

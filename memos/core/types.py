@@ -109,7 +109,7 @@ class Status(StrEnum):
 FOUND = frozenset({Status.ACTIVE, Status.ARCHIVED})
 """Statuses a search finds when its filter names none."""
 
-UNUSED = frozenset({Status.PENDING, Status.DELETED})
+UNUSED = frozenset({Status.PENDING, Status.SUPERSEDED, Status.DELETED})
 """Statuses excluded from anything derived from several items: windows, summaries, keywords."""
 
 
@@ -161,6 +161,12 @@ class LinkKind(StrEnum):
     DERIVED_FROM = "DERIVED_FROM"
     SUPERSEDES = "SUPERSEDES"
     RELATES = "RELATES"
+    UPDATES = "UPDATES"
+    ENDS = "ENDS"
+
+
+JUDGED = frozenset({LinkKind.UPDATES, LinkKind.ENDS})
+"""Links from a newer statement to an older one, judged with a confidence."""
 
 
 class Arm(StrEnum):
@@ -372,6 +378,18 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Relation:
+    """A newer statement that updates or ends an older one, and how sure that is."""
+
+    newer: Annotated[str, "Id of the newer memory"]
+    older: Annotated[str, "Id of the older memory"]
+    kind: Annotated[LinkKind, "UPDATES or ENDS"]
+    confidence: Annotated[float, "Confidence from 0 to 1; 0 if a person rejected it"]
+    decided_by: Annotated[str, "`rules`, the name of a model, or the actor who confirmed or rejected it"]
+    at: Annotated[datetime | None, "When the newer one was said"]
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """An entry of an item's history: who changed what, when and why."""
 
@@ -446,15 +464,34 @@ class AddReceipt:
     task: Annotated[str | None, "Task that extracts facts; null without one"] = None
 
 
+class Outcome(StrEnum):
+    """What a correction did."""
+
+    EDITED = "edited"
+    SUPERSEDED = "superseded"
+    ENDED = "ended"
+    FORGOTTEN = "forgotten"
+    ADDED = "added"
+    NEEDS_REVIEW = "needs_review"
+
+
 @dataclass(frozen=True, slots=True)
 class FeedbackReceipt:
-    """The correction stored as a new item, what it was linked to and what it replaced."""
+    """The correction stored as a new item, what it did, what it was linked to and what it changed.
+
+    `edited` items got a new version, `superseded` ones were replaced or ended, `forgotten` ones deleted; `rollback`
+    of their ids undoes each. With `needs_review` nothing was changed: both stay, and the review queue has the case.
+    """
 
     item_id: Annotated[str, "Id of the memory with the correction"]
     related: Annotated[tuple[str, ...], "Ids of the memories it is linked to"]
     superseded: Annotated[tuple[str, ...], "Ids of the memories it replaced"]
     indexed: Annotated[bool, "False while an index is behind"]
     masked: Annotated[tuple[Masked, ...], "What was masked"] = ()
+    outcome: Annotated[Outcome, "What it did"] = Outcome.ADDED
+    edited: Annotated[tuple[str, ...], "Ids of the memories whose text it corrected"] = ()
+    forgotten: Annotated[tuple[str, ...], "Ids of the memories it deleted"] = ()
+    runners_up: Annotated[tuple[str, ...], "Ids of other memories that it may have meant"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,6 +532,15 @@ class Boost:
     gave: Annotated[float, "What it added"]
 
 
+class Standing(StrEnum):
+    """Whether a found memory still holds."""
+
+    CURRENT = "current"
+    POSSIBLY_OUTDATED = "possibly_outdated"
+    REPLACED = "replaced"
+    ENDED = "ended"
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A found memory with its exact sources.
@@ -510,6 +556,9 @@ class Hit:
     duplicates: Annotated[tuple[str, ...], "Ids of duplicates"] = ()
     arms: Annotated[tuple[ArmScore, ...], "Score of each arm, with `explain`"] = ()
     boosts: Annotated[tuple[Boost, ...], "Boosts, with `explain`"] = ()
+    standing: Annotated[Standing, "Whether it still holds"] = Standing.CURRENT
+    replaced_by: Annotated[str | None, "Id of the memory that replaced it, or probably did"] = None
+    since: Annotated[datetime | None, "Since when it stands so"] = None
 
 
 @dataclass(frozen=True, slots=True)

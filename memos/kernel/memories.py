@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
@@ -13,9 +12,7 @@ from memos.core.filters import And, Condition, Node, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.ports import ImageSource
 from memos.core.telemetry import Listeners
-from memos.core.text.matching import normalized_value
-from memos.core.text.sentences import sentences
-from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
+from memos.core.text.corrections import read_correction
 from memos.core.text.validation import check_name, check_text
 from memos.core.types import (
     DEFAULT_CUBE,
@@ -28,19 +25,19 @@ from memos.core.types import (
     Item,
     Json,
     Mode,
-    Role,
+    Relation,
     Scope,
     Status,
     Version,
 )
 from memos.errors import NotFound
 from memos.kernel.context import Context, accept_aliases, retry_read
+from memos.kernel.corrections import Corrected, apply_correction
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
-from memos.memcube import changes, documents, erasure
+from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
-from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import idempotency, items, reading
 from memos.memcube.ledger.idempotency import Request
@@ -49,72 +46,6 @@ from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
-
-
-def correct(
-    change: Change, draft: Draft, related: Sequence[str], conversation: str | None, short_capacity: int
-) -> FeedbackReceipt:
-    """Store the correction in `draft` and supersede what it replaces.
-
-    Superseded are items of the same speaker with another value of the same attribute. A statement about somebody else
-    supersedes those of `related` that state nothing but another value of it. Otherwise the new item is only linked.
-    """
-    replaced: list[Item] = []
-    key = draft.key
-    value = draft.value
-    at = draft.message.chat_time
-    stated = statements(draft.memory)
-    if stated:
-        attribute, value = stated[0].attribute, stated[0].value
-        rivals = items.with_key(change.connection, change.cube, attribute)
-        subject = _subject(draft, rivals)
-        key = key_of(subject, attribute) if subject else None
-        replaced = [old for old in rivals if old.key == key and _differs(old.value, value) and _older(old, at)]
-    known = items.current(change.connection, [change.cube], related)  # one may have been erased since it was found
-    if not stated:
-        replaced = _of_others(draft, known.values(), at)
-    receipt = changes.add(change, [replace(draft, key=key, value=value)], conversation, None, short_capacity)
-    new_item = receipt.item_ids[0]
-    about = list(dict.fromkeys([*(item for item in related if item in known), *(old.id for old in replaced)]))
-    changes.correct(change, new_item, about, replaced, at)
-    return FeedbackReceipt(new_item, tuple(about), tuple(old.id for old in replaced), indexed=False)
-
-
-def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item]:
-    corrected = third_person_statements(draft.memory)
-    who = draft.message.name
-    found = []
-    for old in related:
-        alone = old.status is Status.ACTIVE and old.role is Role.USER and len(sentences(old.memory)) == 1
-        mine = who is None or normalized_value(old.speaker) == normalized_value(who)
-        if not alone or not mine or statements(old.memory):
-            continue
-        told = third_person_statements(old.memory)
-        if len(told) == 1 and _older(old, at) and any(_corrects(each, told[0]) for each in corrected):
-            found.append(old)
-    # Two people may each have a sister.
-    return found if len({normalized_value(old.speaker) for old in found}) <= 1 else []
-
-
-def _corrects(new: ThirdPersonStatement, old: ThirdPersonStatement) -> bool:
-    return bool(new.names & old.names) and new.attribute == old.attribute and _differs(old.value, new.value)
-
-
-def _subject(draft: Draft, rivals: Sequence[Item]) -> str | None:
-    """Return who "I" is: the named speaker, else the only person who stated this attribute before."""
-    if draft.message.name is not None:
-        return draft.message.name
-    speakers = {old.speaker for old in rivals if old.role is Role.USER}
-    return speakers.pop() if len(speakers) == 1 else None
-
-
-def _differs(old: str | None, new: str | None) -> bool:
-    return normalized_value(old) != normalized_value(new)
-
-
-def _older(old: Item, at: datetime) -> bool:
-    return old.valid_from is None or old.valid_from <= at
-
 
 # Statuses of items that are listed when a filter names none.
 LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
@@ -280,10 +211,13 @@ class Memories:
         chat_time: Json = None,
         **_aliases: Unpack[FeedbackAliases],
     ) -> FeedbackReceipt:
-        """Apply a correction in plain words ("no, I moved to Lyon in May") as the newest statement.
+        """Apply a correction in plain words: "no, I moved to Lyon in May", "three eggs, not four", "forget my salary".
 
-        It is linked to `item_ids`, or else to what a search finds; items with the same key and another value become
-        superseded. Raises: InvalidInput, NotFound.
+        It edits one detail of a statement, replaces, ends or forgets it, or adds a new one; the receipt's `outcome`
+        says which. The statement is one of `item_ids`, or else the one that a search finds and that fits best. In
+        doubt nothing is changed: both stay, the newer first. `rollback` undoes a change.
+
+        Raises: InvalidInput, NotFound.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         ids = ids_of(item_ids, least=0)
@@ -298,9 +232,12 @@ class Memories:
         [draft] = fast.read(read, (FEEDBACK,), {}, zone)
         for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
-        related = ids or self._search.related(draft.memory, scope)
+        correction = read_correction(draft.memory)
+        near = self._search.near(correction.text, scope)
         with self._context.change(scope) as change:
-            receipt = correct(change, draft, related, conversation, self._short_capacity)
+            receipt = apply_correction(
+                Corrected(change, draft, correction, conversation, self._short_capacity), near, ids, zone
+            )
             masking.record(change)
         return replace(receipt, indexed=self._context.wait_indexed(), masked=masking.masked)
 
@@ -462,6 +399,22 @@ class Memories:
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             return items.history(connection, scope.cubes, item)
+
+    @accept_aliases
+    @retry_read
+    def relations(
+        self,
+        item: str = "",
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        **_aliases: Unpack[ItemAliases],
+    ) -> tuple[Relation, ...]:
+        """Return which statements an item replaces, and which replace it, the surest first. Raises: NotFound."""
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            items.require(connection, scope.cubes, item)
+            return tuple(relations.of_items(connection, [item]))
 
     @retry_read
     def derived(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Items:

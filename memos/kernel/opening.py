@@ -65,6 +65,7 @@ from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
 from memos.memcube.parametric import forgetting
+from memos.memcube.relations import RelationFinder
 from memos.memcube.verify import ScannedIndex
 from memos.reader.images import MAX_IMAGE_BYTES
 from memos.search.rerank import ChatReranker
@@ -172,7 +173,8 @@ def open_installation(
         scanned: dict[Target, ScannedIndex] = {"vector": vector}
         if graph_index is not None:
             scanned["graph"] = graph_index
-        vector_follower = VectorFollower(ledger, vector, cached, terms)
+        relations = RelationFinder(ledger, vector, cached.fingerprint, rising)
+        vector_follower = VectorFollower(ledger, vector, cached, terms, relations)
         return OpenedInstallation(
             home=home,
             settings=settings,

@@ -6,14 +6,14 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from memos.core.identities import Right
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, PendingItem, Scope, Status
-from memos.errors import Conflict
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, PendingItem, Relation, Scope, Status
+from memos.errors import Conflict, InvalidInput
 from memos.kernel.context import Context
-from memos.memcube import changes
+from memos.memcube import changes, relations
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, queries, tasks, tier_moves
 from memos.reader import messages
-from memos.reader.arguments import edits_of, version_of, within
+from memos.reader.arguments import edits_of, switch, version_of, within
 from memos.scheduler.jobs import facts
 
 # Of what a person read and let stand, at least.
@@ -80,6 +80,24 @@ class Review:
             _waiting(change, item)
             changes.delete(change, [item], f"rejected by {scope.actor}")
         return self._settled(item, scope)
+
+    def decide(
+        self, newer: str, older: str, *, holds: bool, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> tuple[Relation, ...]:
+        """Decide whether a newer statement replaces an older one, whatever rules judged; return the newer's relations.
+
+        Both stay; a search puts the newer first if it `holds`. Raises: NotFound, InvalidInput (the same item twice).
+        """
+        scope = self._context.scopes.check_item(newer, cube, actor, embeds=False, right=Right.WRITE)
+        if newer == older:
+            raise InvalidInput("older", "must be another item than `newer`")
+        holds = switch("holds", holds)
+        with self._context.change(scope) as change:
+            for item in (newer, older):
+                items.require(change.connection, [change.cube], item)
+            relations.decide(change.connection, change.cube, newer, older, holds=holds, actor=actor, now=change.now)
+            changes.record_item(change, "relation", newer, {"older": older, "holds": holds})
+            return tuple(relations.of_items(change.connection, [newer]))
 
     def _settled(self, item: str, scope: Scope) -> Item:
         self._context.wait_indexed()

@@ -19,10 +19,11 @@ from memos.core.ports import Embedder, Reranker, SparseEncoder, SparseVector
 from memos.core.telemetry import Listeners
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.tokens import estimate_tokens
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Hit, ItemType, Json, Scope, SearchResult, WhyNot
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Arm, Hit, ItemType, Json, Scope, SearchResult, WhyNot
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.opening import OpenedInstallation
+from memos.memcube.judge import judge_for
 from memos.memcube.ledger import items
 from memos.reader.arguments import member_of, switch, within
 from memos.reader.messages import read_time
@@ -62,7 +63,7 @@ def narrowed_to_kind(kind: Kind, filter_: Mapping[str, Json] | None = None) -> d
 
 # Types of items that working memory takes by what was said last.
 FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
-_RELATED_ITEMS = 3
+_NEAR_ITEMS = 10
 _RELATED_FACTS = 20
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
 # for ever when others held all the rest. More at once are no quicker in one interpreter.
@@ -174,6 +175,7 @@ class SearchService:
             terms=installation.terms,
             helper=self._helpers,
             turns=threading.BoundedSemaphore(_SEARCHES_AT_ONCE),
+            judge=judge_for(installation.embedder.fingerprint),
             reranker=self._timed_reranker,
         )
 
@@ -299,11 +301,11 @@ class SearchService:
             return _by_reranker(given, self._reranker)
         return _by_vectors_and_words(given, self._embedder, self._terms)
 
-    def related(self, text: str, scope: Scope) -> list[str]:
-        """Return the ids of a scope's items nearest to a text, best first."""
+    def near(self, text: str, scope: Scope) -> dict[str, float]:
+        """Return the items of a scope nearest to a text, best first, with their cosines."""
         query = text[:MAX_QUERY_CHARS]
-        found = self(query, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_ITEMS, rerank=False)
-        return [hit.item.id for hit in found.hits]
+        found = self(query, cubes=scope.cubes, actor=scope.actor, top_k=_NEAR_ITEMS, rerank=False, explain=True)
+        return {hit.item.id: next((arm.score for arm in hit.arms if arm.arm == Arm.TURN), 0.0) for hit in found.hits}
 
     def related_facts(self, text: str, scope: Scope) -> SearchResult:
         """Search facts and summaries near a text without raising their heat."""

@@ -11,10 +11,12 @@ __all__ = [
     "images",
     "indexing",
     "installation",
+    "judge",
     "ledger",
     "parametric",
     "profiles",
     "prompt_prefix",
+    "relations",
     "tools",
     "verify",
 ]

@@ -188,16 +188,25 @@ _INTENTS = {
         r"|第一次|最早|最初|初めて",
         re.I,
     ),
+    # "Is he used to it?" asks how it is, "which tool was used to" and "what did she use to clean" by what means; 走过去
+    # goes somewhere, 过去一年 is the year until now, 原来如此 is surprise.
     Intent.FORMER: re.compile(
-        # "Is he used to it?" asks how it is, "which tool was used to" and "what did she use to clean" by what means.
+        r""
         r"(?<!\bis )(?<!\bare )(?<!\bam )(?<!\bwas )(?<!\bwere )(?<!\bbe )(?<!\bbeen )(?<!\bbeing )(?<!['’]s )"
-        r"(?<!\bget )(?<!\bgot )(?<!\bgetting )\bused to\b"
-        r"|\b(?:where|whom?|why)\b.{0,40}\bdid\b.{1,80}\buse to\b|^\W*did\b.{1,80}\buse to\b"
-        r"|\b(?:formerly|former|previous(?:ly)?|originally)\b"
-        r"|\bin the past\b(?! (?:few|couple|\w+ )?(?:second|minute|hour|day|week|month|quarter|year|decade)s?\b)"
-        r"|\bbefore (?:that|then|now)\b"
-        # 走过去 goes somewhere, 过去一年 is the year until now, 原来如此 is surprise.
-        r"|以前|从前|(?<![走跑飞开搬送拿赶])过去(?![了吗?？一二两三几这那\d])|曾经|原来(?!如此|是这样|是你)|かつて|昔",
+        r"(?<!\bget )(?<!\bgot )(?<!\bgetting )\bused to\b|"
+        r"\b(?:where|whom?|why)\b.{0,40}\bdid\b.{1,80}\buse to\b|^\W*did\b.{1,80}\buse to\b|"
+        r"\b(?:formerly|former|previous(?:ly)?|originally|original|initial(?:ly)?)\b|\bin the past\b(?! (?:few|"
+        r"couple|\w+ )?(?:second|minute|hour|day|week|month|quarter|year|decade)s?\b)|\b(?:was|were|did|had|been|"
+        r"came)\b.{1,80}\bbefore\b|\bbefore (?:that|then|now|the|she|he|they|it|[A-Z])|\bbefore\W*$|\bearlier\W*$|"
+        r"\b(?:was|were|did|had)\b.{1,80}\b(?:earlier|at first|once|back then|at the time|in those days|"
+        r"to begin with|at the start|planned first)\b|\b(?:was|were) (?:the|his|her|their|its|my|our|your) old \w+|"
+        r"\b(?:the|his|her|their|its|my|our|whose) (?:old|first|earlier|prior) (?:\w+ ){0,2}(?:name|policy|address|"
+        r"number|job|home|flat|car|price|rate|plan|employer|boss|title|team|place|version|provider|password|date|"
+        r"time|day|rent|limit|tool|desk)\b|\bold name\b|"
+        r"以前|从前|之前|(?<![走跑飞开搬送拿赶])过去(?![了吗?？一二两三几这那\d])|曾经|原来(?!如此|"
+        r"是这样|是你)|原先|早先|当时|那时|最初|最早|最开始|小时候|本来|[婚迁学职业]前|かつて|昔|\b(?:früher|vorher|zuvor|damals|ursprünglich|"
+        r"ehemalig\w*|bisher|zuerst|bevor)\b|\bhatte\b.{1,40}\bvor de[mr]\b|\b(?:antes|anteriormente|anterior|"
+        r"originalmente|al principio|entonces)\b",
         re.I,
     ),
     Intent.ADVICE: re.compile(

@@ -21,6 +21,7 @@ from memos.search.question import Intent, Question
 
 FLOOR_RANK = 50  # a vector arm's score at this rank counts as nothing: cosines say how much better, not how good
 _LEAST = 0.05  # what the last of a vector arm's list still counts, so that a small cube's only memory is found
+_LEAST_WIDTH = 0.2  # cosines between the best and the floor, at least
 # BM25 a term from which the words say all they can: a usual LoCoMo question's best has 2.8, a PrefEval one's 1.4.
 _FULL_TERM_SCORE = 2.0
 _LEAST_TERM_WEIGHT = 0.3
@@ -87,6 +88,8 @@ def _scale_of(name: str, found: Sequence[ScoredPoint], weight: float) -> _Scale:
     if name in TERM_ARMS:
         return _Scale(0.0, best, 0.0, weight)
     floor = found[min(len(found), FLOOR_RANK) - 1].score
+    if len(found) < FLOOR_RANK:  # of a few, the last may be almost as near as the best
+        floor = min(floor, best - _LEAST_WIDTH)
     return _Scale(floor, best - floor, _LEAST * weight, weight * (1 - _LEAST))
 
 

@@ -31,9 +31,11 @@ from memos.core.ports import (
 from memos.core.telemetry import StageClock
 from memos.core.types import DERIVED, STANDING_OF, UNUSED, Arm, ArmScore, Boost, Hit, Item, ItemType, SearchResult
 from memos.errors import BackendUnavailable, ModelError
+from memos.memcube import relations
 from memos.memcube.changes import WINDOW
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
+from memos.memcube.judge import Judge
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
@@ -50,6 +52,7 @@ from memos.search.rank import (
     select_preferences,
 )
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
+from memos.search.succession import Replacement, by_succession, standing_of
 
 
 @dataclass(slots=True)
@@ -235,6 +238,7 @@ class RankedCandidates:
     scored: tuple[Ranked, ...]
     newer: Mapping[str, str]
     preferences: PreferenceCandidates
+    replaced: Sequence[Replacement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,7 @@ class Searcher:
     terms: SparseEncoder
     helper: Executor
     turns: Semaphore
+    judge: Judge
     reranker: TimedReranker | None = None
 
     def search(self, request: SearchRequest, clock: StageClock | None = None) -> SearchResult:
@@ -346,8 +351,10 @@ class Searcher:
             newer = dict(prefer_tool_calls(connection, question, pool))
             if request.as_of is None and Intent.FORMER not in question.intents:
                 newer |= _with_successors(search.reader, pool)
+            replaced = [] if request.as_of is not None else _replacements(connection, pool)
         with clock.stage("rank"):
             scored = score_candidates(pool, question, near, newer, search.dated, named)
+            scored = by_succession(scored, question, replaced, self.judge)
             ranked, copies = _collapse(connection, reorder(scored, question, newer, preferences), request.as_of)
         if lexical.near is None:
             missing.append("graph")
@@ -364,6 +371,7 @@ class Searcher:
             scored=tuple(scored),
             newer=newer,
             preferences=preferences,
+            replaced=replaced,
         )
         return found, any(len(points) >= limit for points in recalled.values())
 
@@ -516,6 +524,7 @@ class Searcher:
                 found.copies.get(state.id, ()),
                 arm_scores(entry) if request.explain else (),
                 boosts(entry) if request.explain else (),
+                *standing_of(state, found.replaced, request.reference_time),
             )
             for entry in best
             # What was changed or erased since it was ranked is not what was asked for any more.
@@ -585,6 +594,10 @@ def _with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[s
     missing = set(newer.values()) - {entry.item.id for entry in pool}
     pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in reader.briefs(missing)]
     return newer
+
+
+def _replacements(connection: sa.Connection, pool: Sequence[Recalled]) -> list[Replacement]:
+    return [Replacement(*found) for found in relations.replacements(connection, [entry.item.id for entry in pool])]
 
 
 def _collapse(

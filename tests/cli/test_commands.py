@@ -208,7 +208,7 @@ def test_feedback_says_what_it_replaced(store: Store) -> None:
     receipt = store.told("feedback", "No, I moved to Lyon.", "--speaker", "Maya", "--cube", "talk")
     assert receipt["superseded"] == [store.ids["talk"]]
     text = store.said("feedback", "No, I moved to Brest.", "--speaker", "Maya", "--cube", "talk")
-    assert text.endswith(f" supersedes {receipt['item_id']}\n")
+    assert text == f"superseded: {receipt['item_id']}\n"
 
 
 def test_delete_says_what_it_deleted(store: Store) -> None:

@@ -51,6 +51,8 @@ def make_first_schema(home: Path) -> None:
             ("cubes", "kind"),
             ("cubes", "redact_pii"),
             ("items", "reading"),
+            ("links", "confidence"),
+            ("links", "decided_by"),
         ):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

@@ -66,11 +66,15 @@ class Added(BaseModel):
 
 
 class Corrected(BaseModel):
-    """The correction, and what it replaced."""
+    """The correction, what it did, and to which memories."""
 
     id: str
+    outcome: str
     superseded: list[str]
     related: list[str]
+    edited: list[str]
+    forgotten: list[str]
+    runners_up: list[str]
 
 
 class Deleted(BaseModel):
@@ -218,10 +222,18 @@ def feedback(
     ] = None,
     cube: Cube = None,
 ) -> Corrected:
-    """Correct what is remembered, in plain words; what it contradicts is superseded."""
+    """Correct what is remembered, in plain words: edits, replaces, ends or forgets a memory, or adds one."""
     context = current_context()
     receipt = context.memos.feedback(text, cube=cube or context.home, actor=context.actor, item_ids=about or ())
-    return Corrected(id=receipt.item_id, superseded=list(receipt.superseded), related=list(receipt.related))
+    return Corrected(
+        id=receipt.item_id,
+        outcome=receipt.outcome,
+        superseded=list(receipt.superseded),
+        related=list(receipt.related),
+        edited=list(receipt.edited),
+        forgotten=list(receipt.forgotten),
+        runners_up=list(receipt.runners_up),
+    )
 
 
 def list_cubes() -> CubeList:

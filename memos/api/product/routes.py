@@ -19,7 +19,7 @@ from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, 
 from memos.api.wording import message_of
 from memos.core.clock import new_id
 from memos.core.identities import Caller
-from memos.core.types import AddReceipt, Item, Json, Mode, TaskState
+from memos.core.types import AddReceipt, Item, Json, Mode, Outcome, TaskState
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.idempotency import Progress
@@ -167,14 +167,28 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
     mine = [id_ for id_ in body.retrieved_memory_ids or [] if memos.get(id_, actor=actor).cube == cube]
     about = {"conversation": body.session_id, "item_ids": mine, "chat_time": body.feedback_time}
     receipt = memos.feedback(body.feedback_content, cube=cube, actor=actor, **about)
+    record: dict[str, Any] = {"add": [], "update": []}
+    if receipt.outcome is Outcome.FORGOTTEN:  # the request repeats what was to be forgotten, and was deleted with it
+        record["delete"] = [{"id": gone} for gone in receipt.forgotten]
+        return {"answer": "Forgotten." if body.corrected_answer else "", "record": record}
     new = memos.get(receipt.item_id, cube=cube, actor=actor)
-    record: dict[str, Any] = {"add": [{"id": new.id, "text": new.memory, "source_doc_id": None}], "update": []}
+    if not receipt.edited:
+        record["add"].append({"id": new.id, "text": new.memory, "source_doc_id": None})
     for old in receipt.superseded:
         origin = memos.get(old, cube=cube, actor=actor).memory
         told = {"id": new.id, "text": new.memory, "source_doc_id": None, "archived_id": old, "origin_memory": origin}
         record["update"].append(told)
-    answer = f"Noted: {len(receipt.superseded)} replaced." if receipt.superseded else "Noted."
+    for changed in receipt.edited:
+        record["update"].append(_edit_record(memos, changed, cube, actor))
+    count = len(record["update"])
+    answer = f"Noted: {count} replaced." if count else "Noted."
     return {"answer": answer if body.corrected_answer else "", "record": record}
+
+
+def _edit_record(memos: MemOS, item: str, cube: str, actor: str) -> dict[str, Any]:
+    last = memos.memories.history(item, cube=cube, actor=actor)[-1]
+    origin = None if last.before is None else last.before.memory
+    return {"id": item, "text": last.after.memory, "source_doc_id": None, "archived_id": None, "origin_memory": origin}
 
 
 def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
@@ -185,8 +199,11 @@ def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[
     correction = FeedbackBody(user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id)
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
-    ids = [(cube, record["record"]["add"][0]["id"]) for cube, record in zip(cubes, made, strict=True)]
-    return [_told(memos.get(id_, cube=cube, actor=acting.actor)) for cube, id_ in ids]
+    return [
+        _told(memos.get(changed["id"], cube=cube, actor=acting.actor))
+        for cube, each in zip(cubes, made, strict=True)
+        for changed in (each["record"]["add"] or each["record"]["update"])
+    ]
 
 
 _PER_CUBE = 10_000

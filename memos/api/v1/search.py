@@ -22,7 +22,7 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.api.values import Value
-from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
+from memos.core.types import FeedbackReceipt, Outcome, SearchResult, WhyNot
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.tiers import WorkingMemory
 
@@ -95,7 +95,7 @@ def working_memory(
 def feedback(
     body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> FeedbackReceipt:
-    """Take a correction as the newest statement; what it contradicts is superseded."""
+    """Apply a correction in plain words: edit, replace, end or forget a statement, or add one; `outcome` says which."""
     target = target_of(memos, caller, body, new=True)
 
     def correct() -> FeedbackReceipt:
@@ -103,13 +103,38 @@ def feedback(
 
     def again(made: tuple[str, ...]) -> FeedbackReceipt:
         memos.cubes.get(**target)
-        item, *others = made
-        middle = others.index("")
-        return FeedbackReceipt(item, tuple(others[:middle]), tuple(others[middle + 1 :]), indexed=False)
+        return _receipt_again(made)
 
     asked = creation(idempotency_key, "feedback", target, body)
-    return memos.idempotency.once(
-        asked, correct, ids=lambda made: [made.item_id, *made.related, "", *made.superseded], again=again
+    return memos.idempotency.once(asked, correct, ids=_ids_of_receipt, again=again)
+
+
+def _ids_of_receipt(made: FeedbackReceipt) -> list[str]:
+    parts = (made.related, made.superseded, made.edited, made.forgotten, made.runners_up)
+    return [made.item_id, *(id_ for part in parts for id_ in (*part, "")), made.outcome]
+
+
+def _receipt_again(made: tuple[str, ...]) -> FeedbackReceipt:
+    """Return the receipt of a correction that was made before; version 0.1 kept its first two lists alone."""
+    item, *rest = made
+    lists: list[list[str]] = [[]]
+    for id_ in rest:
+        if id_:
+            lists[-1].append(id_)
+        else:
+            lists.append([])
+    if len(lists) == 2:
+        lists = [*lists, [], [], [], [Outcome.SUPERSEDED if lists[1] else Outcome.ADDED]]
+    related, superseded, edited, forgotten, runners_up, [outcome] = map(tuple, lists)
+    return FeedbackReceipt(
+        item,
+        related,
+        superseded,
+        indexed=False,
+        outcome=Outcome(outcome),
+        edited=edited,
+        forgotten=forgotten,
+        runners_up=runners_up,
     )
 
 

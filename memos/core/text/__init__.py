@@ -1,6 +1,8 @@
 """Text functions that reader and search share: checks, statements, entities, rendering. Pure functions."""
 
 __all__ = [
+    "claims",
+    "corrections",
     "instructions",
     "matching",
     "preferences",

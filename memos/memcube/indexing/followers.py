@@ -17,10 +17,11 @@ from memos.core.ports import Embedder, GraphIndex, GraphNode, SparseEncoder, Vec
 from memos.core.text import rendering
 from memos.core.text.instructions import is_lasting_preference
 from memos.core.text.sentences import is_about_speaker
-from memos.core.types import FOUND, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role, Status
+from memos.core.types import FOUND, JUDGED, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role, Status
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.relations import RelationFinder, Told
 
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
@@ -56,11 +57,19 @@ class VectorSource(Protocol):
 
 
 class VectorFollower:
-    def __init__(self, ledger: Ledger, index: VectorIndex, embedder: Embedder, terms: SparseEncoder) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        index: VectorIndex,
+        embedder: Embedder,
+        terms: SparseEncoder,
+        relations: RelationFinder,
+    ) -> None:
         self._ledger = ledger
         self._index = index
         self._embedder = embedder
         self._terms = terms
+        self._relations = relations
         self._lent: VectorSource | None = None
 
     def lend(self, lent: VectorSource | None) -> None:
@@ -77,12 +86,21 @@ class VectorFollower:
             for version in versions
             for chunk in self._chunks(version, before.get(version.id, ()))
         ]
+        told: list[Told] = []
         for start in range(0, len(chunks), _POINTS_PER_WRITE):
-            self._index.upsert(self._points(chunks[start : start + _POINTS_PER_WRITE], revisions))
+            batch = chunks[start : start + _POINTS_PER_WRITE]
+            points = self._points(batch, revisions)
+            self._index.upsert(points)
+            told += [
+                Told(chunk.item, point.turn)
+                for chunk, point in zip(batch, points, strict=True)
+                if chunk.number == 0 and chunk.item.recorded_to is None
+            ]
         # At revision 1 an item is new: it has no older points to remove.
         stale = {item_id: revisions.get(item_id) for item_id in item_ids if revisions.get(item_id) != 1}
         if stale:
             self._index.prune(stale)
+        self._relations.find(told, again=stale)
 
     def flush(self, mark: int) -> None:
         self._index.flush(mark)
@@ -254,7 +272,7 @@ class GraphFollower:
                     conversation=state.conversation and digest(salts[state.cube], "conversation", state.conversation),
                     previous=previous[state.id],
                     entities=tuple(digest(salts[state.cube], "entity", name) for name in state.entities),
-                    links=tuple(links.get(state.id, ())),
+                    links=tuple(link for link in links.get(state.id, ()) if link[0] not in JUDGED),
                 )
                 for state in live.values()
             ]

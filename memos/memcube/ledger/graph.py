@@ -39,7 +39,9 @@ def _adjacent_query() -> sa.Select[tuple[str]]:
         return sa.select(found.c.id, sa.literal(0).label("far"))
 
     linked = (
-        sa.select(end.label("id"), sa.literal(1).label("far")).where(other == sa.bindparam("seed"))
+        sa.select(end.label("id"), sa.literal(1).label("far")).where(
+            other == sa.bindparam("seed"), links.c.confidence.is_(None)
+        )  # searches follow judged ones by themselves
         for end, other in ((links.c.to_id, links.c.from_id), (links.c.from_id, links.c.to_id))
     )
     near = sa.union_all(beside(later=False), beside(later=True), *linked).subquery()

@@ -288,6 +288,9 @@ links = sa.Table(
     sa.Column("to_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True, index=True),
     sa.Column("cube_id", sa.String(128), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
+    # Of a judged link: how sure it is, from 0 to 1, and who judged: "rules", a model, or an actor.
+    sa.Column("confidence", sa.Float),
+    sa.Column("decided_by", sa.String(128)),
 )
 
 events = sa.Table(

@@ -1,0 +1,168 @@
+"""Judge whether a newer statement replaces an older one, by words and vectors.
+
+A small network, fitted by `scripts/fit_judge.py` to stories written for it (`scripts/judge_stories.jsonl.gz`). Its
+vectors are those of the default embedder; with another one, words and the cosine alone decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from memos.core.ports import Vector
+from memos.core.text.claims import Claim, Owner, share
+from memos.core.types import Fingerprint
+
+_FITTED = "minilm"  # part of the name of the embedder whose vectors the network knows
+
+
+def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
+    """Return what the words of two statements and their cosine tell of the pair; the order is that of the weights."""
+    terms, names = share(older.terms, newer.terms), share(older.names, newer.names)
+    changes, ends, sure = float(newer.changes), float(newer.ends), float(newer.sure)
+    unreal = float(newer.unreal)
+    relative, named = _conflicts(older, newer)
+    same_head = float(bool(newer.head & older.terms))
+    other_head = float(bool(newer.head)) - same_head if newer.head else 0.0
+    numbers = float(bool(older.numbers) and bool(newer.numbers))
+    return [
+        cosine,
+        cosine * changes,
+        cosine * sure,
+        cosine * ends,
+        terms,
+        terms * changes,
+        names,
+        relative,
+        named,
+        changes,
+        sure,
+        ends,
+        unreal,
+        numbers,
+        float(older.dated and newer.dated),
+        cosine * numbers,
+        float(older.owner is Owner.SPEAKER and newer.owner is Owner.SPEAKER),
+        float(newer.owner is Owner.SPEAKER),
+        float(bool(newer.names)),
+        float(newer.asks),
+        unreal * cosine,
+        ends * terms,
+        float(bool(older.numbers & newer.numbers)),
+        cosine * cosine,
+        float(not newer.numbers and not newer.names and not newer.dated),
+        float(older.unreal),
+        same_head,
+        other_head * (1 - max(changes, sure, ends)),
+        float(bool(newer.people)),
+        float(older.ends),
+        relative * cosine,
+        relative * terms,
+        named * terms,
+        unreal * terms,
+        changes * same_head,
+    ]
+
+
+def _conflicts(older: Claim, newer: Claim) -> tuple[float, float]:
+    """Return whether one is about a relative, or a named person, of whom the other says nothing."""
+    relative = named = 0.0
+    for one, other in ((newer, older), (older, newer)):
+        if one.owner < Owner.NAMED or one.holder in other.people | other.names or one.people & other.people:
+            continue
+        if one.owner is Owner.RELATIVE:
+            relative = 1.0
+        else:
+            named = 1.0
+    return relative, named
+
+
+def question_features(
+    question: Claim, statement: Claim, score: float, cosine: float, best_cosine: float, by_terms: float
+) -> list[float]:
+    """Return what a question tells of a candidate; `score` is its share of the best candidate's score."""
+    another = is_about_another(question, statement)
+    return [
+        score,
+        cosine - best_cosine,
+        cosine,
+        float(another and statement.owner is Owner.RELATIVE),
+        float(another and statement.owner is Owner.NAMED),
+        len(question.names & (statement.names | statement.terms)) / len(question.names) if question.names else 0.0,
+        len(question.people & statement.people) / len(question.people) if question.people else 0.0,
+        float(statement.asks),
+        float(statement.unreal),
+        len(question.terms & statement.terms) / max(1, len(question.terms)),
+        by_terms / 10,
+        float(bool(statement.head & question.terms)),
+        float(bool(statement.head) and not statement.head & question.terms),
+    ]
+
+
+def lost_features(question: Claim, older: Claim, newer: Claim) -> list[float]:
+    """Return which parts of a question's names, words and people the older statement has and the newer one lacks."""
+    return [
+        _lost(question.names, older.names | older.terms, newer.names | newer.terms),
+        _lost(question.terms, older.terms, newer.terms),
+        _lost(question.people, older.people, newer.people),
+    ]
+
+
+def _lost(asked: frozenset[str], older: frozenset[str], newer: frozenset[str]) -> float:
+    return len((asked & older) - newer) / len(asked) if asked else 0.0
+
+
+def is_about_another(question: Claim, statement: Claim) -> bool:
+    """Return True if a statement is about somebody whom a question does not ask about."""
+    if statement.owner is Owner.SPEAKER:
+        return bool(question.people) and not question.people & statement.people
+    if statement.owner is Owner.UNKNOWN:
+        return False
+    return not statement.people & question.people and not statement.names & question.names
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The fitted weights; `linked` gives log odds, float arrays throughout."""
+
+    mean: Any
+    scale: Any
+    newer: Any
+    both: Any
+    first: Any
+    first_bias: Any
+    second: Any
+    bias: float
+    linear: Any
+    asked: Any
+    lost: Any
+    ranked: Any
+
+    @property
+    def reads_vectors(self) -> bool:
+        return bool(self.newer.size)
+
+    def log_odds(self, pairs: Any, older: Vector | None = None, newer: Vector | None = None) -> Any:
+        """Return the log odds of pairs, (n, features); `older` and `newer` are their vectors, (n, dimension)."""
+        features = (np.asarray(pairs, dtype=np.float32) - self.mean) / self.scale
+        inputs = [features]
+        if older is not None and newer is not None and self.reads_vectors:
+            inputs += [newer @ self.newer, (older * newer) @ self.both]
+        hidden = np.maximum(np.concatenate(inputs, axis=1) @ self.first + self.first_bias, 0.0)
+        return hidden @ self.second + features @ self.linear + self.bias
+
+
+def judge_for(embedder: Fingerprint) -> Judge:
+    """Return the judge for an embedder: with its vectors if the network knows them, else by words and cosines."""
+    return _fitted("vectors" if _FITTED in embedder.name.casefold() else "words")
+
+
+@cache
+def _fitted(part: str) -> Judge:
+    with resources.files("memos.memcube").joinpath("judge.npz").open("rb") as file, np.load(file) as weights:
+        arrays = {name: weights[f"{part}.{name}"] for name in Judge.__slots__ if name != "bias"}
+        return Judge(**arrays, bias=float(weights[f"{part}.bias"]))

@@ -1,0 +1,181 @@
+"""Order candidates by what holds now: a statement passes its share of relevance on to what probably replaced it.
+
+Pure. Each candidate's share is the softmax of its score; an older statement keeps the part of its share that nothing
+replaces, and the rest goes to the newer ones, in the order of time. A question about before asks the other way round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from memos.core.clock import from_micros
+from memos.core.text.claims import Claim, Owner, read_claim
+from memos.core.types import TOLD, Arm, Item, Standing, Status
+from memos.memcube.judge import Judge, is_about_another, lost_features, question_features
+from memos.search.question import Intent, Question
+from memos.search.rank import Ranked
+
+CONSIDERED = 20
+"""Best candidates among which the order changes."""
+
+_LIKELY = 0.5  # confidence from which what is replaced is marked as possibly outdated
+_SURE = 0.95  # and as replaced
+
+_MOST_LOWERED = 0.35  # of the best score, for what is about another person
+_LEAST_PART = 0.02
+_LEAST = 0.25  # confidence below which nothing passes its share on
+
+
+class Replacement(NamedTuple):
+    """Two items of which the newer one, said at `at` (microseconds), replaces the older with a confidence."""
+
+    older: str
+    newer: str
+    confidence: float
+    at: int | None = None
+
+
+def standing_of(
+    item: Item, replacements: Sequence[Replacement], now: datetime
+) -> tuple[Standing, str | None, datetime | None]:
+    """Return whether an item holds, what replaced it, and since when."""
+    if item.status is Status.SUPERSEDED:
+        return Standing.REPLACED, item.superseded_by, item.valid_to
+    if item.type not in TOLD and item.valid_to is not None and item.valid_to <= now:
+        return Standing.ENDED, None, item.valid_to
+    mine = [each for each in replacements if each.older == item.id and each.confidence >= _LIKELY]
+    if not mine:
+        return Standing.CURRENT, None, item.valid_from
+    best = max(mine, key=lambda each: (each.confidence, each.newer))
+    standing = Standing.REPLACED if best.confidence >= _SURE else Standing.POSSIBLY_OUTDATED
+    return standing, best.newer, None if best.at is None else from_micros(best.at)
+
+
+def by_succession(
+    scored: Sequence[Ranked], question: Question, replacements: Sequence[Replacement], judge: Judge
+) -> list[Ranked]:
+    """Return the candidates, best first, with replaced statements after what replaced them."""
+    order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
+    first, rest = order[:CONSIDERED], order[CONSIDERED:]
+    known = {entry.item.id for entry in first}
+    # A question about a day or a month wants what was said then, whatever came later.
+    wanted = () if question.spans else replacements
+    links = [each for each in wanted if each.older in known and each.newer in known]
+    asked = read_claim(question.text)
+    # "What did Ann's family do?" is answered by "My kids swam"; "Where does she live?" not by "My son lives in Rome".
+    of_whom = None if any(map(question.names_speaker, {entry.item.speaker for entry in first})) else asked
+    if not first or not first[0].score > 0 or not (links or _some_about_another(of_whom, first)):
+        return order
+    shares = _shares(first, asked, judge, by_score=of_whom is None)
+    moved = _moved(
+        first, shares.parts, _odds(links, first, asked, shares.asked, judge), former=Intent.FORMER in question.intents
+    )
+    best = sorted(first, key=lambda entry: (-moved[entry.item.id], -entry.score, entry.item.id))
+    return [*_rescored(best, [entry.score for entry in first]), *rest]
+
+
+class _Shares(NamedTuple):
+    parts: Mapping[str, float]
+    asked: Mapping[str, float]
+
+
+def _claim_of(entry: Ranked) -> Claim:
+    """Return the claim of a candidate, in which a speaker who says their own name speaks of themselves."""
+    claim = read_claim(entry.item.memory)
+    return replace(claim, owner=Owner.SPEAKER) if claim.holder == entry.item.speaker.casefold() else claim
+
+
+def _some_about_another(asked: Claim | None, first: Sequence[Ranked]) -> bool:
+    return asked is not None and any(is_about_another(asked, _claim_of(entry)) for entry in first)
+
+
+def _shares(first: Sequence[Ranked], asked: Claim, judge: Judge, *, by_score: bool) -> _Shares:
+    """Return each candidate's share of relevance, and what the question adds to the odds that it replaces another.
+
+    With `by_score` the shares follow the scores alone, whomever the candidates are about.
+    """
+    cosines = [next((score for arm, _, score, _ in entry.votes if arm == Arm.TURN), 0.0) for entry in first]
+    terms = [next((score for arm, _, score, _ in entry.votes if arm == Arm.TURN_BM25), 0.0) for entry in first]
+    best = max(cosines)
+    features = np.array(
+        [
+            question_features(asked, _claim_of(entry), entry.score / first[0].score, cosine, best, term)
+            for entry, cosine, term in zip(first, cosines, terms, strict=True)
+        ],
+        dtype=np.float32,
+    )
+    logits = features[:, 0] * judge.ranked[0]
+    if not by_score:  # what is much nearer to the question stays before what is less near
+        logits -= np.minimum(-(features[:, 1:] @ judge.ranked[1:]), _MOST_LOWERED * judge.ranked[0])
+    parts = np.exp(logits - logits.max())
+    ids = [entry.item.id for entry in first]
+    return _Shares(
+        dict(zip(ids, (parts / parts.sum()).tolist(), strict=True)),
+        dict(zip(ids, (features @ judge.asked).tolist(), strict=True)),
+    )
+
+
+def _odds(
+    links: Sequence[Replacement], first: Sequence[Ranked], asked: Claim, more: Mapping[str, float], judge: Judge
+) -> list[Replacement]:
+    """Return the replacements with the confidence that they are of what is asked; decided ones stay decided."""
+    claims = {entry.item.id: read_claim(entry.item.memory) for entry in first}
+    found = []
+    for each in links:
+        if _numbered(asked) & _numbered(claims[each.older]) - _numbered(claims[each.newer]):
+            continue  # "which tickets are in 4.2" is about no other version
+        lost = np.array(lost_features(asked, claims[each.older], claims[each.newer]), dtype=np.float32)
+        odds = more[each.newer] + float(lost @ judge.lost)
+        found.append(each._replace(confidence=_asked_odds(each.confidence, odds)))
+    return [each for each in found if each.confidence >= _LEAST]
+
+
+def _numbered(claim: Claim) -> frozenset[str]:
+    return frozenset(term for term in claim.terms if any(sign.isdigit() for sign in term))
+
+
+def _asked_odds(confidence: float, more: float) -> float:
+    if not 0 < confidence < 1:
+        return confidence
+    odds = math.log(confidence / (1 - confidence)) + more
+    return 1 / (1 + math.exp(-odds))
+
+
+def _moved(
+    first: Sequence[Ranked], parts: Mapping[str, float], links: Sequence[Replacement], *, former: bool
+) -> Mapping[str, float]:
+    """Return the shares after each statement passed its own on, oldest first; for `former` newest first, backwards."""
+    ways: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for older, newer, confidence, _ in links:
+        start, end = (newer, older) if former else (older, newer)
+        ways[start].append((end, confidence))
+    moved = dict(parts)
+    in_time = sorted(first, key=lambda entry: (entry.item.said_at or 0, entry.item.id), reverse=former)
+    for entry in in_time:
+        own, ends = moved[entry.item.id], ways.get(entry.item.id, [])
+        if not ends or own < _LEAST_PART:
+            continue
+        # One of them replaces it, so that many that hardly do take no more than one that does.
+        goes = own * max(confidence for _, confidence in ends)
+        total = sum(confidence**2 for _, confidence in ends)
+        for end, confidence in ends:
+            moved[end] += goes * confidence**2 / total
+        moved[entry.item.id] = own - goes
+    return moved
+
+
+def _rescored(best: Sequence[Ranked], scores: Sequence[float]) -> list[Ranked]:
+    """Return the candidates with the scores of the places they have now."""
+    return [
+        entry
+        if entry.score == score
+        else entry._replace(score=score, boosts=(*entry.boosts, ("succession", score - entry.score)))
+        for entry, score in zip(best, scores, strict=True)
+    ]

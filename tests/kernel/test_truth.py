@@ -1,0 +1,213 @@
+"""What is true now comes first, corrections do what they say, and nothing replaced speaks through its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS
+from memos.core.types import LinkKind, Outcome, Standing, Status
+from memos.errors import InvalidInput, NotFound
+
+BEGAN = datetime(2025, 3, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def memos(tmp_path: Path) -> Iterator[MemOS]:
+    """An installation with the default embedder: what replaces what is judged by its vectors."""
+    with MemOS.open(tmp_path) as opened:
+        yield opened
+
+
+def tell(memos: MemOS, *texts: str, cube: str = "default", speaker: str = "Sam") -> list[str]:
+    """Say each text in a conversation of its own, a few days apart."""
+    ids = []
+    for place, text in enumerate(texts):
+        said = {"role": "user", "name": speaker, "content": text, "chat_time": (BEGAN + timedelta(days=3 * place))}
+        said["chat_time"] = said["chat_time"].isoformat()
+        ids += memos.add(said, cube=cube, conversation=f"{cube}-{place}").item_ids
+    return ids
+
+
+def first(memos: MemOS, question: str, cube: str = "default") -> str:
+    return memos.search(question, cubes=[cube], reference_time=BEGAN + timedelta(days=60)).hits[0].item.memory
+
+
+CHANGES = [
+    ("I live in Paris.", "I moved to Lyon.", "Where does she live?"),
+    ("I work at Siemens.", "I started a new job at Bosch.", "Where does he work?"),
+    ("My dentist appointment is on 3 June.", "The dentist appointment was moved to 9 June.", "When is the dentist?"),
+    ("The rent is 900 euros.", "The rent was raised to 980 euros.", "How much is the rent?"),
+    ("The service listens on port 8080.", "The service listens on port 9090 now.", "Which port does the service use?"),
+    ("The report is due on 5 May.", "The report's deadline was extended to 20 May.", "When is the report due?"),
+    ("We build with Jenkins.", "We migrated our builds to GitHub Actions.", "What do they build with?"),
+    ("I weigh 82 kg.", "I'm down to 76 kg.", "What does he weigh?"),
+    ("We fly to Oslo on Friday.", "Our flight to Oslo was cancelled.", "Are they flying to Oslo?"),
+    ("I drive a Golf.", "I sold the Golf and bought a Tesla.", "What car does she drive?"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "question"), CHANGES)
+def test_the_newer_of_two_statements_comes_first_as_soon_as_it_is_added(
+    memos: MemOS, old: str, new: str, question: str
+) -> None:
+    tell(memos, old, "The printer is out of toner.", new, "It rained all weekend.")
+    assert first(memos, question) == new
+
+
+GUARDS = [
+    ("I live in Antwerp.", "My brother moved to Rome.", "Where does she live?"),
+    ("My dentist is Dr. Fontaine.", "My sister is with Dr. Ruiz now.", "Who is her dentist?"),
+    ("I drive a diesel Passat.", "Our neighbour bought an electric Ioniq.", "What car does he drive?"),
+    ("I'm learning Finnish.", "My son started Swedish at school.", "Which language is she learning?"),
+]
+
+
+@pytest.mark.parametrize(("own", "other", "question"), GUARDS)
+def test_what_changes_for_somebody_else_changes_nothing(memos: MemOS, own: str, other: str, question: str) -> None:
+    tell(memos, own, other, "It rained all weekend.")
+    assert first(memos, question) == own
+
+
+def test_a_question_about_before_gets_what_held_before(memos: MemOS) -> None:
+    tell(
+        memos, "The shop was called Leaf & Bean.", "The bus was late.", "We renamed the shop, it's called Morning Row."
+    )
+    assert first(memos, "What was the shop's old name?") == "The shop was called Leaf & Bean."
+    assert "Morning Row" in first(memos, "What is the shop called?")
+
+
+def test_a_relation_is_kept_with_its_confidence_and_a_person_can_decide_it(memos: MemOS) -> None:
+    old, new = tell(memos, "The rent is 900 euros.", "The rent was raised to 980 euros.")
+    [found] = memos.memories.relations(new)
+    assert (found.newer, found.older, found.kind, found.decided_by) == (new, old, LinkKind.UPDATES, "rules")
+    assert 0.15 <= found.confidence <= 1
+
+    [decided] = memos.review.decide(new, old, holds=False)
+    assert (decided.confidence, decided.decided_by) == (0.0, "owner")
+    assert first(memos, "How much is the rent?") in ("The rent is 900 euros.", "The rent was raised to 980 euros.")
+    memos.update(new, "The rent went up to 980 euros.")
+    [still] = memos.memories.relations(old)
+    assert still.confidence == 0.0  # judged anew by rules, and what a person decided stands
+
+    with pytest.raises(InvalidInput):
+        memos.review.decide(new, new, holds=True)
+    with pytest.raises(NotFound):
+        memos.review.decide(new, "00000000-0000-0000-0000-000000000000", holds=True)
+
+
+def test_relations_go_with_the_items_that_are_erased(memos: MemOS) -> None:
+    old, new = tell(memos, "The rent is 900 euros.", "The rent was raised to 980 euros.")
+    memos.memories.erase([new])
+    assert memos.memories.relations(old) == ()
+
+
+EDITS = [
+    (
+        "Our cat is called Mochi and the dog is Rex.",
+        "The cat is called Miso, not Mochi.",
+        "Our cat is called Miso and the dog is Rex.",
+    ),
+    (
+        "The project's budget is 10k and the lead is Marit.",
+        "Wrong: the project's budget is 12k.",
+        "The project's budget is 12k and the lead is Marit.",
+    ),
+    ("We met Hannah in Lisbon in 2018.", "It was 2016 when we met Hannah.", "We met Hannah in Lisbon in 2016."),
+    (
+        "The recipe needs 200 g of butter and four eggs.",
+        "three eggs, not four",
+        "The recipe needs 200 g of butter and three eggs.",
+    ),
+    (
+        "Choir practice is on Wednesdays at the hall.",
+        "Nope, choir practice is Thursdays.",
+        "Choir practice is on Thursdays at the hall.",
+    ),
+    ("我们项目的数据库是PostgreSQL。", "不对，数据库是MySQL，不是PostgreSQL。", "我们项目的数据库是MySQL。"),
+    (
+        "Mein Zug nach Kiel fährt um 9:12 von Gleis 5.",
+        "Nein, nach Kiel ist es Gleis 8.",
+        "Mein Zug nach Kiel fährt um 9:12 von Gleis 8.",
+    ),
+    ("Mi perro se llama Toby.", "El perro se llama Tomás, no Toby.", "Mi perro se llama Tomás."),
+]
+
+
+@pytest.mark.parametrize(("said", "correction", "edited"), EDITS)
+def test_a_correction_edits_the_one_detail_and_rollback_undoes_it(
+    memos: MemOS, said: str, correction: str, edited: str
+) -> None:
+    [item, _] = tell(memos, said, "The printer is out of toner.")
+    receipt = memos.feedback(correction, speaker="Sam")
+    assert (receipt.outcome, receipt.edited) == (Outcome.EDITED, (item,))
+    assert memos.get(item).memory == edited
+    assert receipt.item_id not in {hit.item.id for hit in memos.search(correction).hits}  # its content is in the edit
+    memos.memories.rollback(item)
+    assert memos.get(item).memory == said
+
+
+def test_what_ended_or_was_replaced_as_a_whole_is_superseded(memos: MemOS) -> None:
+    [fasting, ci, _] = tell(memos, "I'm trying intermittent fasting.", "Our builds run on Jenkins.", "I slept badly.")
+    ended = memos.feedback("I'm not fasting any more", speaker="Sam")
+    assert (ended.outcome, ended.superseded) == (Outcome.ENDED, (fasting,))
+    replaced = memos.feedback("We build everything with hosted runners of GitHub these days", item_ids=[ci])
+    assert (replaced.outcome, replaced.superseded) == (Outcome.SUPERSEDED, (ci,))
+    assert {memos.get(old).status for old in (fasting, ci)} == {Status.SUPERSEDED}
+    assert memos.memories.rollback(fasting).status is Status.ACTIVE
+
+
+FORGETS = [
+    ("I'm allergic to peanuts.", "Forget that I'm allergic to peanuts.", "What is she allergic to?"),
+    ("My salary is 43,500 before tax.", "forget my salary", "What is her salary?"),
+    ("我的工资是两万五。", "把我工资的事忘掉。", "他的工资是多少？"),
+    ("Mein Kontostand ist 12.400 Euro.", "Vergiss bitte meinen Kontostand.", "Wie hoch ist der Kontostand?"),
+]
+
+
+@pytest.mark.parametrize(("said", "request_", "question"), FORGETS)
+def test_what_is_to_be_forgotten_is_not_found_any_more_nor_is_the_request(
+    memos: MemOS, said: str, request_: str, question: str
+) -> None:
+    [item, other] = tell(memos, said, "Ben is allergic to pollen.")
+    receipt = memos.feedback(request_, speaker="Sam")
+    assert (receipt.outcome, receipt.forgotten) == (Outcome.FORGOTTEN, (item,))
+    found = {hit.item.id for hit in memos.search(question).hits}
+    assert found <= {other}
+    assert memos.memories.rollback(item).memory == said
+
+
+def test_what_concerns_nothing_is_added_and_in_doubt_both_stay(memos: MemOS) -> None:
+    [anna, bea, _] = tell(
+        memos, "Anna's train arrives at nine and she stays a week.", "Bea's train arrives at ten.", "I slept badly."
+    )
+    added = memos.feedback("also, the gate code has a # at the end")
+    assert (added.outcome, added.superseded, added.edited) == (Outcome.ADDED, (), ())
+    doubt = memos.feedback("her train arrives at eleven")
+    assert doubt.outcome is Outcome.NEEDS_REVIEW
+    assert set(doubt.runners_up) >= {anna, bea}
+    assert {memos.get(each).status for each in (anna, bea, doubt.item_id)} == {Status.ACTIVE}
+    assert {relation.decided_by for relation in memos.memories.relations(doubt.item_id)} >= {"feedback"}
+
+
+@pytest.mark.parametrize("conversation", [None, "chat"])
+def test_superseded_text_does_not_speak_through_its_neighbours(memos: MemOS, conversation: str | None) -> None:
+    for text in ("I live in Paris.", "I'm allergic to peanuts."):
+        memos.add({"role": "user", "name": "Alice", "content": text}, conversation=conversation)
+    memos.feedback("No, I moved to Lyon in May.", speaker="Alice", conversation=conversation)
+    assert first(memos, "Where does Alice live?") == "No, I moved to Lyon in May."
+
+
+def test_a_hit_says_whether_it_still_holds_and_the_prompt_text_marks_what_does_not(memos: MemOS) -> None:
+    old, new = tell(memos, "The rent is 900 euros.", "The rent was raised to 980 euros.")
+    memos.review.decide(new, old, holds=True)
+    found = memos.search("How much is the rent?", token_budget=200)
+    by_id = {hit.item.id: hit for hit in found.hits}
+    assert (by_id[new].standing, by_id[new].replaced_by) == (Standing.CURRENT, None)
+    assert (by_id[old].standing, by_id[old].replaced_by) == (Standing.REPLACED, new)
+    assert by_id[old].since == BEGAN + timedelta(days=3)
+    assert "(no longer true) Sam: The rent is 900 euros." in found.context
+    assert "(no longer true) Sam: The rent was raised" not in found.context
