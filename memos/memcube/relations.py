@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
-from memos.core.text.claims import Owner, read_claim
+from memos.core.text.claims import Claim, Owner, read_claim
 from memos.core.text.matching import normalized_value
 from memos.core.types import FOUND, JUDGED, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
 from memos.memcube.judge import judge_for, pair_features
@@ -117,11 +117,27 @@ _MOST_WORDS = 30  # longer texts say several things, of which a newer one may re
 
 
 def _may_be_related(older: Item, newer: Item) -> bool:
-    """Return False for long texts, and if one speaks of themselves and another person said the other."""
-    if max(read_claim(older.memory).count, read_claim(newer.memory).count) > _MOST_WORDS:
+    """Return False for long texts, for wishes, dreams and near misses, and for statements about different people.
+
+    That one names a person whom the other does not mention was a change in 8 of 1,000 pairs of the judge's stories, and
+    that a relative's follows one's own in 35; wishes and the like tell of one in 90.
+    """
+    old, new = read_claim(older.memory), read_claim(newer.memory)
+    wished = new.unreal and not (new.sure or new.ends)
+    if max(old.count, new.count) > _MOST_WORDS or wished or _about_others(old, new):
         return False
-    own = Owner.SPEAKER in (read_claim(older.memory).owner, read_claim(newer.memory).owner)
+    own = Owner.SPEAKER in (old.owner, new.owner)
     return not own or normalized_value(older.speaker) == normalized_value(newer.speaker)
+
+
+def _about_others(older: Claim, newer: Claim) -> bool:
+    if any(
+        one.owner is Owner.NAMED and one.holder not in other.people | other.names
+        for one, other in ((older, newer), (newer, older))
+    ):
+        return True
+    own_first = older.owner is Owner.SPEAKER and newer.owner is Owner.RELATIVE
+    return own_first and newer.holder not in older.people and not newer.people & older.people
 
 
 def _relation_of(pair: _Pair, confidence: float) -> Relation:

@@ -30,6 +30,7 @@ _SURE = 0.95  # and as replaced
 
 _MOST_LOWERED = 0.35  # of the best score, for what is about another person
 _LEAST_PART = 0.02
+_FEW = 1.0  # by how much, in log odds for each e-fold
 _LEAST = 0.25  # confidence below which nothing passes its share on
 
 
@@ -127,12 +128,14 @@ def _odds(
 ) -> list[Replacement]:
     """Return the replacements with the confidence that they are of what is asked; decided ones stay decided."""
     claims = {entry.item.id: read_claim(entry.item.memory) for entry in first}
+    # The fewer statements there are, the more likely two near ones are an old and a new one.
+    few = _FEW * math.log(CONSIDERED / len(first))
     found = []
     for each in links:
         if _numbered(asked) & _numbered(claims[each.older]) - _numbered(claims[each.newer]):
             continue  # "which tickets are in 4.2" is about no other version
         lost = np.array(lost_features(asked, claims[each.older], claims[each.newer]), dtype=np.float32)
-        odds = more[each.newer] + float(lost @ judge.lost)
+        odds = more[each.newer] + float(lost @ judge.lost) + few
         found.append(each._replace(confidence=_asked_odds(each.confidence, odds)))
     return [each for each in found if each.confidence >= _LEAST]
 

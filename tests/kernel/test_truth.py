@@ -193,6 +193,14 @@ def test_what_concerns_nothing_is_added_and_in_doubt_both_stay(memos: MemOS) -> 
     assert {relation.decided_by for relation in memos.memories.relations(doubt.item_id)} >= {"feedback"}
 
 
+@pytest.mark.parametrize("text", ["no, " * 5_000 + "x", "9" * 20_000, "a-b_" * 3_000 + ", not " + "c." * 3_000])
+def test_a_long_text_given_as_a_correction_is_added(memos: MemOS, text: str) -> None:
+    [item] = tell(memos, "The rent is 900 euros.")
+    receipt = memos.feedback(text)
+    assert receipt.outcome is Outcome.ADDED
+    assert memos.get(item).memory == "The rent is 900 euros."
+
+
 @pytest.mark.parametrize("conversation", [None, "chat"])
 def test_superseded_text_does_not_speak_through_its_neighbours(memos: MemOS, conversation: str | None) -> None:
     for text in ("I live in Paris.", "I'm allergic to peanuts."):

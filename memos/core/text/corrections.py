@@ -96,7 +96,7 @@ _ADD = re.compile(
     r"también)\b",
     re.I,
 )
-_V = r"[\w'’.,:%€$£#/+-]*[\w%€$£#]"
+_V = r"[\w'’.,:%€$£#/+-]{0,40}[\w%€$£#]"
 _VALUE = rf"{_V}(?: {_V}){{0,4}}?"
 _ART = r"(?:(?:at|in|on|the|a|an|to|um|am|im|el|la|los|las|en|de|der|die|das|dem|den|ein|eine) ){0,2}"
 _PAIRS = tuple(
@@ -117,9 +117,14 @@ _PAIRS = tuple(
 )
 
 
+_LONGEST = 600  # characters of a correction; what is longer tells something new
+
+
 def read_correction(text: str) -> Correction:
     """Read what a correction wants and which values it names."""
     said = " ".join(text.split())
+    if len(said) > _LONGEST:
+        return Correction(Aim.ADD, said, (), read_claim(said))
     if _FORGET.search(said):
         return Correction(Aim.FORGET, said, (), read_claim(said))
     said = _stripped(said)
@@ -167,6 +172,9 @@ class Edit:
     sure: bool
 
 
+_MOST_EDITED = 2_000  # characters of a statement in which values are compared
+
+
 def edited(statement: str, correction: Correction) -> Edit | None:
     """Return the statement with the corrected detail, or None if no detail of it can be told to be meant."""
     for old, new in correction.pairs:
@@ -175,7 +183,7 @@ def edited(statement: str, correction: Correction) -> Edit | None:
             if found is not None:
                 fresh = _without_repeats(new, part, statement, statement[found[1] :])
                 return Edit(statement[: found[0]] + fresh + statement[found[1] :], sure=True)
-    return _by_kind(statement, correction)
+    return _by_kind(statement, correction) if len(statement) <= _MOST_EDITED else None
 
 
 def _endings(old: str) -> Iterator[str]:
