@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
@@ -161,26 +162,31 @@ _JUDGED = sorted(JUDGED)
 
 
 def store(connection: sa.Connection, relations: Iterable[tuple[str, Relation]], now: datetime) -> None:
-    """Store relations of cubes; one that a person decided, or that is there, stays as it is."""
-    wanted = {(relation.newer, relation.kind, relation.older): (cube, relation) for cube, relation in relations}
+    """Store relations of cubes; one that a person decided, or that is there, stays as it is.
+
+    What was erased since it was judged gets none; what another process stores at this moment is stored once.
+    """
+    wanted = {(relation.newer, relation.older): (cube, relation) for cube, relation in relations}
     if not wanted:
         return
-    known = {
-        (row.from_id, row.to_id)
-        for row in items.rows_in(connection, _PAIRS, links.c.from_id, {newer for newer, _, _ in wanted})
-    }
+    newer_ids = {newer for newer, _ in wanted}
+    known = {(row.from_id, row.to_id) for row in items.rows_in(connection, _PAIRS, links.c.from_id, newer_ids)}
+    there = set(items.scalars_in(connection, _THERE, items_.c.id, {id_ for pair in wanted for id_ in pair}))
     rows = [
         {
-            "from_id": newer, "kind": kind, "to_id": older, "cube_id": cube, "created_at": now,
+            "from_id": newer, "kind": relation.kind, "to_id": older, "cube_id": cube, "created_at": now,
             "confidence": relation.confidence, "decided_by": relation.decided_by,
         }
-        for (newer, kind, older), (cube, relation) in wanted.items()
-        if (newer, older) not in known
+        for (newer, older), (cube, relation) in wanted.items()
+        if (newer, older) not in known and {newer, older} <= there
     ]  # fmt: skip
     if rows:
-        connection.execute(sa.insert(links), rows)
+        insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+        connection.execute(insert(links).on_conflict_do_nothing(), rows)
 
 
+# Locked on PostgreSQL, so that no erase takes an item away before the link is there; SQLite has one writer.
+_THERE = sa.select(items_.c.id).with_for_update(read=True, key_share=True)
 _PAIRS = sa.select(links.c.from_id, links.c.to_id).where(links.c.kind.in_(_JUDGED))
 
 
