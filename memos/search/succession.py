@@ -29,6 +29,7 @@ _LIKELY = 0.5  # confidence from which what is replaced is marked as possibly ou
 _SURE = 0.95  # and as replaced
 
 _MOST_LOWERED = 0.35  # of the best score, for what is about another person
+_KEPT = 0.3  # of its own share, so that what was replaced is found after what replaced it
 _LEAST_PART = 0.02
 _FEW = 1.0  # by how much, in log odds for each e-fold
 _LEAST = 0.25  # confidence below which nothing passes its share on
@@ -132,12 +133,18 @@ def _odds(
     few = _FEW * math.log(CONSIDERED / len(first))
     found = []
     for each in links:
-        if _numbered(asked) & _numbered(claims[each.older]) - _numbered(claims[each.newer]):
-            continue  # "which tickets are in 4.2" is about no other version
+        if _answers_alone(asked, claims[each.older], claims[each.newer]):
+            continue
         lost = np.array(lost_features(asked, claims[each.older], claims[each.newer]), dtype=np.float32)
         odds = more[each.newer] + float(lost @ judge.lost) + few
         found.append(each._replace(confidence=_asked_odds(each.confidence, odds)))
     return [each for each in found if each.confidence >= _LEAST]
+
+
+def _answers_alone(asked: Claim, older: Claim, newer: Claim) -> bool:
+    """Return True if the older statement alone has a number of the question, or all words of a search by words."""
+    by_words = not asked.asks and asked.terms <= older.terms and not asked.terms <= newer.terms
+    return by_words or bool(_numbered(asked) & _numbered(older) - _numbered(newer))
 
 
 def _numbered(claim: Claim) -> frozenset[str]:
@@ -159,18 +166,21 @@ def _moved(
     for older, newer, confidence, _ in links:
         start, end = (newer, older) if former else (older, newer)
         ways[start].append((end, confidence))
+    gained: dict[str, float] = defaultdict(float)
     moved = dict(parts)
     in_time = sorted(first, key=lambda entry: (entry.item.said_at or 0, entry.item.id), reverse=former)
     for entry in in_time:
-        own, ends = moved[entry.item.id], ways.get(entry.item.id, [])
+        own, ends = parts[entry.item.id] + gained[entry.item.id], ways.get(entry.item.id, [])
+        moved[entry.item.id] = own
         if not ends or own < _LEAST_PART:
             continue
         # One of them replaces it, so that many that hardly do take no more than one that does.
         goes = own * max(confidence for _, confidence in ends)
         total = sum(confidence**2 for _, confidence in ends)
         for end, confidence in ends:
-            moved[end] += goes * confidence**2 / total
-        moved[entry.item.id] = own - goes
+            # And what replaces many takes the place of the best of them: the last of a list is not the whole list.
+            gained[end] = max(gained[end], goes * confidence**2 / total)
+        moved[entry.item.id] = max(own - goes, _KEPT * parts[entry.item.id])
     return moved
 
 
