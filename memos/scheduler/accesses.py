@@ -62,6 +62,8 @@ class Accesses:
         self._warmed = warmed
         self._waiting: list[PendingAccess] = []
         self._lock = threading.Lock()
+        # One flush at a time: when `flush` returns, what was recorded before is written, whoever took it to write.
+        self._writing = threading.Lock()
         self._flushed_at = time.monotonic()
 
     def record(self, found: Iterable[tuple[str, str]], access: Access) -> None:
@@ -82,6 +84,10 @@ class Accesses:
         self._flush(yields=False)
 
     def _flush(self, *, yields: bool) -> None:
+        with self._writing:
+            self._write_waiting(yields=yields)
+
+    def _write_waiting(self, *, yields: bool) -> None:
         with self._lock:
             counted, self._waiting = self._waiting, []
         by_cube: dict[str, list[PendingAccess]] = {}
