@@ -465,7 +465,7 @@ class AddReceipt:
 
 
 class Outcome(StrEnum):
-    """What a correction did."""
+    """The outcome of a correction: which change it made, if any."""
 
     EDITED = "edited"
     SUPERSEDED = "superseded"
@@ -480,7 +480,8 @@ class FeedbackReceipt:
     """The correction stored as a new item, what it did, what it was linked to and what it changed.
 
     `edited` items got a new version, `superseded` ones were replaced or ended, `forgotten` ones deleted; `rollback`
-    of their ids undoes each. With `needs_review` nothing was changed: both stay, and the review queue has the case.
+    of their ids undoes each. With `needs_review` no memory was changed: `review.relations` lists the case, or nothing
+    was found that it asks to forget.
     """
 
     item_id: Annotated[str, "Id of the memory with the correction"]

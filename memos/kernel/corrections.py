@@ -59,7 +59,7 @@ def apply_correction(
     related = [id_ for id_ in given or list(near)[:_LINKED] if id_ in known]
     candidates = _candidates(told.correction, known, near, given)
     if told.correction.aim is Aim.FORGET:
-        return _forget(told, candidates, related)
+        return _forget(told, candidates)
     draft, replaced = _replaced_values(told, [known[id_] for id_ in related])
     told = told._replace(draft=draft)
     if replaced:
@@ -72,7 +72,7 @@ def apply_correction(
         return _keep_both(told, best.item, related, rivals)
     edit = edited(best.item.memory, told.correction) if told.correction.aim is Aim.CHANGE else None
     if edit is not None:
-        return _edit(told, best.item, edit.memory, related, zone)
+        return _edit(told, best.item, edit, related, zone)
     if not _is_single(best.item.memory):
         return _keep_both(told, best.item, related, ())
     outcome = Outcome.ENDED if told.correction.aim is Aim.END else Outcome.SUPERSEDED
@@ -90,22 +90,17 @@ def _candidates(
     return sorted(found, key=lambda each: (-each.fit, each.item.id))
 
 
-def _forget(told: Corrected, candidates: Sequence[_Candidate], related: Sequence[str]) -> FeedbackReceipt:
+def _forget(told: Corrected, candidates: Sequence[_Candidate]) -> FeedbackReceipt:
     """Delete what is meant, with whatever says the same; the request is deleted too, as it repeats it."""
     change = told.change
     best = candidates[0].fit if candidates else 0.0
-    meant = [each.item for each in candidates if each.fit >= max(_FORGETS, best * _ALL_OF_IT)]
-    if not meant:
-        return replace(_add(told, related), outcome=Outcome.NEEDS_REVIEW)
-    receipt = changes.add(change, [told.draft], told.conversation, None, told.short_capacity)
-    request = receipt.item_ids[0]
-    ids = [item.id for item in meant]
-    changes.delete(change, [*ids, request], "asked to forget it")
-    retract(change, ids)
-    others = tuple(each.item.id for each in candidates if each.item not in meant)[:_LINKED]
-    return FeedbackReceipt(
-        request, (), (), indexed=False, outcome=Outcome.FORGOTTEN, forgotten=tuple(ids), runners_up=others
-    )
+    meant = [each.item.id for each in candidates if each.fit >= max(_FORGETS, best * _ALL_OF_IT)]
+    others = tuple(each.item.id for each in candidates if each.item.id not in meant)[:_LINKED]
+    request = changes.add(change, [told.draft], told.conversation, None, told.short_capacity).item_ids[0]
+    changes.delete(change, [*meant, request], "asked to forget it")
+    retract(change, meant)
+    outcome = Outcome.FORGOTTEN if meant else Outcome.NEEDS_REVIEW
+    return FeedbackReceipt(request, (), (), indexed=False, outcome=outcome, forgotten=tuple(meant), runners_up=others)
 
 
 def _add(told: Corrected, related: Sequence[str]) -> FeedbackReceipt:

@@ -81,6 +81,15 @@ class Review:
             changes.delete(change, [item], f"rejected by {scope.actor}")
         return self._settled(item, scope)
 
+    def relations(
+        self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100
+    ) -> tuple[Relation, ...]:
+        """Return what corrections in doubt suppose to be replaced, oldest first, until `decide`. Raises: NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        limit = within("limit", limit, 1, 10_000)
+        with self._context.ledger.read() as connection:
+            return tuple(relations.supposed(connection, scope.cubes[0], limit))
+
     def decide(
         self, newer: str, older: str, *, holds: bool, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[Relation, ...]:

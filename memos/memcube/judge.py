@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from memos.core.ports import Vector
-from memos.core.text.claims import Claim, Owner, share
+from memos.core.text.claims import Claim, Owner, is_about_another, share
 from memos.core.types import Fingerprint
 
 _FITTED = "minilm"  # part of the name of the embedder whose vectors the network knows
@@ -25,7 +25,7 @@ def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
     terms, names = share(older.terms, newer.terms), share(older.names, newer.names)
     changes, ends, sure = float(newer.changes), float(newer.ends), float(newer.sure)
     unreal = float(newer.unreal)
-    relative, named = _conflicts(older, newer)
+    relative, named = conflicts(older, newer)
     same_head = float(bool(newer.head & older.terms))
     other_head = float(bool(newer.head)) - same_head if newer.head else 0.0
     numbers = float(bool(older.numbers) and bool(newer.numbers))
@@ -68,7 +68,7 @@ def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
     ]
 
 
-def _conflicts(older: Claim, newer: Claim) -> tuple[float, float]:
+def conflicts(older: Claim, newer: Claim) -> tuple[float, float]:
     """Return whether one is about a relative, or a named person, of whom the other says nothing."""
     relative = named = 0.0
     for one, other in ((newer, older), (older, newer)):
@@ -114,15 +114,6 @@ def lost_features(question: Claim, older: Claim, newer: Claim) -> list[float]:
 
 def _lost(asked: frozenset[str], older: frozenset[str], newer: frozenset[str]) -> float:
     return len((asked & older) - newer) / len(asked) if asked else 0.0
-
-
-def is_about_another(question: Claim, statement: Claim) -> bool:
-    """Return True if a statement is about somebody whom a question does not ask about."""
-    if statement.owner is Owner.SPEAKER:
-        return bool(question.people) and not question.people & statement.people
-    if statement.owner is Owner.UNKNOWN:
-        return False
-    return not statement.people & question.people and not statement.names & question.names
 
 
 @dataclass(frozen=True, slots=True)

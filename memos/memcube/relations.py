@@ -20,7 +20,7 @@ from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.claims import Claim, Owner, read_claim
 from memos.core.text.matching import normalized_value
 from memos.core.types import FOUND, JUDGED, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
-from memos.memcube.judge import judge_for, pair_features
+from memos.memcube.judge import conflicts, judge_for, pair_features
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
@@ -132,13 +132,9 @@ def _may_be_related(older: Item, newer: Item) -> bool:
 
 
 def _about_others(older: Claim, newer: Claim) -> bool:
-    if any(
-        one.owner is Owner.NAMED and one.holder not in other.people | other.names
-        for one, other in ((older, newer), (newer, older))
-    ):
-        return True
+    relative, named = conflicts(older, newer)
     own_first = older.owner is Owner.SPEAKER and newer.owner is Owner.RELATIVE
-    return own_first and newer.holder not in older.people and not newer.people & older.people
+    return bool(named or (relative and own_first))
 
 
 def _relation_of(pair: _Pair, confidence: float) -> Relation:
@@ -174,12 +170,17 @@ def store(connection: sa.Connection, relations: Iterable[tuple[str, Relation]], 
     there = set(items.scalars_in(connection, _THERE, items_.c.id, {id_ for pair in wanted for id_ in pair}))
     rows = [
         {
-            "from_id": newer, "kind": relation.kind, "to_id": older, "cube_id": cube, "created_at": now,
-            "confidence": relation.confidence, "decided_by": relation.decided_by,
+            "from_id": newer,
+            "kind": relation.kind,
+            "to_id": older,
+            "cube_id": cube,
+            "created_at": now,
+            "confidence": relation.confidence,
+            "decided_by": relation.decided_by,
         }
         for (newer, older), (cube, relation) in wanted.items()
         if (newer, older) not in known and {newer, older} <= there
-    ]  # fmt: skip
+    ]
     if rows:
         insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
         connection.execute(insert(links).on_conflict_do_nothing(), rows)
@@ -206,6 +207,13 @@ def of_items(connection: sa.Connection, ids: Collection[str]) -> list[Relation]:
         for row in connection.execute(_RELATIONS.where(either)):
             found[row.from_id, row.to_id] = _relation(row)
     return sorted(found.values(), key=lambda each: (each.decided_by == RULES, -each.confidence, each.newer, each.older))
+
+
+def supposed(connection: sa.Connection, cube: str, limit: int) -> list[Relation]:
+    """Return the relations of a cube that corrections suppose and nobody has decided, oldest first."""
+    waiting = _RELATIONS.where(links.c.cube_id == cube, links.c.decided_by == FEEDBACK)
+    rows = connection.execute(waiting.order_by(links.c.created_at, links.c.from_id).limit(limit))
+    return [_relation(row) for row in rows]
 
 
 def replacements(connection: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, float, int | None]]:

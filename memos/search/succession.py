@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from memos.core.clock import from_micros
-from memos.core.text.claims import Claim, Owner, read_claim
+from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
 from memos.core.types import TOLD, Arm, Item, Standing, Status
-from memos.memcube.judge import Judge, is_about_another, lost_features, question_features
+from memos.memcube.judge import Judge, lost_features, question_features
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked
 

@@ -214,10 +214,15 @@ class Batch:
         for place, example in enumerate(given):
             mask[place, : len(example.asked)] = 1
         return cls(
-            padded("asked", False), padded("pairs", True), padded("lost", True), padded("vectors", False),
-            padded("relations", True), torch.tensor(mask), torch.tensor([each.wanted for each in given]),
+            padded("asked", False),
+            padded("pairs", True),
+            padded("lost", True),
+            padded("vectors", False),
+            padded("relations", True),
+            torch.tensor(mask),
+            torch.tensor([each.wanted for each in given]),
             torch.tensor([each.former for each in given]),
-        )  # fmt: skip
+        )
 
 
 def fit(given: Sequence[Example], others: tuple[torch.Tensor, ...] | None, *, vectors: bool, seed: int) -> Network:

@@ -190,7 +190,17 @@ def test_what_concerns_nothing_is_added_and_in_doubt_both_stay(memos: MemOS) -> 
     assert doubt.outcome is Outcome.NEEDS_REVIEW
     assert set(doubt.runners_up) >= {anna, bea}
     assert {memos.get(each).status for each in (anna, bea, doubt.item_id)} == {Status.ACTIVE}
-    assert {relation.decided_by for relation in memos.memories.relations(doubt.item_id)} >= {"feedback"}
+    [waiting] = memos.review.relations()
+    assert (waiting.newer, waiting.decided_by) == (doubt.item_id, "feedback")
+    memos.review.decide(waiting.newer, waiting.older, holds=True)
+    assert memos.review.relations() == ()
+
+
+def test_a_request_to_forget_what_is_not_known_is_not_remembered(memos: MemOS) -> None:
+    [kept] = tell(memos, "The bus was late.")
+    receipt = memos.feedback("Forget my blood pressure readings.", speaker="Sam")
+    assert (receipt.outcome, receipt.forgotten) == (Outcome.NEEDS_REVIEW, ())
+    assert {hit.item.id for hit in memos.search("blood pressure readings").hits} <= {kept}
 
 
 @pytest.mark.parametrize("text", ["no, " * 5_000 + "x", "9" * 20_000, "a-b_" * 3_000 + ", not " + "c." * 3_000])

@@ -19,7 +19,7 @@ from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, 
 from memos.api.wording import message_of
 from memos.core.clock import new_id
 from memos.core.identities import Caller
-from memos.core.types import AddReceipt, Item, Json, Mode, Outcome, TaskState
+from memos.core.types import AddReceipt, Item, Json, Mode, Status, TaskState
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.idempotency import Progress
@@ -168,10 +168,11 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
     about = {"conversation": body.session_id, "item_ids": mine, "chat_time": body.feedback_time}
     receipt = memos.feedback(body.feedback_content, cube=cube, actor=actor, **about)
     record: dict[str, Any] = {"add": [], "update": []}
-    if receipt.outcome is Outcome.FORGOTTEN:  # the request repeats what was to be forgotten, and was deleted with it
+    new = memos.memories.history(receipt.item_id, cube=cube, actor=actor)[-1].after
+    if new.status is Status.DELETED:  # a request to forget repeats what it names, and is deleted whatever it found
         record["delete"] = [{"id": gone} for gone in receipt.forgotten]
-        return {"answer": "Forgotten." if body.corrected_answer else "", "record": record}
-    new = memos.get(receipt.item_id, cube=cube, actor=actor)
+        done = "Forgotten." if receipt.forgotten else "Nothing found to forget."
+        return {"answer": done if body.corrected_answer else "", "record": record}
     if not receipt.edited:
         record["add"].append({"id": new.id, "text": new.memory, "source_doc_id": None})
     for old in receipt.superseded:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -27,11 +28,6 @@ _SPEAKER = words_of(
     "i i'm i've i'd i'll we we're we've we'd we'll me us my our mine ours myself ourselves "
     "ich wir mich mir uns mein meine meinen meinem meiner meines unser unsere unseren unserem unserer "
     "yo nosotros nosotras me nos mi mis nuestro nuestra nuestros nuestras conmigo"
-)
-_PRONOUNS = words_of(
-    "he she they him her them his hers their theirs he's she's they're "
-    "er sie ihn ihm ihnen ihr ihre ihren ihrem ihrer sein seine seinen seinem seiner "
-    "él ella ellos ellas su sus le les lo la"
 )
 _KIN_OF = {
     "en": words_of("""
@@ -279,7 +275,7 @@ class Owner(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the words of one statement show."""
+    """Features of a statement read from its words: whom it is about, its values, words of change and ending."""
 
     owner: Owner
     holder: str
@@ -294,8 +290,6 @@ class Claim:
     unreal: bool
     head: frozenset[str]
     asks: bool
-    pronoun: bool
-    mine: bool
     count: int
 
 
@@ -303,12 +297,12 @@ class Claim:
 def read_claim(text: str) -> Claim:
     """Read a statement or a question, of which the first 600 characters count."""
     text = text[:_CHARS].replace("’", "'")
-    owner, holder, people, names, mine, pronoun = _han_subjects(text) if _HAN.search(text) else _subjects(text)
+    subject = _han_subject(text) if _HAN.search(text) else _subject(text)
     return Claim(
-        owner=owner,
-        holder=holder,
-        people=frozenset(people),
-        names=frozenset(names),
+        owner=subject.owner,
+        holder=subject.holder,
+        people=frozenset(subject.people),
+        names=frozenset(subject.names),
         terms=frozenset(terms_of(text)),
         numbers=frozenset(found.casefold() for found in _NUMBER.findall(text)),
         dated=_DATE.search(text) is not None,
@@ -318,17 +312,21 @@ def read_claim(text: str) -> Claim:
         unreal=_UNREAL.search(text) is not None,
         head=frozenset(terms_of(_head(text))),
         asks=text.rstrip().endswith(("?", "？")),
-        pronoun=pronoun,
-        mine=mine,
         # Three Han characters say about as much as two words.
         count=len(_WORD.findall(text)) + 2 * len(_HAN.findall(text)) // 3,
     )
 
 
-def _subjects(text: str) -> tuple[Owner, str, set[str], set[str], bool, bool]:
+class _Subject(NamedTuple):
+    owner: Owner
+    holder: str
+    people: set[str]
+    names: set[str]
+
+
+def _subject(text: str) -> _Subject:
     owner, holder = Owner.UNKNOWN, ""
     people, names = set[str](), set[str]()
-    mine = pronoun = False
     words = list(_WORD.finditer(text))
     lows = [match.group().casefold() for match in words]
     kin = _KIN_OF[_language(lows)]
@@ -336,15 +334,12 @@ def _subjects(text: str) -> tuple[Owner, str, set[str], set[str], bool, bool]:
         word, low = match.group(), lows[place]
         bare = low.removesuffix("'s").removesuffix("'")
         if low in _SPEAKER:
-            mine = True
             if owner is Owner.UNKNOWN and not _leads_to_relative(lows, place, kin):
                 owner = Owner.SPEAKER
         elif bare in kin or bare.endswith(("-in-law", "-in-laws")):
             people.add(bare)
             if owner is Owner.UNKNOWN:
                 owner, holder = Owner.RELATIVE, bare
-        elif low in _PRONOUNS:
-            pronoun = True
         elif word[:1].isupper() or word[:1].isdigit():
             opens = place == 0 or text[: match.start()].rstrip()[-1:] in ".!?:;–—\n…"
             named = bare in _GIVEN_NAMES and word[:1].isupper()
@@ -356,7 +351,7 @@ def _subjects(text: str) -> tuple[Owner, str, set[str], set[str], bool, bool]:
                 owner, holder = Owner.NAMED, bare
             if named or (not opens and bare not in _OPENERS):
                 names.add(bare)
-    return owner, holder, people, names, mine, pronoun
+    return _Subject(owner, holder, people, names)
 
 
 def _language(words: list[str]) -> str:
@@ -377,13 +372,12 @@ def _leads_to_relative(words: list[str], place: int, kin: frozenset[str]) -> boo
     return any(word in kin or word.endswith(("-in-law", "-in-laws")) for word in ahead)
 
 
-def _han_subjects(text: str) -> tuple[Owner, str, set[str], set[str], bool, bool]:
+def _han_subject(text: str) -> _Subject:
     own = _SELF_HAN.search(text)
     kin = list(_KIN_HAN.finditer(text))
     named = list(_NAME_HAN.finditer(text))
     people = {match.group() for match in (*kin, *named)}
     names = {word.casefold() for word in re.findall(r"[A-Za-z][A-Za-z0-9.+-]+", text)}
-    pronoun = re.search(r"[他她]们?", text) is not None
     first = min((match.start() for match in (*kin, *named)), default=len(text))
     owner, holder = Owner.UNKNOWN, ""
     if kin or named:
@@ -394,7 +388,7 @@ def _han_subjects(text: str) -> tuple[Owner, str, set[str], set[str], bool, bool
             owner = Owner.SPEAKER
     elif own is not None:
         owner = Owner.SPEAKER
-    return owner, holder, people, names, own is not None, pronoun
+    return _Subject(owner, holder, people, names)
 
 
 def terms_of(text: str) -> Iterable[str]:
@@ -428,8 +422,10 @@ def share(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / min(len(one), len(other)) if one and other else 0.0
 
 
-def about_another(statement: Claim, question: Claim) -> bool:
-    """Return True if a statement is about a person or a thing of theirs that a question does not mention."""
-    if statement.owner is Owner.SPEAKER or statement.owner is Owner.UNKNOWN:
+def is_about_another(question: Claim, statement: Claim) -> bool:
+    """Return True if a statement is about somebody whom a question does not ask about."""
+    if statement.owner is Owner.SPEAKER:
+        return bool(question.people) and not question.people & statement.people
+    if statement.owner is Owner.UNKNOWN:
         return False
     return not statement.people & question.people and not statement.names & question.names

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memos.core.text.claims import Claim, Owner, about_another, read_claim, terms_of, words_of
+from memos.core.text.claims import Claim, Owner, is_about_another, read_claim, terms_of, words_of
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
 
 class Aim(StrEnum):
-    """What a correction wants."""
+    """The aim of a correction: forget or end a statement, change it, or add one."""
 
     FORGET = "forget"
     END = "end"
@@ -164,25 +164,17 @@ def topic(correction: Correction) -> frozenset[str]:
     return frozenset(terms_of(" ".join(words)))
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """A statement after an edit, and how sure it is that the edit is meant."""
-
-    memory: str
-    sure: bool
-
-
 _MOST_EDITED = 2_000  # characters of a statement in which values are compared
 
 
-def edited(statement: str, correction: Correction) -> Edit | None:
+def edited(statement: str, correction: Correction) -> str | None:
     """Return the statement with the corrected detail, or None if no detail of it can be told to be meant."""
     for old, new in correction.pairs:
         for part in _endings(old):
             found = _find(statement, part)
             if found is not None:
                 fresh = _without_repeats(new, part, statement, statement[found[1] :])
-                return Edit(statement[: found[0]] + fresh + statement[found[1] :], sure=True)
+                return statement[: found[0]] + fresh + statement[found[1] :]
     return _by_kind(statement, correction) if len(statement) <= _MOST_EDITED else None
 
 
@@ -312,7 +304,7 @@ def _same_kind(one: str, other: str) -> bool:
     return bool(kinds[0] & kinds[1])
 
 
-def _by_kind(statement: str, correction: Correction) -> Edit | None:
+def _by_kind(statement: str, correction: Correction) -> str | None:
     """Replace the one value of the statement that differs from a value of the same kind in the correction."""
     told, held = _slots(correction.text), _slots(statement)
     known = {slot.text.casefold() for slot in held}
@@ -320,24 +312,24 @@ def _by_kind(statement: str, correction: Correction) -> Edit | None:
     fresh = [slot for slot in told if slot.text.casefold() not in known and not _inside(slot, statement)]
     if not fresh or len(fresh) > 2 or not _covered(statement, correction, fresh):
         return None
-    changes: list[tuple[_Slot, _Slot, bool]] = []
+    changes: list[tuple[_Slot, _Slot]] = []
     for new in fresh:
         old = [slot for slot in held if slot.kind == new.kind and slot.text.casefold() not in repeated]
         if new.kind == "name" and correction.claim.owner is Owner.NAMED and new.start == 0:
             continue
         beside = [slot for slot in old if _neighbours(new, slot, statement, correction.text)]
         if len(beside) == 1:
-            changes.append((beside[0], new, True))
+            changes.append((beside[0], new))
         elif len(old) == 1:
-            changes.append((old[0], new, new.kind != "name"))
+            changes.append((old[0], new))
         elif old and not beside:
             return None
     if not changes:
         return None
     memory = statement
-    for held_slot, new, _ in sorted(changes, key=lambda change: -change[0].start):
+    for held_slot, new in sorted(changes, key=lambda change: -change[0].start):
         memory = memory[: held_slot.start] + new.text + memory[held_slot.end :]
-    return Edit(memory, sure=all(sure for *_, sure in changes))
+    return memory
 
 
 _CHANGING = words_of(
@@ -386,6 +378,7 @@ def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> f
     if correction.aim is not Aim.FORGET:
         score += 0.5 * any(_find(text, part) is not None for old, _ in correction.pairs for part in _endings(old))
     claim = correction.claim
-    if about_another(statement, claim) or (statement.owner is Owner.SPEAKER and about_another(claim, statement)):
+    own = statement.owner is Owner.SPEAKER
+    if is_about_another(claim, statement) or (own and is_about_another(statement, claim)):
         score -= 0.4
     return score
