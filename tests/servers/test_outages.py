@@ -53,7 +53,8 @@ def test_neo4j_is_stopped_in_the_middle_of_a_load(
     tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer
 ) -> None:
     with on_servers(tmp_path, postgres_server, neo4j_server, index=QUICK) as settings, opened(settings) as memos:
-        assert all(load(memos, 0, 10))
+        load(memos, 0, 10)
+        until(lambda: not _waiting(memos))
         neo4j_server.stop()
         try:
             assert not any(load(memos, 10, 6))
@@ -83,7 +84,8 @@ def cut_off(
 def test_the_vector_index_cannot_be_reached_in_the_middle_of_a_load(cut_off: tuple[Settings, Proxy]) -> None:
     settings, proxy = cut_off
     with opened(settings) as memos:
-        assert all(load(memos, 0, 10))
+        load(memos, 0, 10)
+        until(lambda: not _waiting(memos))
         proxy.cut()
         assert not any(load(memos, 10, 4))
         found = memos.search("parcel number12", top_k=1)
