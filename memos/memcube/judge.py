@@ -147,6 +147,11 @@ class Judge:
         return hidden @ self.second + features @ self.linear + self.bias
 
 
+def reads_other_scripts(embedder: Fingerprint) -> bool:
+    """Return False for the default embedder, whose vocabulary is English."""
+    return _FITTED not in embedder.name.casefold()
+
+
 def judge_for(embedder: Fingerprint) -> Judge:
     """Return the judge for an embedder: with its vectors if the network knows them, else by words and cosines."""
     return _fitted("vectors" if _FITTED in embedder.name.casefold() else "words")

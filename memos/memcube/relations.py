@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
+from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, read_claim
 from memos.core.text.matching import normalized_value
 from memos.core.types import FOUND, JUDGED, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -144,8 +145,9 @@ def _relation_of(pair: _Pair, confidence: float) -> Relation:
 
 
 def is_statement(item: Item) -> bool:
-    """Return True for what a user said and a search finds."""
-    return item.type is ItemType.MESSAGE and item.role is Role.USER and item.status in FOUND
+    """Return True for what a user told and a search finds."""
+    said = item.type is ItemType.MESSAGE and item.role is Role.USER and item.status in FOUND
+    return said and not acknowledges(item.memory)
 
 
 def _told_at(item: Item) -> tuple[datetime, datetime, str]:

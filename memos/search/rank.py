@@ -1,7 +1,7 @@
 """Fuse the arms of a search and rank the candidates: fused score, session, neighbours and bounded boosts.
 
 Pure. Every weight was chosen by cross-validation over the conversations of LoCoMo, and kept only if BEAM and PrefEval
-did not lose (docs/log.md). A boost is at most 20 % of a score, and none removes a candidate.
+did not lose (docs/log.md). A boost is at most 20 % of a score, but for what tells nothing; none removes a candidate.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from memos.core.ports import ScoredPoint
+from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
 from memos.core.types import Arm, ItemType, Role
@@ -39,7 +40,7 @@ class Fused(NamedTuple):
     votes: tuple[Vote, ...]
 
 
-def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1) -> list[Fused]:
+def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1, vector_weight: float = 1.0) -> list[Fused]:
     """Return candidates by the mean of their scaled scores over the arms that found anything, best first.
 
     Each arm is scaled so that its best is 1 and its floor 0: the floor of a term arm is 0, of a vector arm its score at
@@ -54,7 +55,7 @@ def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1) -> list[Fuse
     totals: dict[str, float] = {}
     for name in voting:
         found = _distinct(arms[name])
-        gives = _scale_of(name, found, (say if name in TERM_ARMS else 1.0) / len(voting)).gives
+        gives = _scale_of(name, found, (say if name in TERM_ARMS else vector_weight) / len(voting)).gives
         rank, previous = 0, float("inf")
         for place, (key, score) in enumerate(found, start=1):
             if score < previous:
@@ -136,6 +137,7 @@ OLDEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
+TELLS_NOTHING = -0.8  # acknowledges, thanks or greets, or instructs the assistant in a system message
 OUTDATED = -0.20  # says what was replaced since; what replaced it stands before it
 _BEFORE = 1.001
 
@@ -422,6 +424,8 @@ class _Factors:
                 found.append(("asking", ASKING * asking))
             if item.role == Role.ASSISTANT:
                 found.append(("assistant", ASSISTANT))
+        if item.role == Role.SYSTEM or acknowledges(item.memory):
+            found.append(("tells_nothing", TELLS_NOTHING))
         if item.outdated and not self._former:
             found.append(("outdated", OUTDATED))
         if item.cold:

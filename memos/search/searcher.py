@@ -29,13 +29,14 @@ from memos.core.ports import (
     VectorSearch,
 )
 from memos.core.telemetry import StageClock
+from memos.core.text.languages import has_other_script
 from memos.core.types import DERIVED, STANDING_OF, UNUSED, Arm, ArmScore, Boost, Hit, Item, ItemType, SearchResult
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import relations
 from memos.memcube.changes import WINDOW
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
-from memos.memcube.judge import Judge
+from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
@@ -192,6 +193,7 @@ _NEIGHBOURS = 10
 _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # What others order by, and recalls nothing by itself.
 _BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
+_UNREAD_WEIGHT = 0.5  # of the vector arms for a question in a script that the embedder does not read
 _NAME_SHARE = np.float32(0.6)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
@@ -344,7 +346,8 @@ class Searcher:
             preferences = select_preferences(question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
             named = recalled.pop(Arm.NAMED.value, [])
         with clock.stage("fuse"):
-            fused = fuse(recalled, len(lexical.terms.indices))
+            unread = has_other_script(question.text) and not reads_other_scripts(self.embedder.fingerprint)
+            fused = fuse(recalled, len(lexical.terms.indices), _UNREAD_WEIGHT if unread else 1.0)
         with clock.stage("hydrate"):
             early = [*near, *preferences.items(), *map(_item_of, search.dated)]
             pool = _read_candidates(search.reader, self._enough(request), fused, early)

@@ -29,6 +29,7 @@ _LIKELY = 0.5  # confidence from which what is replaced is marked as possibly ou
 _SURE = 0.95  # and as replaced
 
 _MOST_LOWERED = 0.35  # of the best score, for what is about another person
+_MOST_LOWERED_OF_NOBODY = 0.6  # where the question names nobody, so that it is about the speaker
 _KEPT = 0.3  # of its own share, so that what was replaced is found after what replaced it
 _LEAST_PART = 0.02
 _FEW = 1.0  # by how much, in log odds for each e-fold
@@ -115,7 +116,10 @@ def _shares(first: Sequence[Ranked], asked: Claim, judge: Judge, *, by_score: bo
     )
     logits = features[:, 0] * judge.ranked[0]
     if not by_score:  # what is much nearer to the question stays before what is less near
-        logits -= np.minimum(-(features[:, 1:] @ judge.ranked[1:]), _MOST_LOWERED * judge.ranked[0])
+        logits -= np.minimum(
+            -(features[:, 1:] @ judge.ranked[1:]),
+            (_MOST_LOWERED if asked.people or asked.names else _MOST_LOWERED_OF_NOBODY) * judge.ranked[0],
+        )
     parts = np.exp(logits - logits.max())
     ids = [entry.item.id for entry in first]
     return _Shares(

@@ -229,3 +229,34 @@ def test_a_hit_says_whether_it_still_holds_and_the_prompt_text_marks_what_does_n
     assert by_id[old].since == BEGAN + timedelta(days=3)
     assert "(no longer true) Sam: The rent is 900 euros." in found.context
     assert "(no longer true) Sam: The rent was raised" not in found.context
+
+
+@pytest.mark.parametrize(
+    ("old", "own", "question"),
+    [
+        ("Vivo en Sevilla.", "El autobús llegó tarde.", "¿Dónde vive?"),
+        ("Ich wohne in Bremen.", "Der Bus kam zu spät.", "Wo wohnt er?"),
+    ],
+)
+def test_a_question_in_another_language_finds_other_forms_of_its_words(
+    memos: MemOS, old: str, own: str, question: str
+) -> None:
+    tell(memos, own, old, own.replace("o", "a"))
+    assert first(memos, question) == old
+
+
+@pytest.mark.parametrize(
+    ("role", "text"),
+    [
+        ("assistant", "Great, good to know!"),
+        ("user", "ok thanks"),
+        ("user", "收到，谢谢！"),
+        ("user", "Gracias por contarlo."),
+        ("system", "You are a helpful assistant. Answer what the user likes, briefly."),
+    ],
+)
+def test_what_tells_nothing_comes_after_what_does(memos: MemOS, role: str, text: str) -> None:
+    memos.add([{"role": role, "content": text}])
+    tell(memos, "I like pears, and hardly any other fruit.")
+    hits = memos.search("What does the user like?").hits
+    assert [hit.item.memory for hit in hits] == ["I like pears, and hardly any other fruit.", text]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import qdrant_edge
 
 from memos.core.ports import SparseVector
+from memos.core.text.languages import language_of
 
 AVERAGE_TOKENS = 48.0
 """Tokens of a usual text here: a turn has about 25, a window of three about 75."""
+
+STEMMED = ("german", "spanish", "french", "italian", "portuguese")
+"""Languages whose texts get stems of their own in addition to the English ones."""
 
 _NUMBER = re.compile(r"\d+")
 # Kana, Chinese characters and Hangul: no spaces tell their words apart.
@@ -23,7 +28,10 @@ _ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")
 
 
 class QdrantBm25:
-    """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe."""
+    """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe.
+
+    A text in one of `STEMMED` has the stems of its own language besides, so that "vivo" answers "¿Dónde vive?".
+    """
 
     # Numbers get terms of their own, which the tokenizer drops where they stand alone (2023, 14:30), and scripts
     # without spaces every two neighbouring characters, since the tokenizer splits a word differently in different
@@ -32,15 +40,8 @@ class QdrantBm25:
     # Framework", 2009, section 3.5.
 
     def __init__(self) -> None:
-        self._bm25 = qdrant_edge.Bm25(
-            qdrant_edge.Bm25Config(
-                tokenizer=qdrant_edge.TokenizerType.Multilingual,
-                language="english",
-                lowercase=True,
-                ascii_folding=True,
-                avg_len=AVERAGE_TOKENS,
-            )
-        )
+        self._bm25 = _stemming("english")
+        self._stems = {language: _stemming(language) for language in STEMMED}
         self._words = qdrant_edge.Bm25(
             qdrant_edge.Bm25Config(
                 tokenizer=qdrant_edge.TokenizerType.Word,
@@ -51,18 +52,31 @@ class QdrantBm25:
         )
 
     def encode_document(self, text: str) -> SparseVector:
-        return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, self._words.embed_document)])
+        return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, "embed_document")])
 
     def encode_query(self, text: str) -> SparseVector:
-        return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, self._words.embed_query)])
+        return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, "embed_query")])
 
-    @staticmethod
-    def _more(text: str, encode: Callable[[str], qdrant_edge.SparseVector]) -> Iterator[qdrant_edge.SparseVector]:
+    def _more(self, text: str, encode: Literal["embed_document", "embed_query"]) -> Iterator[qdrant_edge.SparseVector]:
         found = _NUMBER.findall(text)
         for run in _UNSPACED.findall(text):
             found += [run[place : place + 2] for place in range(len(run) - 1)]
         if found:
-            yield encode(" ".join(found))
+            yield getattr(self._words, encode)(" ".join(found))
+        if (stems := self._stems.get(language_of(text))) is not None:
+            yield getattr(stems, encode)(_cut(text))
+
+
+def _stemming(language: str) -> qdrant_edge.Bm25:
+    return qdrant_edge.Bm25(
+        qdrant_edge.Bm25Config(
+            tokenizer=qdrant_edge.TokenizerType.Multilingual,
+            language=language,
+            lowercase=True,
+            ascii_folding=True,
+            avg_len=AVERAGE_TOKENS,
+        )
+    )
 
 
 def _cut(text: str) -> str:

@@ -1,9 +1,11 @@
 """Text functions that reader and search share: checks, statements, entities, rendering. Pure functions."""
 
 __all__ = [
+    "acknowledgements",
     "claims",
     "corrections",
     "instructions",
+    "languages",
     "matching",
     "preferences",
     "redaction",

@@ -141,7 +141,7 @@ _CHANGES = re.compile(
     r"ing)|"
     r"renamed|rebranded|settled on|traded|transferred|promoted|converted|turned into|became|becomes|has become|"
     r"back (?:in|at|to|on|with)|reset|down to|up to|went (?:back|over|up|down|from)|goes by|took over|made me|"
-    r"started|starting|begin|began|new|newly|latest|finally|signed|joined|got|landed|picked up|bought|adopted|left|"
+    r"started|starting|begin|began|new|newly|latest|signed|joined|got|landed|picked up|bought|adopted|left|"
     r"passed|finished|accepted|arrived|decided|since|as of|already|only|just|another|actually|turns out|"
     r"version|instead of|rather than|not \w+ but)\b"
     r"|\b(?:jetzt|nun|inzwischen|mittlerweile|seit|ab sofort|ab (?:januar|februar|märz|april|mai|juni|juli|august|"

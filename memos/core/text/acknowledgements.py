@@ -1,0 +1,60 @@
+"""Recognise messages that only acknowledge, thank or greet, and so tell nothing.
+
+Word lists in English, German, Spanish, French and Chinese. "Yes" and "no" answer a question and are no acknowledgement.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_MOST_CHARS = 80
+
+_PHRASES = (
+    # English
+    r"o?k(?:ay|ey)?",
+    r"(?:duly )?noted",
+    r"(?:i've |i |we've )?got (?:it|that|you)",
+    r"gotcha",
+    r"(?:i )?(?:see|understand|understood)",
+    r"sure(?: thing)?",
+    r"(?:all ?|al)?right(?: you are| then)?",
+    r"(?:that's |that is |sounds |very |so |oh )?(?:great|good|nice|cool|fine|lovely|perfect|awesome|wonderful|"
+    r"excellent|brilliant|fantastic|amazing|interesting|fair enough)(?: (?:to (?:know|hear)|news|point|one|then))?",
+    r"(?:glad|happy|pleased|sorry) to (?:hear|help)(?: (?:it|that|this))?",
+    r"(?:many |ok |okay )?(?:thanks|thank you|thx|ty|cheers)(?: (?:a lot|so much|very much|a million|again|you|"
+    r"for (?:telling|letting|reminding|updating|sharing|the (?:update|info|information|heads[- ]up|reminder|note))"
+    r"(?: (?:me|us|that|this|it|with me|know))*))*",
+    r"(?:i'll|i will|we'll|will|shall) (?:do|remember|note|keep|bear|write|make)(?: (?:a note(?: of)?|that|it|this|"
+    r"in mind|down))*",
+    r"makes sense",
+    r"no (?:problem|worries)",
+    r"(?:you're |you are )?(?:very )?welcome",
+    r"(?:my )?pleasure",
+    r"any ?time",
+    r"of course|absolutely|exactly|indeed|agreed|deal",
+    r"hi|hello|hey(?: there)?|bye|goodbye|good (?:morning|evening|night|afternoon)|see you(?: (?:later|soon|then))?",
+    r"(?:ha)+|lol|hm+|mhm+|uh[- ]?huh|ah+|oh+|aha|wow|well|um+",
+    # German
+    r"alles klar|klar|verstanden|verstehe|(?:ist )?notiert|gut zu wissen|prima|super|toll|gemerkt|merke ich mir",
+    r"genau|gut",
+    r"(?:vielen |lieben |besten )?dank(?:e)?(?: (?:schön|sehr|dir|ihnen|für (?:die info|den hinweis)))?",
+    r"gern(?:e)?(?: geschehen)?|bitte(?: schön| sehr)?|kein problem|hallo|tschüss?|guten (?:morgen|tag|abend)|ach ?so",
+    # Spanish
+    r"entendido|vale|de acuerdo|claro|perfecto|muy bien|bien|anotado|genial|bueno|tomo nota|ya veo|lo tengo|de nada",
+    r"(?:muchas |mil )?gracias(?: por (?:cont|dec|avis|inform)\w+)?|hola|adiós|buen[oa]s (?:días|tardes|noches)",
+    # French
+    r"d'accord|(?:bien )?compris|(?:c'est |bien )?noté|très bien|parfait|de rien|entendu|bonjour|bonsoir|salut",
+    r"merci(?: beaucoup| bien| à toi| à vous)?",
+)
+_CHINESE = (
+    r"好(?:的|吧|啊|呀|嘞)?|(?:我)?(?:记住|知道|明白|了解|记下|收到|懂)(?:了|啦|来了)?|嗯+|哦+|行|没问题|不客气|不用谢",
+    r"(?:谢谢|多谢|感谢)(?:你|您)?(?:(?:的)?(?:告知|告诉我|分享|提醒))?|太好了|哈+|你好|再见|早上好|晚安|是的|对",
+)
+_ONLY = re.compile(rf"\W*(?:(?:(?:{'|'.join(_PHRASES)})(?!\w)|(?:{'|'.join(_CHINESE)}))\W*)*", re.I)
+
+
+@lru_cache(maxsize=4096)
+def acknowledges(text: str) -> bool:
+    """Return True if a text is only an acknowledgement, thanks or a greeting: it answers no question."""
+    return len(text) <= _MOST_CHARS and _ONLY.fullmatch(text.replace("’", "'")) is not None
