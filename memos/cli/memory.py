@@ -20,6 +20,7 @@ from memos.cli.shared import (
     Yes,
     command,
     json_option,
+    relation_line,
     sure,
     table,
 )
@@ -102,6 +103,8 @@ def search(
     result = memos.search(query, cubes=cubes, explain=explain, **asked)
     human = [result.context] if token_budget is not None else _hits(result, query)
     shares = [f"{hit.item.id}: {_shares(hit)}" for hit in result.hits if explain]
+    related = {relation: None for hit in result.hits for relation in hit.relations}
+    shares += map(relation_line, related)
     empty = "" if token_budget is not None else f"nothing found in {', '.join(cubes)}"
     return Output(result, (part for parts in (human, shares) for part in parts), empty, notes=_missing(result))
 
@@ -216,7 +219,14 @@ def history(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
         (each.version, f"{each.recorded_at:%F %T}", each.actor, each.reason, each.after.status, each.after.memory)
         for each in entries
     )
-    return Output(entries, table("version", "when", "who", "why", "status", "memory", rows=rows))
+    told = table("version", "when", "who", "why", "status", "memory", rows=rows)
+    return Output(entries, [told, *map(relation_line, entries[-1].relations)])
+
+
+@command
+def relations(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.memories.relations(item, actor=actor)
+    return Output(found, map(relation_line, found), "it replaces nothing, and nothing replaces it")
 
 
 @command

@@ -401,6 +401,7 @@ class Version:
     recorded_at: Annotated[datetime, "When it was stored"]
     before: Annotated[Item | None, "Memory before this version; null for the first"]
     after: Annotated[Item, "The memory since"]
+    relations: Annotated[tuple[Relation, ...], "In the last version: what it replaces, and what replaces it"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,6 +561,7 @@ class Hit:
     standing: Annotated[Standing, "Whether it still holds"] = Standing.CURRENT
     replaced_by: Annotated[str | None, "Id of the memory that replaced it, or probably did"] = None
     since: Annotated[datetime | None, "Since when it stands so"] = None
+    relations: Annotated[tuple[Relation, ...], "What it replaces and what replaces it, with `explain`"] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from tests.fakes import WordEmbedder
 
 EVERYDAY = {"search_memories", "add_memory", "correct_memory", "forget_memory", "get_user_context"}
 TOOLS = EVERYDAY | {
-    "add", "search", "get", "update", "delete", "feedback", "list_cubes", "share_cube", "task_status", "add_exchange",
-    "retrieve_memory", "get_user_profile",
+    "add", "search", "get", "update", "delete", "feedback", "memory_relations", "review_relations", "decide_relation",
+    "list_cubes", "share_cube", "task_status", "add_exchange", "retrieve_memory", "get_user_profile",
 }  # fmt: skip
 
 
@@ -126,7 +126,14 @@ async def try_every_tool(client: Client, user: str) -> None:
     assert (await told(client, "update", id=item, text="The otter lives in Rome"))["version"] == 2
     assert (await told(client, "get", id=item))["memory"] == "The otter lives in Rome"
     assert (await told(client, "feedback", text="no, in Bergen", about=[item]))["related"] == [item]
-    assert (await told(client, "delete", ids=[item])) == {"deleted": [item]}
+    later = (await told(client, "add", text="The otter moved to Bergen"))["ids"][0]
+    decided = await told(client, "decide_relation", newer=later, older=item, holds=True)
+    assert decided["relations"][0] == {
+        "newer": later, "older": item, "kind": "UPDATES", "confidence": 1.0, "decided_by": user
+    }  # fmt: skip
+    assert decided["relations"][0] in (await told(client, "memory_relations", id=item))["relations"]
+    assert await told(client, "review_relations") == {"relations": []}
+    assert (await told(client, "delete", ids=[item, later])) == {"deleted": [item, later]}
     assert added["cube"] in {cube["id"] for cube in (await told(client, "list_cubes"))["cubes"]}
     for number in range(2):
         stored = await told(
