@@ -83,6 +83,7 @@ def search(
     rerank: Annotated[
         bool | None, typer.Option("--rerank/--no-rerank", help="Use the reranker; default: if there is one")
     ] = None,
+    min_relevance: Annotated[float, typer.Option(help="Leave out hits of less relevance, 0 to 1")] = 0,
     why_not: Annotated[str | None, typer.Option("--why-not", help="Show why this memory is not found")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -95,6 +96,7 @@ def search(
         "reference_time": reference_time,
         "token_budget": token_budget,
         "rerank": rerank,
+        "min_relevance": min_relevance,
     }
     if why_not is not None:
         reason = memos.search.why_not(why_not, query, cubes=cubes, **asked)

@@ -168,7 +168,7 @@ def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Cal
 
 def _hidden_aliases(own: Set[str]) -> dict[str, Any]:
     """Return hidden options for the other words of a command's own ones, such as `--user-id`."""
-    kinds: dict[str, Any] = {"limit": int, "infer": bool}
+    kinds: dict[str, Any] = {"limit": int, "infer": bool, "threshold": float}
     written = {alias: f"--{alias.replace('_', '-')}" for alias in _ALIASES} | {"infer": "--infer/--no-infer"}
     return {
         alias: Annotated[kinds.get(alias, str) | None, typer.Option(written[alias], hidden=True)]

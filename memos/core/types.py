@@ -568,12 +568,14 @@ class Hit:
 class WhyNot:
     """At which `stage` an item left a search and why; 'found' when it did not.
 
-    Stages: cube, ledger, filter, index, recall, duplicate, rank, budget. `place` is its 1-based place among all
-    candidates.
+    Stages: cube, ledger, filter, index, recall, duplicate, rank, relevance, budget. `place` is its 1-based place among
+    all candidates.
     """
 
     item_id: Annotated[str, "Id of the memory"]
-    stage: Annotated[str, "`ledger`, `filter`, `index`, `recall`, `duplicate`, `rank`, `budget`, or `found`"]
+    stage: Annotated[
+        str, "`ledger`, `filter`, `index`, `recall`, `duplicate`, `rank`, `relevance`, `budget`, or `found`"
+    ]
     reason: Annotated[str, "Why there"]
     place: Annotated[int | None, "Rank among all candidates, from 1"] = None
     score: Annotated[float | None, "Its score"] = None

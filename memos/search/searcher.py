@@ -517,7 +517,7 @@ class Searcher:
         states = reader.whole([entry.item.id for entry in best])
         # Of an earlier moment there are none: they are those of now.
         related = relations.by_item(reader.connection, states) if request.explain and request.as_of is None else {}
-        return tuple(
+        hits = (
             Hit(
                 state,
                 entry.score,
@@ -533,6 +533,7 @@ class Searcher:
             # What was changed or erased since it was ranked is not what was asked for any more.
             if (state := states.get(entry.item.id)) is not None and state.version == entry.item.version
         )
+        return tuple(hit for hit in hits if hit.relevance >= request.min_relevance)
 
 
 _score = attrgetter("score")

@@ -90,6 +90,7 @@ async def try_everyday_tools(client: Client, user: str) -> None:
     [item] = (await told(client, "add_memory", text="My sister Noor lives in Bergen."))["ids"]
     [found] = (await told(client, "search_memories", query="Where does Noor live?", top_k=1))["memories"]
     assert (found["id"], found["memory"]) == (item, "My sister Noor lives in Bergen.")
+    assert (await told(client, "search_memories", query="Where does Noor live?", min_relevance=1)) == {"memories": []}
     assert json.loads((await client.read_resource(f"memory://{item}")).contents[0].text)["memory"] == found["memory"]
     corrected = await told(client, "correct_memory", text="no, Noor lives in Oslo", ids=[item])
     assert corrected["related"] == [item]
@@ -123,6 +124,7 @@ async def try_every_tool(client: Client, user: str) -> None:
     found = await told(client, "search", query="otter", token_budget=200)
     assert found["memories"][0]["id"] == item
     assert "Oslo" in found["context"]
+    assert (await told(client, "search", query="otter", min_relevance=1))["memories"] == []
     assert (await told(client, "update", id=item, text="The otter lives in Rome"))["version"] == 2
     assert (await told(client, "get", id=item))["memory"] == "The otter lives in Rome"
     assert (await told(client, "feedback", text="no, in Bergen", about=[item]))["related"] == [item]
@@ -197,6 +199,8 @@ def test_wrong_arguments_are_errors_in_a_sentence(http: Http) -> None:
                 ("add_exchange", {"user_input": " ", "agent_response": "x"}, "user_input"),
                 ("add_exchange", {"user_input": "x", "agent_response": "y", "timestamp": "soon"}, "chat_time"),
                 ("add_memory", {}, "text"), ("forget_memory", {"ids": []}, "item"), ("search_memories", {}, "query"),
+                ("search", {"query": "x", "min_relevance": "0.5"}, "min_relevance"),
+                ("search_memories", {"query": "x", "min_relevance": 2}, "min_relevance"),
                 ("search_memories", {"query": "x", "k": 3}, "unknown argument; here it is `top_k`"),
             ):  # fmt: skip
                 assert named in await refused(client, tool, **arguments), (tool, arguments)

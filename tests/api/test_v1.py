@@ -94,6 +94,12 @@ def test_a_search_explains_itself_and_feedback_corrects_it(ana: Asking) -> None:
     assert found["hits"][0]["arms"]
     assert "Paris" in found["context"]
     assert ana.ok("POST", "/search/why-not", {"query": "Paris", "item": item})["stage"] == "found"
+    assert ana.ok("POST", "/search", {"query": "Where do I live?", "min_relevance": 1})["hits"] == []
+    why = {"query": "Paris", "item": item, "min_relevance": 1}
+    assert ana.ok("POST", "/search/why-not", why)["stage"] == "relevance"
+    for wrong in (True, "0.5", -1, 1.01, None):
+        refused = ana("POST", "/search", {"query": "x", "min_relevance": wrong})
+        assert (refused.status_code, refused.json()["error"]["field"]) == (400, "min_relevance"), wrong
     body = {"text": "no, I live in Lyon", "item_ids": [item]}
     receipt = ana.ok("POST", "/feedback", body, key="f1")
     again = ana.ok("POST", "/feedback", body, key="f1")

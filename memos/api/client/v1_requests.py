@@ -227,9 +227,10 @@ def search(
     token_budget: int | None = None,
     explain: bool = False,
     rerank: bool | None = None,
+    min_relevance: float = 0,
     **_aliases: Unpack[SearchAliases],
 ) -> Call[values.SearchResult]:
-    """Return the best memories for a question. Raises: InvalidInput, NotFound (cube)."""
+    """Return the best memories for a question, of `min_relevance` at least. Raises: InvalidInput, NotFound (cube)."""
     return asking(path_of("search"), as_model(values.SearchResult), locals())
 
 

@@ -29,6 +29,9 @@ def test_what_is_added_is_found_corrected_and_taken_back(listening: Listening, o
     assert [hit.item.id for hit in found] == [item]
     assert found[0].sources[0].passage == "The heron nests at the mill."
     assert "heron" in found.context
+    assert client.memories.search("Where does the heron nest?", cubes=[cube], min_relevance=1).hits == ()
+    with pytest.raises(InvalidInput, match="min_relevance"):
+        client.memories.search("heron", cubes=[cube], min_relevance=1.5)
     before = datetime.now(UTC)
     changed = client.memories.update(item, "The heron nests at the weir.", expected_version=1, tags=["birds", "river"])
     assert (changed.version, changed.tags) == (2, ("birds", "river"))
