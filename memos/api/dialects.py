@@ -19,6 +19,7 @@ from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Json
 from memos.errors import Conflict, MemosError, NotFound, PermissionDenied
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.memos import MemOS
+from memos.reader.arguments import fraction_of
 
 _BLOCK = 1 << 20
 
@@ -79,6 +80,11 @@ def chat_options(body: BaseModel, **own: Unpack[ChatOptions]) -> ChatOptions:
     same: Any = {name: getattr(body, name) for name in ChatOptions.__annotations__ if name in fields}
     options: ChatOptions = same | own
     return options
+
+
+def min_relevance_of(relativity: float | None) -> float:
+    """Return the least relevance, which other programs call `relativity`. Raises: InvalidInput."""
+    return 0 if relativity is None else fraction_of("relativity", relativity)
 
 
 def chat_response(

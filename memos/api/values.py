@@ -107,6 +107,10 @@ class Item(types.Item, Value):
     """A memory at one version."""
 
 
+class Relation(types.Relation, Value):
+    """A newer statement that updates or ends an older one, and how sure that is."""
+
+
 class Version(types.Version, Value):
     """An entry of a memory's history."""
 

@@ -20,6 +20,7 @@ from memos.cli.shared import (
     Yes,
     command,
     json_option,
+    relation_line,
     sure,
     table,
 )
@@ -82,6 +83,7 @@ def search(
     rerank: Annotated[
         bool | None, typer.Option("--rerank/--no-rerank", help="Use the reranker; default: if there is one")
     ] = None,
+    min_relevance: Annotated[float, typer.Option(help="Leave out hits of less relevance, 0 to 1")] = 0,
     why_not: Annotated[str | None, typer.Option("--why-not", help="Show why this memory is not found")] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
@@ -94,6 +96,7 @@ def search(
         "reference_time": reference_time,
         "token_budget": token_budget,
         "rerank": rerank,
+        "min_relevance": min_relevance,
     }
     if why_not is not None:
         reason = memos.search.why_not(why_not, query, cubes=cubes, **asked)
@@ -102,6 +105,8 @@ def search(
     result = memos.search(query, cubes=cubes, explain=explain, **asked)
     human = [result.context] if token_budget is not None else _hits(result, query)
     shares = [f"{hit.item.id}: {_shares(hit)}" for hit in result.hits if explain]
+    related = {relation: None for hit in result.hits for relation in hit.relations}
+    shares += map(relation_line, related)
     empty = "" if token_budget is not None else f"nothing found in {', '.join(cubes)}"
     return Output(result, (part for parts in (human, shares) for part in parts), empty, notes=_missing(result))
 
@@ -216,7 +221,14 @@ def history(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
         (each.version, f"{each.recorded_at:%F %T}", each.actor, each.reason, each.after.status, each.after.memory)
         for each in entries
     )
-    return Output(entries, table("version", "when", "who", "why", "status", "memory", rows=rows))
+    told = table("version", "when", "who", "why", "status", "memory", rows=rows)
+    return Output(entries, [told, *map(relation_line, entries[-1].relations)])
+
+
+@command
+def relations(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.memories.relations(item, actor=actor)
+    return Output(found, map(relation_line, found), "it replaces nothing, and nothing replaces it")
 
 
 @command

@@ -1,4 +1,4 @@
-"""Commands on memories that await review, and on the tools that were called."""
+"""Commands on memories that await review, on corrections in doubt, and on the tools that were called."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.cli.shared import Actor, CubeName, ExpectedVersion, ItemId, Output, command, one_line, table
+from memos.cli.shared import (
+    Actor,
+    CubeName,
+    ExpectedVersion,
+    ItemId,
+    Output,
+    command,
+    one_line,
+    relation_line,
+    table,
+)
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item
 from memos.errors import NotFound
 
@@ -51,6 +61,38 @@ def edit(
 def reject(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.review.reject(item, actor=actor)
     return Output(found, f"{found.id} is deleted")
+
+
+@command
+def relations(
+    memos: MemOS,
+    cube: CubeName = DEFAULT_CUBE,
+    limit: Annotated[int, typer.Option(help="Maximum number")] = 50,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    found = memos.review.relations(cube=cube, actor=actor, limit=limit)
+    ids = sorted({id_ for each in found for id_ in (each.newer, each.older)})
+    wanted = {"id": {"in": ids}}
+    items = memos.memories.list(cube=cube, actor=actor, filter=wanted, limit=len(ids)) if ids else []
+    texts = {item.id: one_line(item.memory[:_SHOWN_CHARS]) for item in items}
+    lines = []
+    for each in found:
+        lines.append(relation_line(each))
+        lines.append(f"    newer: {texts.get(each.newer, 'deleted')}")
+        lines.append(f"    older: {texts.get(each.older, 'deleted')}")
+    return Output(found, lines, "no correction is in doubt")
+
+
+@command
+def decide(
+    memos: MemOS,
+    newer: Annotated[str, typer.Argument(help="Id of the newer memory")],
+    older: Annotated[str, typer.Argument(help="Id of the older memory")],
+    holds: Annotated[bool, typer.Option("--holds/--does-not-hold", help="Whether the newer one replaces it")],
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    found = memos.review.decide(newer, older, holds=holds, actor=actor)
+    return Output(found, map(relation_line, found))
 
 
 @command

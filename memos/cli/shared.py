@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memos.core.settings import Settings
-    from memos.core.types import Masked
+    from memos.core.types import Masked, Relation
     from memos.kernel.memos import MemOS
 
 INTERRUPTED = 130
@@ -168,7 +168,7 @@ def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Cal
 
 def _hidden_aliases(own: Set[str]) -> dict[str, Any]:
     """Return hidden options for the other words of a command's own ones, such as `--user-id`."""
-    kinds: dict[str, Any] = {"limit": int, "infer": bool}
+    kinds: dict[str, Any] = {"limit": int, "infer": bool, "threshold": float}
     written = {alias: f"--{alias.replace('_', '-')}" for alias in _ALIASES} | {"infer": "--infer/--no-infer"}
     return {
         alias: Annotated[kinds.get(alias, str) | None, typer.Option(written[alias], hidden=True)]
@@ -393,6 +393,14 @@ def table(*columns: str, rows: Iterable[Iterable[object]], whole: str = "") -> T
     for row in rows:
         made.add_row(*(cell(str(each)) for each in row))
     return made
+
+
+def relation_line(relation: Relation) -> str:
+    """Return a relation as people read it: which memory replaces which, how sure that is, and who decided."""
+    if not relation.confidence:
+        return f"{relation.newer} does not replace {relation.older} (decided by {relation.decided_by})"
+    sure = f"confidence {relation.confidence:.2f}, decided by {relation.decided_by}"
+    return f"{relation.newer} {relation.kind.lower()} {relation.older} ({sure})"
 
 
 def cell(text: str) -> str:

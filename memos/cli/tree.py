@@ -46,12 +46,19 @@ PROFILE = Group(
     },
 )
 REVIEW = Group(
-    "Memories that wait for approval.",
+    "Memories that wait for approval, and corrections in doubt.",
     {
         "list": Command("review:list_pending", "List pending memories with sources and reason, oldest first."),
         "approve": Command("review:approve", "Approve a memory, so that searches find it."),
         "edit": Command("review:edit", "Approve a memory with another text."),
         "reject": Command("review:reject", "Delete a memory; `memos memory rollback` makes it pending again."),
+        "relations": Command("review:relations", "List corrections in doubt: what may replace what, oldest first."),
+        "decide": Command(
+            "review:decide",
+            "Decide whether a newer memory replaces an older one.",
+            example="memos memory review decide NEWER OLDER --holds",
+            more="Both stay; a search puts the newer one first if it does (docs/truth.md).",
+        ),
     },
 )
 TOOLS = Group(
@@ -72,6 +79,7 @@ MEMORY = Group(
     "Versions, facts, topics and review of memories, and calls of tools.",
     {
         "history": Command("memory:history", "Show every version of a memory."),
+        "relations": Command("memory:relations", "List what a memory replaces, and what replaces it."),
         "rollback": Command("memory:rollback", "Restore an earlier version of a memory, or a deleted memory."),
         "erase": Command("memory:erase", "Permanently erase memories and all copies of them, and print the receipt."),
         "extract": Command(

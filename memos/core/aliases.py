@@ -26,6 +26,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "run_id": ("conversation",),
         "session_id": ("conversation",),
         "thread_id": ("conversation",),
+        "threshold": ("min_relevance",),
         "timestamp": ("chat_time",),
         "user_id": ("actor", "user"),
     }
@@ -83,6 +84,7 @@ class SearchAliases(ActorAliases, total=False):
     """Aliases of `search`."""
 
     limit: int
+    threshold: float
 
 
 class SearchItemAliases(SearchAliases, ItemAliases, total=False):

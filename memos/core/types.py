@@ -401,6 +401,7 @@ class Version:
     recorded_at: Annotated[datetime, "When it was stored"]
     before: Annotated[Item | None, "Memory before this version; null for the first"]
     after: Annotated[Item, "The memory since"]
+    relations: Annotated[tuple[Relation, ...], "In the last version: what it replaces, and what replaces it"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,18 +561,21 @@ class Hit:
     standing: Annotated[Standing, "Whether it still holds"] = Standing.CURRENT
     replaced_by: Annotated[str | None, "Id of the memory that replaced it, or probably did"] = None
     since: Annotated[datetime | None, "Since when it stands so"] = None
+    relations: Annotated[tuple[Relation, ...], "What it replaces and what replaces it, with `explain`"] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
     """At which `stage` an item left a search and why; 'found' when it did not.
 
-    Stages: cube, ledger, filter, index, recall, duplicate, rank, budget. `place` is its 1-based place among all
-    candidates.
+    Stages: cube, ledger, filter, index, recall, duplicate, rank, relevance, budget. `place` is its 1-based place among
+    all candidates.
     """
 
     item_id: Annotated[str, "Id of the memory"]
-    stage: Annotated[str, "`ledger`, `filter`, `index`, `recall`, `duplicate`, `rank`, `budget`, or `found`"]
+    stage: Annotated[
+        str, "`ledger`, `filter`, `index`, `recall`, `duplicate`, `rank`, `relevance`, `budget`, or `found`"
+    ]
     reason: Annotated[str, "Why there"]
     place: Annotated[int | None, "Rank among all candidates, from 1"] = None
     score: Annotated[float | None, "Its score"] = None

@@ -6,6 +6,9 @@ import warnings
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from memos.core.types import Json
+from memos.reader.arguments import fraction_of
+
 # Former methods of `MemOS` by the service that has them now.
 MOVED = {
     "memories": "derived erase_receipt extractions history list page read_finely receipt rollback",
@@ -27,6 +30,14 @@ RENAMED = {
     "working_memory": "context",
     **{name: f"{service}.{name}" for service, names in MOVED.items() for name in names.split()},
 }
+
+
+def least_relevance(min_relevance: Json, relevance: Json) -> float:
+    """Return the least relevance of a call, which may come under its former name. Raises: InvalidInput."""
+    if relevance is None:
+        return fraction_of("min_relevance", min_relevance)
+    warnings.warn("`relevance` is now `min_relevance`", DeprecationWarning, stacklevel=3)
+    return fraction_of("relevance", relevance)
 
 
 class FormerNames:

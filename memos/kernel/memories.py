@@ -395,10 +395,15 @@ class Memories:
         actor: str = LOCAL_OWNER,
         **_aliases: Unpack[ItemAliases],
     ) -> Versions:
-        """Return every version of an item: who, when, why, before and after. Raises: NotFound."""
+        """Return every version of an item: who, when, why, before and after; the last has its relations.
+
+        Raises: NotFound.
+        """
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
-            return items.history(connection, scope.cubes, item)
+            entries = items.history(connection, scope.cubes, item)
+            entries[-1] = replace(entries[-1], relations=tuple(relations.of_items(connection, [item])))
+            return entries
 
     @accept_aliases
     @retry_read

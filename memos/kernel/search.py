@@ -22,10 +22,11 @@ from memos.core.tokens import estimate_tokens
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Arm, Hit, ItemType, Json, Scope, SearchResult, WhyNot
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, accept_aliases, retry_read
+from memos.kernel.former_names import least_relevance
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube.judge import judge_for
 from memos.memcube.ledger import items
-from memos.reader.arguments import member_of, switch, within
+from memos.reader.arguments import fraction_of, member_of, switch, within
 from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
@@ -200,6 +201,7 @@ class SearchService:
         token_budget: int | None = None,
         explain: bool = False,
         rerank: bool | None = None,
+        min_relevance: float = 0,
         **_aliases: Unpack[SearchAliases],
     ) -> SearchResult:
         """Return the best memories for a question, with sources.
@@ -216,6 +218,7 @@ class SearchService:
            token_budget: Return the hits that fit, with a ready text.
            explain: Add scores of arms and boosts to each hit.
            rerank: Let the reranker read the first candidates; by default if one is configured.
+           min_relevance: Leave out hits of less relevance, from 0 to 1.
 
         Raises:
            InvalidInput: An argument is not valid.
@@ -224,7 +227,16 @@ class SearchService:
         with self._listeners.call("search") as clock:
             scope = self._context.scopes.check(cubes, actor)
             request = self._request(
-                query, scope, top_k, filter, as_of, reference_time, token_budget, explain=explain, rerank=rerank
+                query,
+                scope,
+                top_k,
+                filter,
+                as_of,
+                reference_time,
+                token_budget,
+                explain=explain,
+                rerank=rerank,
+                min_relevance=min_relevance,
             )
             result = self._searcher.search(request, clock)
             self._scheduler.record_found(result.hits)
@@ -238,22 +250,29 @@ class SearchService:
         cubes: Sequence[str] = (DEFAULT_CUBE,),
         actor: str = LOCAL_OWNER,
         filter: Mapping[str, Json] | None = None,
-        relevance: float = 0.0,
+        min_relevance: float = 0,
         reference_time: Json = None,
         rerank: bool | None = None,
+        relevance: float | None = None,
     ) -> dict[Kind, tuple[Hit, ...]]:
         """Return the best memories of each kind in `limits` (memory, preference, tool, skill), up to its number.
 
-        Hits below the least `relevance` are left out. Raises: InvalidInput, NotFound (cube).
+        Hits of less than `min_relevance` are left out; `relevance` is its former name. Raises: InvalidInput, NotFound
+        (cube).
         """
         wanted = {member_of("limits", kind, Kind): limit for kind, limit in limits.items()}
-        if isinstance(relevance, bool) or not isinstance(relevance, int | float) or not 0 <= relevance <= 1:
-            raise InvalidInput("relevance", "must be a number from 0 to 1")
-        search = partial(self, query, cubes=cubes, actor=actor, reference_time=reference_time, rerank=rerank)
+        search = partial(
+            self,
+            query,
+            cubes=cubes,
+            actor=actor,
+            reference_time=reference_time,
+            rerank=rerank,
+            min_relevance=least_relevance(min_relevance, relevance),
+        )
         found: dict[Kind, tuple[Hit, ...]] = {}
         for kind, most in wanted.items():
-            hits = search(top_k=most, filter=narrowed_to_kind(kind, filter)).hits if most else ()
-            found[kind] = tuple(hit for hit in hits if hit.relevance >= relevance)
+            found[kind] = search(top_k=most, filter=narrowed_to_kind(kind, filter)).hits if most else ()
         return found
 
     @accept_aliases
@@ -271,6 +290,7 @@ class SearchService:
         reference_time: Json = None,
         token_budget: int | None = None,
         rerank: bool | None = None,
+        min_relevance: float = 0,
         **_aliases: Unpack[SearchItemAliases],
     ) -> WhyNot:
         """Return the stage at which a search drops an item, or the rank at which it is found.
@@ -282,7 +302,16 @@ class SearchService:
         if not set(own.cubes) & set(scope.cubes):
             return WhyNot(item, "cube", f"it is in the cube {own.cubes[0]}, which was not searched")
         request = self._request(
-            query, scope, top_k, filter, as_of, reference_time, token_budget, explain=True, rerank=rerank
+            query,
+            scope,
+            top_k,
+            filter,
+            as_of,
+            reference_time,
+            token_budget,
+            explain=True,
+            rerank=rerank,
+            min_relevance=min_relevance,
         )
         with self._context.ledger.read() as connection:
             state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
@@ -325,6 +354,7 @@ class SearchService:
         *,
         explain: bool,
         rerank: bool | None,
+        min_relevance: float = 0,
     ) -> SearchRequest:
         now = self._context.clock.now()
         zone = ZoneInfo(scope.time_zone)
@@ -345,6 +375,7 @@ class SearchService:
             token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
             explain=switch("explain", explain),
             rerank=self._wants_reranker(rerank),
+            min_relevance=fraction_of("min_relevance", min_relevance),
         )
 
     def _wants_reranker(self, rerank: bool | None) -> bool:

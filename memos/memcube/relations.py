@@ -211,6 +211,16 @@ def of_items(connection: sa.Connection, ids: Collection[str]) -> list[Relation]:
     return sorted(found.values(), key=lambda each: (each.decided_by == RULES, -each.confidence, each.newer, each.older))
 
 
+def by_item(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple[Relation, ...]]:
+    """Return the relations of items by the id of each, in the order of `of_items`."""
+    found: dict[str, list[Relation]] = {id_: [] for id_ in ids}
+    for relation in of_items(connection, ids):
+        for id_ in (relation.newer, relation.older):
+            if id_ in found:
+                found[id_].append(relation)
+    return {id_: tuple(related) for id_, related in found.items()}
+
+
 def supposed(connection: sa.Connection, cube: str, limit: int) -> list[Relation]:
     """Return the relations of a cube that corrections suppose and nobody has decided, oldest first."""
     waiting = _RELATIONS.where(links.c.cube_id == cube, links.c.decided_by == FEEDBACK)

@@ -84,6 +84,12 @@ def within(where: str, value: Json, low: int, high: int) -> int:
     return value
 
 
+def fraction_of(where: str, value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidInput(where, "must be a number from 0 to 1")
+    return float(value)
+
+
 def switch(where: str, value: Json) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(where, f"must be true or false, not {shown(value)}")

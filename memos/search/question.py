@@ -328,6 +328,7 @@ class SearchRequest:
     token_budget: int | None
     explain: bool
     rerank: bool = False
+    min_relevance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -518,7 +518,9 @@ class Searcher:
     def hits(reader: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
         best = found.ranked[: request.top_k]
         states = reader.whole([entry.item.id for entry in best])
-        return tuple(
+        # Of an earlier moment there are none: they are those of now.
+        related = relations.by_item(reader.connection, states) if request.explain and request.as_of is None else {}
+        hits = (
             Hit(
                 state,
                 entry.score,
@@ -528,11 +530,13 @@ class Searcher:
                 arm_scores(entry) if request.explain else (),
                 boosts(entry) if request.explain else (),
                 *standing_of(state, found.replaced, request.reference_time),
+                relations=related.get(state.id, ()),
             )
             for entry in best
             # What was changed or erased since it was ranked is not what was asked for any more.
             if (state := states.get(entry.item.id)) is not None and state.version == entry.item.version
         )
+        return tuple(hit for hit in hits if hit.relevance >= request.min_relevance)
 
 
 _score = attrgetter("score")

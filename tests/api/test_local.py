@@ -265,6 +265,7 @@ READING = (
     "task cancel TASK", "task retry TASK", "task wait TASK", "profile show", "profile show --tokens 100",
     "profile subjects", "profile history life.residence", "profile history life.residence --subject none",
     "profile diff 2020-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
+    "memory relations ITEM", "memory review relations", "memory review decide ITEM ITEM --holds",
     "memory review list", "memory tools list", "memory tools show none", "model kv list", "model kv stat",
     "model kv drop", "model kv verify", "model adapter list", "model adapter preview",
     "model adapter show none", "model adapter train", "model adapter activate none", "model adapter remove none",

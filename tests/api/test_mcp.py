@@ -29,8 +29,8 @@ from tests.fakes import WordEmbedder
 
 EVERYDAY = {"search_memories", "add_memory", "correct_memory", "forget_memory", "get_user_context"}
 TOOLS = EVERYDAY | {
-    "add", "search", "get", "update", "delete", "feedback", "list_cubes", "share_cube", "task_status", "add_exchange",
-    "retrieve_memory", "get_user_profile",
+    "add", "search", "get", "update", "delete", "feedback", "memory_relations", "review_relations", "decide_relation",
+    "list_cubes", "share_cube", "task_status", "add_exchange", "retrieve_memory", "get_user_profile",
 }  # fmt: skip
 
 
@@ -90,6 +90,7 @@ async def try_everyday_tools(client: Client, user: str) -> None:
     [item] = (await told(client, "add_memory", text="My sister Noor lives in Bergen."))["ids"]
     [found] = (await told(client, "search_memories", query="Where does Noor live?", top_k=1))["memories"]
     assert (found["id"], found["memory"]) == (item, "My sister Noor lives in Bergen.")
+    assert (await told(client, "search_memories", query="Where does Noor live?", min_relevance=1)) == {"memories": []}
     assert json.loads((await client.read_resource(f"memory://{item}")).contents[0].text)["memory"] == found["memory"]
     corrected = await told(client, "correct_memory", text="no, Noor lives in Oslo", ids=[item])
     assert corrected["related"] == [item]
@@ -123,10 +124,18 @@ async def try_every_tool(client: Client, user: str) -> None:
     found = await told(client, "search", query="otter", token_budget=200)
     assert found["memories"][0]["id"] == item
     assert "Oslo" in found["context"]
+    assert (await told(client, "search", query="otter", min_relevance=1))["memories"] == []
     assert (await told(client, "update", id=item, text="The otter lives in Rome"))["version"] == 2
     assert (await told(client, "get", id=item))["memory"] == "The otter lives in Rome"
     assert (await told(client, "feedback", text="no, in Bergen", about=[item]))["related"] == [item]
-    assert (await told(client, "delete", ids=[item])) == {"deleted": [item]}
+    later = (await told(client, "add", text="The otter moved to Bergen"))["ids"][0]
+    decided = await told(client, "decide_relation", newer=later, older=item, holds=True)
+    assert decided["relations"][0] == {
+        "newer": later, "older": item, "kind": "UPDATES", "confidence": 1.0, "decided_by": user
+    }  # fmt: skip
+    assert decided["relations"][0] in (await told(client, "memory_relations", id=item))["relations"]
+    assert await told(client, "review_relations") == {"relations": []}
+    assert (await told(client, "delete", ids=[item, later])) == {"deleted": [item, later]}
     assert added["cube"] in {cube["id"] for cube in (await told(client, "list_cubes"))["cubes"]}
     for number in range(2):
         stored = await told(
@@ -190,6 +199,8 @@ def test_wrong_arguments_are_errors_in_a_sentence(http: Http) -> None:
                 ("add_exchange", {"user_input": " ", "agent_response": "x"}, "user_input"),
                 ("add_exchange", {"user_input": "x", "agent_response": "y", "timestamp": "soon"}, "chat_time"),
                 ("add_memory", {}, "text"), ("forget_memory", {"ids": []}, "item"), ("search_memories", {}, "query"),
+                ("search", {"query": "x", "min_relevance": "0.5"}, "min_relevance"),
+                ("search_memories", {"query": "x", "min_relevance": 2}, "min_relevance"),
                 ("search_memories", {"query": "x", "k": 3}, "unknown argument; here it is `top_k`"),
             ):  # fmt: skip
                 assert named in await refused(client, tool, **arguments), (tool, arguments)

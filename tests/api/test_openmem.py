@@ -173,6 +173,7 @@ WRONG = [
     ("search/memory", {"query": "x", "user_id": "u", "memory_limit_number": "6"}, 400, 40000),
     ("search/memory", {"query": "x", "user_id": "u", "memory_limit_number": 10**400}, 400, 40000),
     ("search/memory", {"query": "x", "user_id": "u", "relativity": float("nan")}, 400, 40000),
+    ("search/memory", {"query": "x", "user_id": "u", "relativity": 1.5}, 400, 40000),
     ("search/memory", {"query": "x", "user_id": "ana", "filter": {"user": {"tags": {"near": 1}}}}, 400, 40000),
     ("search/memory", {"query": "x", "user_id": "u", "include_memory_view": ["dreams"]}, 400, 40000),
     ("search/memory", {"query": "x", "user_id": "u", "knowledgebase_ids": ["none"]}, 404, 50120),

@@ -180,6 +180,7 @@ def test_cubes_are_made_found_again_and_shared_between_users(server: Server) -> 
         ("search", {"query": "x", "user_id": "ana", "top_k": 0}),
         ("search", {"query": "x", "user_id": "ana", "relativity": "a"}),
         ("search", {"query": "x", "user_id": "ana", "relativity": 2}),
+        ("chat/complete", {"query": "x", "user_id": "ana", "relativity": -1}),
         ("search", {"query": "x", "user_id": "ana", "dedup": "yes"}),
         ("search", {"query": "x", "user_id": "ana", "filter": {"a": {"zz": 1}}}),
         ("search", {"query": "x", "user_id": "ana", "internet_search": True}),

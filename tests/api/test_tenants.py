@@ -35,6 +35,7 @@ class Things:
     item: str
     file: str
     image: str
+    seen: str
     task: str
     key: str
     receipt: str
@@ -47,11 +48,8 @@ class Things:
     @property
     def secrets(self) -> set[str]:
         """Return what nobody else may ever read."""
-        return {
-            WORD,
-            self.name,
-            *(getattr(self, n) for n in ("item", "file", "image", "task", "key", "receipt", "rule", "base", "adapter")),
-        }
+        names = ("item", "file", "image", "seen", "task", "key", "receipt", "rule", "base", "adapter")
+        return {WORD, self.name, *(getattr(self, name) for name in names)}
 
 
 # What each parameter is when a request is about somebody's things. Parameters that name nothing of anybody are below.
@@ -59,6 +57,7 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "user": lambda t: t.name, "user_id": lambda t: t.name, "identity": lambda t: t.name, "id": lambda t: t.name,
     "group": lambda t: t.name, "member": lambda t: t.name, "acts_for": lambda t: t.name, "speaker": lambda t: t.name,
     "cube": lambda t: t.name, "cubes": lambda t: [t.name], "subject": lambda t: t.name,
+    "newer": lambda t: t.item, "older": lambda t: t.seen,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
     "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
@@ -83,7 +82,7 @@ PLAIN: dict[str, Any] = {
     "template": {"name": "t", "groups": [{"id": "g", "name": "G", "dimensions": [
         {"id": "g.a", "name": "A", "about": "a thing"}]}]},
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
-    "documents": ["a", "b"],
+    "documents": ["a", "b"], "holds": True,
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}],
@@ -95,8 +94,8 @@ LEFT_OUT = {
     "memory", "confidence", "type", "status", "valid_from", "valid_to", "top_k", "as_of", "reference_time",
     "token_budget", "explain", "rerank", "max_tokens", "confirmed", "chat_time", "everything", "redact_pii",
     "time_zone", "repair", "admin", "rights", "expires_at", "arguments", "until", "types", "statuses", "age_days",
-    "top_p", "relevance", "marks", "working", "store", "temperature", "system_prompt", "stream", "allow_memory_view",
-    "source", "allow_public", "app_id", "async_mode", "feedback_time", "conversation_limit_number",
+    "min_relevance", "top_p", "marks", "working", "store", "temperature", "system_prompt", "stream",
+    "allow_memory_view", "source", "allow_public", "app_id", "async_mode", "feedback_time", "conversation_limit_number",
     "message_limit_number", "include_tool_memory", "context_format", "include_memory_view", "relativity",
     "skill_limit_number", "tool_memory_limit_number", "memory_limit_number", "preference_limit_number",
     "include_preference", "include_skill", "size", "page", "page_size", "title", "memory_type", "extraction_types",
@@ -186,7 +185,7 @@ def _possessions(memos: MemOS) -> Things:
     file = memos.documents.add((f"{WORD}.md", f"# About the {WORD}".encode()), cube=BASE, actor=VICTIM)
     memos.documents.wait(file.id, 60)
     return Things(
-        name=VICTIM, item=item, file=file.id, image=memos.images.of(seen)[0].id,
+        name=VICTIM, item=item, file=file.id, image=memos.images.of(seen)[0].id, seen=seen,
         task=memos.tasks.list(cubes=[VICTIM])[0].id, key=memos.keys.list(VICTIM)[0].id,
         receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
         segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
@@ -213,7 +212,7 @@ def _png() -> bytes:
 
 
 NOTHING = Things(
-    NOBODY, *(f"{MADE_UP}{place}" for place in range(8)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all"
+    NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all"
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from memos.memcube import relations
 from memos.memcube.ledger import schema as t
 from tests.api.conftest import Server
 
@@ -93,6 +94,12 @@ def test_a_search_explains_itself_and_feedback_corrects_it(ana: Asking) -> None:
     assert found["hits"][0]["arms"]
     assert "Paris" in found["context"]
     assert ana.ok("POST", "/search/why-not", {"query": "Paris", "item": item})["stage"] == "found"
+    assert ana.ok("POST", "/search", {"query": "Where do I live?", "min_relevance": 1})["hits"] == []
+    why = {"query": "Paris", "item": item, "min_relevance": 1}
+    assert ana.ok("POST", "/search/why-not", why)["stage"] == "relevance"
+    for wrong in (True, "0.5", -1, 1.01, None):
+        refused = ana("POST", "/search", {"query": "x", "min_relevance": wrong})
+        assert (refused.status_code, refused.json()["error"]["field"]) == (400, "min_relevance"), wrong
     body = {"text": "no, I live in Lyon", "item_ids": [item]}
     receipt = ana.ok("POST", "/feedback", body, key="f1")
     again = ana.ok("POST", "/feedback", body, key="f1")
@@ -240,6 +247,24 @@ def test_profile_tools_rules_and_review_are_reached(ana: Asking) -> None:
     [waiting] = ana.ok("GET", "/review")
     assert ana.ok("POST", f"/review/{waiting['item']['id']}/approve", {})["status"] == "active"
     assert ana("POST", f"/review/{waiting['item']['id']}/reject").status_code == 409
+
+
+def test_a_person_decides_which_statement_replaces_which(server: Server, ana: Asking, ben: Asking) -> None:
+    texts = "The yak sleeps", "Rain fell on Porto"  # two that no rule relates
+    old, new = (ana.ok("POST", "/memories", {"messages": text})["item_ids"][0] for text in texts)
+    with server.memos.ledger.write() as connection:
+        relations.suppose(connection, "ana", new, old, 0.5, server.memos.clock.now())
+    [doubtful] = ana.ok("GET", "/review/relations")
+    assert (doubtful["newer"], doubtful["older"], doubtful["confidence"]) == (new, old, 0.5)
+    asked = {"newer": new, "older": old, "holds": True}
+    assert ben("POST", "/review/relations/decide", asked).status_code == 404
+    [decided] = ana.ok("POST", "/review/relations/decide", asked)
+    assert (decided["kind"], decided["confidence"], decided["decided_by"]) == ("UPDATES", 1.0, "ana")
+    assert ana.ok("GET", "/review/relations") == []
+    assert ana.ok("GET", f"/memories/{old}/relations") == [decided]
+    assert ana.ok("GET", f"/memories/{old}/history")[-1]["relations"] == [decided]
+    wrong = ana("POST", "/review/relations/decide", {**asked, "older": new})
+    assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "older")
 
 
 def test_the_background_is_begun_and_told(server: Server, ana: Asking) -> None:

@@ -140,6 +140,7 @@ def test_a_search_explains_its_hits_and_what_is_missing(store: Store) -> None:
     assert f"{item}: turn #1" in text
     assert "gave" in text
     assert store.told("search", SPOKEN["cello"], "--why-not", item)["stage"] == "found"
+    assert store.said("search", SPOKEN["cello"], "--min-relevance", "1") == "nothing found in default\n"
     assert item in store.said("search", SPOKEN["cello"], COLUMNS="80")  # in one piece, to be copied
     store.said("cube", "create", "elsewhere")
     there = store.said("search", SPOKEN["cello"], "--why-not", item, "--cube", "elsewhere")
@@ -304,6 +305,7 @@ def test_verify_fails_when_the_ledger_was_tampered_with(tmp_path: Path, store: S
 WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["add", "   "], ["messages[0].content", "empty"]),
     (InvalidInput.exit_code, ["search", "x", "--filter", "{tags"], ["--filter", "is not JSON"]),
+    (InvalidInput.exit_code, ["search", "x", "--min-relevance", "nan"], ["min_relevance", "from 0 to 1"]),
     (InvalidInput.exit_code, ["search", "x", "--rerank"], ["rerank", "MEMOS_RERANK__MODEL"]),
     (InvalidInput.exit_code, ["list", "--filter", "[" * 5000], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["list", "--filter", '{"version": ' + "9" * 5000 + "}"], ["--filter", "is not JSON"]),
@@ -433,5 +435,6 @@ def test_two_options_for_one_thing_are_refused_and_help_shows_ours(store: Store)
     told = store.failed(2, "search", "cello", "--limit", "1", "--top-k", "2")
     assert told == "Error: limit: is another word for `top_k`, which has another value; give one of them\n"
     assert len(store.told("search", "cello", "--limit", "1")["hits"]) == 1
+    assert store.told("search", "cello", "--threshold", "1")["hits"] == []
     assert store.run("search", "cello", "--session-id", "x").returncode == 2
     assert "--user-id" not in store.said("add", "--help")

@@ -9,6 +9,7 @@ import pytest
 
 from memos import MemOS
 from memos.errors import Conflict, InvalidInput, NotFound
+from memos.memcube import relations
 from memos.scheduler.scheduler import PeriodicJob
 from tests.cli.test_commands import Store, typed
 from tests.fakes import WordEmbedder
@@ -117,3 +118,25 @@ def test_what_awaits_review_is_listed_and_decided(store: Store) -> None:
     assert "'nothing'" in store.failed(NotFound.exit_code, "memory", "review", "approve", "nothing")
     told = store.failed(Conflict.exit_code, "memory", "review", "edit", third, "x", "--expected-version", "2")
     assert "is deleted, not pending" in told
+
+
+def test_a_correction_in_doubt_is_listed_and_decided(store: Store) -> None:
+    old, new = store.ids["second"], store.ids["page"]  # of a tool, whose words no rule compares
+    assert store.said("memory", "review", "relations") == "no correction is in doubt\n"
+    assert store.said("memory", "relations", old) == "it replaces nothing, and nothing replaces it\n"
+    with MemOS.open(store.home, embedder=WordEmbedder()) as memos, memos.ledger.write() as connection:
+        relations.suppose(connection, "default", new, old, 0.5, memos.clock.now())
+    assert store.said("memory", "review", "relations") == (
+        f"{new} updates {old} (confidence 0.50, decided by feedback)\n"
+        "    newer: Obey the zeppelin. odd [/red] \\x1b[31m\n    older: Obey the zeppelin. odd [/red] \\x1b[31m\n"
+    )
+    assert store.run("memory", "review", "decide", new, old).returncode == 2  # nothing is assumed
+    [decided] = store.told("memory", "review", "decide", new, old, "--does-not-hold", "--actor", "owner")
+    assert (decided["newer"], decided["older"], decided["confidence"]) == (new, old, 0.0)
+    line = f"{new} does not replace {old} (decided by owner)\n"
+    assert store.said("memory", "relations", new) == line
+    assert store.said("memory", "history", old).endswith(line)
+    store.told("memory", "review", "approve", new)
+    assert line in store.said("search", "Obey the zeppelin", "--explain")
+    assert store.told("memory", "review", "relations") == []
+    assert "older" in store.failed(InvalidInput.exit_code, "memory", "review", "decide", new, new, "--holds")

@@ -251,7 +251,7 @@ def test_relevance_and_filter_hold_for_what_is_shown(here: Installation) -> None
     here.memos.add("Maria likes tea.", cube=cube, tags=["tea"])
     shown = here.memos.chat.recall("Maria?", cubes=[cube], filter={"tags": {"contains": "tea"}}).shown
     assert [reference.memory for reference in shown] == ["Maria likes tea."]
-    assert here.memos.chat.recall("Maria?", cubes=[cube], relevance=1.0).shown == ()
+    assert here.memos.chat.recall("Maria?", cubes=[cube], min_relevance=1.0).shown == ()
 
 
 def test_it_recalls_from_all_its_cubes_and_stores_in_one(here: Installation) -> None:
@@ -290,8 +290,8 @@ def test_an_exchange_that_cannot_be_stored_is_still_answered(here: Installation)
         ("x", {"token_budget": 0}, "token_budget"),
         ("x", {"token_budget": 10**400}, "token_budget"),
         ("x", {"top_k": 0}, "top_k"),
-        ("x", {"relevance": float("nan")}, "relevance"),
-        ("x", {"relevance": "much"}, "relevance"),
+        ("x", {"min_relevance": float("nan")}, "min_relevance"),
+        ("x", {"min_relevance": "much"}, "min_relevance"),
         ("x", {"filter": {"no such op": {"§": 1}}}, None),
         ("x", {"history": "hello"}, None),
         ("x", {"history": [{"role": "tool", "content": "x"}]}, "history[0].role"),

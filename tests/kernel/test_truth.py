@@ -93,6 +93,12 @@ def test_a_relation_is_kept_with_its_confidence_and_a_person_can_decide_it(memos
     [still] = memos.memories.relations(old)
     assert still.confidence == 0.0  # judged anew by rules, and what a person decided stands
 
+    assert memos.memories.history(new)[-1].relations == (still,)
+    explained = memos.search("How much is the rent?", explain=True)
+    assert [hit.relations for hit in explained] == [(still,), (still,)]
+    assert [hit.relations for hit in memos.search("How much is the rent?")] == [(), ()]
+    assert all(not hit.relations for hit in memos.search("rent", explain=True, as_of=memos.clock.now()))
+
     with pytest.raises(InvalidInput):
         memos.review.decide(new, new, holds=True)
     with pytest.raises(NotFound):

@@ -56,6 +56,21 @@ def test_arms_and_boosts_explain_every_score(memos: MemOS) -> None:
     assert {"embed", "recall", "fuse", "hydrate", "rank"} <= set(plain.timings_ms)
 
 
+def test_hits_below_the_least_relevance_are_left_out(memos: MemOS) -> None:
+    near, far = say(memos, "Ann likes tea"), say(memos, "The moon is full", who="Bob")
+    relevance = {hit.item.id: hit.relevance for hit in memos.search("What tea does Ann like?", top_k=2)}
+    least = relevance[near]
+    assert relevance[far] < least
+    assert ids(memos.search("What tea does Ann like?", top_k=2, min_relevance=least)) == [near]
+    nothing = memos.search("What tea does Ann like?", min_relevance=1, token_budget=100)
+    assert (nothing.hits, nothing.context, nothing.missing_arms) == ((), "", ())
+    why = memos.search.explain_missing(far, "What tea does Ann like?", min_relevance=least)
+    assert why.stage == "relevance"
+    for wrong in (float("nan"), True, "0.5", None, -0.1, 1.5):
+        with pytest.raises(InvalidInput, match="min_relevance: must be a number from 0 to 1"):
+            memos.search("tea", min_relevance=wrong)  # type: ignore[arg-type]
+
+
 def test_what_the_graph_alone_knows_is_found_beside_its_neighbour(memos: MemOS) -> None:
     asked = say(memos, "Which violin maker did grandfather visit?", conversation="k")
     answer = say(memos, "Stradivari.", who="Bob", conversation="k")

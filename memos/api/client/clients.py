@@ -116,9 +116,17 @@ class Memories(Part[C]):
     update = sends(v1_requests.update)
     delete = sends(v1_requests.delete)
     history = sends(v1_requests.history)
+    relations = sends(v1_requests.relations)
     rollback = sends(v1_requests.rollback)
     erase = purge = sends(v1_requests.erase)
     erase_receipt = sends(v1_requests.erase_receipt)
+
+
+class Review(Part[C]):
+    """Corrections in doubt, and decisions on them."""
+
+    relations = sends(v1_requests.doubtful_relations)
+    decide = sends(v1_requests.decide)
 
 
 class Cubes(Part[C]):
@@ -226,6 +234,7 @@ class _Client(Generic[C]):
     def _share(self, connection: C) -> None:
         self._connection = connection
         self.memories: Memories[C] = Memories(connection)
+        self.review: Review[C] = Review(connection)
         self.cubes: Cubes[C] = Cubes(connection)
         self.sharing: Sharing[C] = Sharing(connection)
         self.users: Users[C] = Users(connection)

@@ -227,9 +227,10 @@ def search(
     token_budget: int | None = None,
     explain: bool = False,
     rerank: bool | None = None,
+    min_relevance: float = 0,
     **_aliases: Unpack[SearchAliases],
 ) -> Call[values.SearchResult]:
-    """Return the best memories for a question. Raises: InvalidInput, NotFound (cube)."""
+    """Return the best memories for a question, of `min_relevance` at least. Raises: InvalidInput, NotFound (cube)."""
     return asking(path_of("search"), as_model(values.SearchResult), locals())
 
 
@@ -306,6 +307,36 @@ def history(
     """Return every version of a memory, also of a deleted one. Raises: NotFound."""
     query = {"cube": cube, "user": user}
     return getting(path_of("memories", ("item", item), "history"), as_list(values.Version), query)
+
+
+def relations(
+    item: str = "", *, cube: str | None = None, user: str | None = None, **_aliases: Unpack[ItemAliases]
+) -> Call[list[values.Relation]]:
+    """Return which statements a memory replaces, and which replace it, the surest first. Raises: NotFound."""
+    query = {"cube": cube, "user": user}
+    return getting(path_of("memories", ("item", item), "relations"), as_list(values.Relation), query)
+
+
+def doubtful_relations(
+    *, cube: str | None = None, user: str | None = None, limit: int = 100
+) -> Call[list[values.Relation]]:
+    """Return what corrections in doubt suppose to be replaced, oldest first, until `decide`.
+
+    Raises: InvalidInput, NotFound (cube).
+    """
+    query = {"cube": cube, "user": user, "limit": limit}
+    return getting(path_of("review", "relations"), as_list(values.Relation), query)
+
+
+def decide(
+    newer: str, older: str, *, holds: bool, cube: str | None = None, user: str | None = None
+) -> Call[list[values.Relation]]:
+    """Decide whether a newer statement replaces an older one; return the newer one's relations.
+
+    Raises: InvalidInput (the same memory twice), NotFound, PermissionDenied.
+    """
+    body = {"newer": newer, "older": older, "holds": holds, "cube": cube, "user": user}
+    return changing("POST", path_of("review", "relations", "decide"), as_list(values.Relation), body=body)
 
 
 def rollback(

@@ -42,13 +42,14 @@ class UserContext(BaseModel):
 def search_memories(
     query: Annotated[str, Field(description="The full question in plain words, not keywords")],
     top_k: Annotated[int, Field(description="Most memories")] = 10,
+    min_relevance: extra_tools.MinRelevance = 0,
 ) -> Memories:
     """Find what is remembered from earlier conversations.
 
     Call this before answering whatever could depend on the user's preferences, people, projects or past decisions.
     An empty list means that nothing relevant is known: say so rather than guess.
     """
-    found = extra_tools.search(query, top_k=top_k).memories
+    found = extra_tools.search(query, top_k=top_k, min_relevance=min_relevance).memories
     return Memories(memories=[Recalled(**memory.model_dump(include=set(Recalled.model_fields))) for memory in found])
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
+from memos.api.dialects import min_relevance_of
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details, shapes
 from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, page_of, required
@@ -116,9 +117,7 @@ def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) 
     """Return the best memories for a question, each kind in its own list."""
     query = required("query", body.query)
     check_tokens("query", query, _QUERY_TOKENS)
-    relativity = body.relativity or 0.0
-    if not 0 <= relativity <= 1:
-        raise InvalidInput("relativity", "must be from 0 to 1")
+    least = min_relevance_of(body.relativity)
     if body.context_format not in (None, "memory"):
         raise InvalidInput("context_format", f"{shown(body.context_format)} is unknown; use memory")
     if len(body.knowledgebase_ids or ()) > _MOST_BASES:
@@ -139,8 +138,8 @@ def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) 
     for kinds, most in limits if where else ():
         types = {"type": {"in": sorted(str(kind) for kind in kinds)}}
         narrowed: dict[str, Json] = {"and": [types, chosen]} if chosen else types
-        hits = memos.search(query, cubes=where, actor=actor, top_k=most, filter=narrowed).hits
-        found += [(hit.item, hit.relevance) for hit in hits if hit.relevance >= relativity]
+        hits = memos.search(query, cubes=where, actor=actor, top_k=most, filter=narrowed, min_relevance=least).hits
+        found += [(hit.item, hit.relevance) for hit in hits]
     lists = details.sorted_out(found)
     _only(lists, body.include_memory_view)
     note = _NOTE if lists["preference_detail_list"] else ""

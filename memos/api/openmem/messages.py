@@ -12,7 +12,7 @@ from anyio import CancelScope, to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.dialects import RequestIdentity, chat_options, chat_response, typed_event
+from memos.api.dialects import RequestIdentity, chat_options, chat_response, min_relevance_of, typed_event
 from memos.api.families import CurrentCaller, CurrentMemos, status_of
 from memos.api.openmem import details, shapes
 from memos.api.openmem.files import without_files
@@ -347,7 +347,7 @@ def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
         conversation=body.conversation_id,
         top_k=most,
         filter=shapes.scoped_filter(body.filter, cubes),
-        relevance=body.relativity,
+        min_relevance=min_relevance_of(body.relativity),
         working=body.include_preference is not False,
         store=body.add_message_on_answer is not False,
         store_in=acting.home,

@@ -12,7 +12,14 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from memos.api.dialects import RequestIdentity, chat_options, chat_response, resolve_identity, typed_event
+from memos.api.dialects import (
+    RequestIdentity,
+    chat_options,
+    chat_response,
+    min_relevance_of,
+    resolve_identity,
+    typed_event,
+)
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.shapes import Body, bucket, buckets, done, identity_and_cubes, memory, memory_type, types_named
 from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, poll_for
@@ -263,7 +270,7 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         cubes=cubes,
         actor=acting.actor,
         filter=body.filter,
-        relevance=body.relativity or 0,
+        min_relevance=min_relevance_of(body.relativity),
         reference_time=body.reference_time,
         rerank=None if body.rerank else body.rerank,
     )
@@ -586,7 +593,7 @@ def _chat_options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
         actor=acting.actor,
         conversation=body.session_id,
         history=body.history or [],
-        relevance=body.relativity,
+        min_relevance=min_relevance_of(body.relativity),
         working=body.include_preference,
         store=body.add_message_on_answer,
         store_in=body.writable_cube_ids[0] if body.writable_cube_ids else acting.home,

@@ -55,6 +55,10 @@ Moment = str | int | float | None
 """A time in a body: ISO 8601, or milliseconds since 1970."""
 
 
+MinRelevance = Annotated[float, Field(strict=True)]
+"""A relevance in a body: a number from 0 to 1."""
+
+
 class Body(BaseModel):
     """A request's body: no field that is not known, and for whom it is."""
 

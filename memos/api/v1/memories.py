@@ -28,7 +28,17 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.api.values import ItemIds, Value
-from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Segment, Source, StoredFile, Version
+from memos.core.types import (
+    AddReceipt,
+    EraseReceipt,
+    ExtractionRecord,
+    Item,
+    Relation,
+    Segment,
+    Source,
+    StoredFile,
+    Version,
+)
 from memos.kernel.tools import ToolUse
 
 evidence_router = value_router("memories")
@@ -82,6 +92,12 @@ def memory_sources(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Seq
 def memory_extractions(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[ExtractionRecord]:
     """Return what read a message into facts, or read a fact."""
     return memos.memories.extractions(item, **where)
+
+
+@evidence_router.get("/memories/{item}/relations", name="relations")
+def memory_relations(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[Relation]:
+    """Return which statements a memory replaces, and which replace it, the surest first."""
+    return memos.memories.relations(item, **where)
 
 
 @evidence_router.get("/memories/{item}/images", name="images")

@@ -1,4 +1,4 @@
-"""Routes of `/review` and `/retention`: pending memories, and rules that archive, delete or erase by age."""
+"""Routes of `/review` and `/retention`: what a person decides, and rules that archive, delete or erase by age."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memos.api.v1.common import (
     target_of,
     value_router,
 )
-from memos.core.types import Item, PendingItem, RetentionEffect, RetentionRule
+from memos.core.types import Item, PendingItem, Relation, RetentionEffect, RetentionRule
 from memos.errors import NotFound
 
 router = value_router()
@@ -40,6 +40,14 @@ class EditBody(ApproveBody):
     """The new text of a memory."""
 
     text: str = Field(description="Its text")
+
+
+class DecideBody(ItemBody):
+    """A decision on two statements."""
+
+    newer: str = Field(description="Id of the newer memory")
+    older: str = Field(description="Id of the older memory")
+    holds: bool = Field(description="Whether the newer one replaces the older one")
 
 
 class RuleBody(CubeBody):
@@ -75,6 +83,18 @@ def edit(item: ItemId, body: EditBody, memos: CurrentMemos, caller: CurrentCalle
 def reject(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Item:
     """Delete a memory that awaits review; a rollback lets it wait again."""
     return memos.review.reject(item, **where)
+
+
+@router.get("/review/relations", tags=["review"])
+def relations(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Relation]:
+    """Return what corrections in doubt suppose to be replaced, oldest first, until a person decides."""
+    return memos.review.relations(**target, limit=limit)
+
+
+@router.post("/review/relations/decide", tags=["review"])
+def decide(body: DecideBody, memos: CurrentMemos, caller: CurrentCaller) -> Sequence[Relation]:
+    """Decide whether a newer statement replaces an older one; returns the relations of the newer one."""
+    return memos.review.decide(body.newer, body.older, holds=body.holds, **item_of(memos, caller, body))
 
 
 @router.get("/retention/rules", tags=["retention"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Query, Request
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from memos.api.dialects import chat_options, chat_response, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
@@ -15,6 +15,7 @@ from memos.api.v1.common import (
     CubeBody,
     CurrentTarget,
     IdempotencyKey,
+    MinRelevance,
     Moment,
     creation,
     problem,
@@ -40,6 +41,7 @@ class QuestionBody(Body):
     reference_time: Moment = Field(None, description="Time the question is asked; default: now")
     token_budget: int | None = Field(None, description="Also return a text for a prompt, of at most this many tokens")
     rerank: bool | None = Field(None, description="Use the reranker; default: if one is configured")
+    min_relevance: MinRelevance = Field(0, description="Leave out hits of less relevance, 0 to 1")
 
 
 class SearchBody(QuestionBody):
@@ -153,7 +155,11 @@ class ChatBody(Body):
     system_prompt: str | None = Field(None, description="Instructions for the model, in place of the default ones")
     top_k: int | None = Field(None, description="Maximum number of memories from search; default: 12")
     filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
-    relevance: float | None = Field(None, description="Minimum relevance, 0 to 1; default: 0")
+    min_relevance: MinRelevance | None = Field(
+        None,
+        validation_alias=AliasChoices("min_relevance", "relevance"),
+        description="Minimum relevance, 0 to 1; default: 0. Its former name `relevance` is taken until version 0.3",
+    )
     reference_time: Moment = Field(None, description="Time the question is asked; default: now")
     token_budget: int | None = Field(None, description="Maximum tokens of memory; default: MEMOS_RECALL__TOKENS")
     working: bool = Field(True, description="Put the working memory first: instructions, preferences, the topic")

@@ -18,6 +18,7 @@ from memos.core.types import Hit, Item, ItemType, Message, Role
 from memos.errors import InvalidInput
 from memos.kernel.chat.results import Question, Recalled, Reference
 from memos.kernel.context import Context
+from memos.kernel.former_names import least_relevance
 from memos.kernel.search import SearchService
 from memos.kernel.tiers import Tiers
 from memos.memcube import prompt_prefix
@@ -287,9 +288,7 @@ class Recalling:
         asked = question.query[:MAX_QUERY_CHARS]
         if not asked.strip():  # a picture alone
             return []
-        least = 0.0 if question.relevance is None else question.relevance
-        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
-            raise InvalidInput("relevance", "must be a number from 0 to 1")
+        least = 0 if question.min_relevance is None else question.min_relevance
         found = self.search(
             asked,
             cubes=question.cubes,
@@ -297,8 +296,9 @@ class Recalling:
             top_k=_TOP_K if question.top_k is None else question.top_k,
             filter=question.filter,
             reference_time=question.reference_time,
+            min_relevance=least_relevance(least, question.relevance),
         )
-        return [Entry.found(hit) for hit in found.hits if hit.relevance >= least]
+        return [Entry.found(hit) for hit in found.hits]
 
 
 def _id(entry: Entry) -> str | None:

@@ -76,6 +76,7 @@ class RecallOptions(TypedDict, total=False):
     conversation: str | None
     top_k: int | None
     filter: Mapping[str, Json] | None
+    min_relevance: float | None
     relevance: float | None
     reference_time: Json
     token_budget: int | None
@@ -108,7 +109,7 @@ class Question:
     `history` are earlier messages; without it, `recent` adds the newest pages of the `conversation`. Memories with a
     `known` text are left out, as the model sees it anyway. `store_in` is the cube that stores the exchange, by default
     the first of `cubes`. `marks` keeps citation marks in the answer. `model` overrides the configured model with one in
-    this process, `local:` and a path.
+    this process, `local:` and a path. `relevance` is the former name of `min_relevance`.
     """
 
     query: str
@@ -117,7 +118,7 @@ class Question:
     conversation: str | None = None
     top_k: int | None = None
     filter: Mapping[str, Json] | None = None
-    relevance: float | None = None
+    min_relevance: float | None = None
     reference_time: Json = None
     token_budget: int | None = None
     working: bool = True
@@ -135,3 +136,4 @@ class Question:
     mode: str = Mode.ROUGH
     marks: bool = False
     model: str | None = None
+    relevance: float | None = None

@@ -29,6 +29,9 @@ def test_what_is_added_is_found_corrected_and_taken_back(listening: Listening, o
     assert [hit.item.id for hit in found] == [item]
     assert found[0].sources[0].passage == "The heron nests at the mill."
     assert "heron" in found.context
+    assert client.memories.search("Where does the heron nest?", cubes=[cube], min_relevance=1).hits == ()
+    with pytest.raises(InvalidInput, match="min_relevance"):
+        client.memories.search("heron", cubes=[cube], min_relevance=1.5)
     before = datetime.now(UTC)
     changed = client.memories.update(item, "The heron nests at the weir.", expected_version=1, tags=["birds", "river"])
     assert (changed.version, changed.tags) == (2, ("birds", "river"))
@@ -80,6 +83,20 @@ def test_feedback_and_erasing_with_its_receipt(listening: Listening, opened: Ope
     assert told.value.request_id
 
 
+def test_relations_are_told_and_decided(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube = new_id()
+    client.cubes.create(cube)
+    old, new = (client.memories.add(f"The rent is {euros}.", cube=cube).item_ids[0] for euros in (900, 980))
+    assert client.review.relations(cube=cube) == []
+    [decided] = client.review.decide(new, old, holds=False)
+    assert (decided.newer, decided.older, decided.confidence, decided.decided_by) == (new, old, 0.0, "ana")
+    assert client.memories.relations(memory_id=old) == [decided]
+    assert client.memories.history(old)[-1].relations == (decided,)
+    with pytest.raises(InvalidInput, match="older"):
+        client.review.decide(new, new, holds=True)
+
+
 def test_an_idempotency_key_makes_a_thing_once(listening: Listening, opened: Open) -> None:
     client = opened(listening.url, listening.ana)
     cube, key = new_id(), new_id()
@@ -119,6 +136,7 @@ def test_nothing_of_another_tenant_is_told(listening: Listening, opened: Open) -
     item = ana.memories.add("The safe opens with nineteen.").item_ids[0]
     calls = [
         lambda: ben.memories.get(item), lambda: ben.memories.history(item), lambda: ben.memories.rollback(item, 1),
+        lambda: ben.memories.relations(item), lambda: ben.review.decide(item, "x", holds=True),
         lambda: ben.memories.update(item, "x"), lambda: ben.memories.erase([item]), lambda: ben.cubes.get("ana"),
         lambda: ben.memories.list(cube="ana"), lambda: ben.memories.search("safe", cubes=["ana"]),
         lambda: ben.memories.search("safe", user="ana"), lambda: ben.sharing.grants("ana"),
