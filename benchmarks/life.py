@@ -106,6 +106,13 @@ class Question:
         return turn.key == self.key and 0 <= turn.version < self.version
 
 
+class _Said(NamedTuple):
+    kind: str
+    text: str
+    attribute: Attribute | None = None
+    version: int = -1
+
+
 class Life:
     """The turns of a life, made at once; the same for the same arguments."""
 
@@ -195,40 +202,35 @@ class Life:
     def _exchange(self, what: str, waiting: list[Attribute], where: tuple[datetime, str, int]) -> None:
         begun, conversation, month = where
         number = len(self.turns)
-        said = self._statement(what, waiting, number)
-        if said is None:
-            said = ("talk", None, -1, self._talk("user"))
-        kind, attribute, version, text = said
-        key = None if attribute is None else attribute.key
-        self.turns.append(Turn(number, "user", text, begun, conversation, month, kind, key, version))
-        value = attribute.said[version].value if attribute is not None and version >= 0 else None
-        reply: dict[str, Any] = {}
+        said = self._statement(what, waiting, number) or _Said("talk", self._talk("user"))
+        key = None if said.attribute is None else said.attribute.key
+        asked = Turn(number, "user", said.text, begun, conversation, month, said.kind, key, said.version)
+        value = said.attribute.said[said.version].value if said.attribute and said.version >= 0 else None
+        answer = _Said("talk", self._talk("assistant" if key is None else "plain"))
         if value is not None and self._random.random() < _ECHO_SHARE:
-            answer, reply = self._one(self._words["talk"]["echo"]).format(new=value), {"kind": "echo", "key": key}
-            reply["version"] = version
-        elif key is not None:
-            answer = self._talk("plain")
-        else:
-            answer = self._talk("assistant")
+            echo = self._one(self._words["talk"]["echo"]).format(new=value)
+            answer = _Said("echo", _sentence(echo), said.attribute, said.version)
         at = begun + timedelta(seconds=20)
-        self.turns.append(Turn(number + 1, "assistant", _sentence(answer), at, conversation, month, **reply))
+        echoed = None if answer.attribute is None else key
+        self.turns += [
+            asked,
+            Turn(number + 1, "assistant", answer.text, at, conversation, month, answer.kind, echoed, answer.version),
+        ]
 
-    def _statement(
-        self, what: str, waiting: list[Attribute], turn: int
-    ) -> tuple[str, Attribute | None, int, str] | None:
+    def _statement(self, what: str, waiting: list[Attribute], turn: int) -> _Said | None:
         if what == "first":
             return self._value(waiting.pop(), "first", turn)
+        if what == "talk":
+            return None
+        told = [each for each in self.attributes.values() if each.said]
+        own = [each for each in told if each.who is None]
         if what == "change":
-            own = [each for each in self.attributes.values() if each.said and each.who is None]
             return self._change(own, turn)
-        if what == "neutral" and self._random.random() < _OTHERS_NEWS:
-            others = [each for each in self.attributes.values() if each.said and each.who is not None]
-            return self._change(others, turn)
-        if what == "neutral":
-            return self._unreal([each for each in self.attributes.values() if each.said and each.who is None])
-        return None
+        if self._random.random() < _OTHERS_NEWS:
+            return self._change([each for each in told if each.who is not None], turn)
+        return self._unreal(own)
 
-    def _change(self, among: Sequence[Attribute], turn: int) -> tuple[str, Attribute | None, int, str] | None:
+    def _change(self, among: Sequence[Attribute], turn: int) -> _Said | None:
         """Change, end or start again one of the attributes, rather one with many values left."""
         left = np.array([len(each.values) for each in among], dtype=float)
         if not left.sum():
@@ -237,28 +239,29 @@ class Life:
         if not attribute.active:
             return self._value(attribute, "restart", turn)
         if "end" in attribute.words and self._random.random() < _END_SHARE:
-            text = self._one(attribute.words["end"]).format(old=attribute.said[-1].value)
+            text = _sentence(self._one(attribute.words["end"]).format(old=attribute.said[-1].value))
             attribute.said.append(Statement(turn, "end", None))
-            return "end", attribute, len(attribute.said) - 1, text
+            return _Said("end", text, attribute, len(attribute.said) - 1)
         return self._value(attribute, "change", turn)
 
-    def _value(self, attribute: Attribute, kind: str, turn: int) -> tuple[str, Attribute | None, int, str]:
+    def _value(self, attribute: Attribute, kind: str, turn: int) -> _Said:
         old = attribute.said[-1].value if attribute.said else None
         new = attribute.values.pop()
-        text = self._one(attribute.words["change" if kind == "change" else "first"])
+        form = self._one(attribute.words["change" if kind == "change" else "first"])
         title, name = attribute.who or ("", "")
         who = f"{title} {name}" if kind == "first" or self._random.random() < 1 / 2 else name
         attribute.said.append(Statement(turn, kind, new))
-        return kind, attribute, len(attribute.said) - 1, text.format(new=new, old=old, who=who, short=name)
+        text = form.format(new=new, old=old, who=who, short=name)
+        return _Said(kind, _sentence(text), attribute, len(attribute.said) - 1)
 
-    def _unreal(self, among: Sequence[Attribute]) -> tuple[str, Attribute | None, int, str] | None:
+    def _unreal(self, among: Sequence[Attribute]) -> _Said | None:
         for _ in range(_TRIES if among else 0):
             attribute = self._one(among)
             value = attribute.words["values"][-int(self._random.integers(1, _RESERVED + 1))]
-            text = self._one(attribute.words["unreal"]).format(new=value)
+            text = _sentence(self._one(attribute.words["unreal"]).format(new=value))
             if text not in self._used:
                 self._used.add(text)
-                return "unreal", attribute, -1, text
+                return _Said("unreal", text, attribute)
         return None
 
     def _talk(self, part: str) -> str:
@@ -297,6 +300,8 @@ def _sample(entries: Sequence[_T], count: int, random: np.random.Generator) -> l
 
 
 def _sentence(text: str) -> str:
+    """Return text with a capital at its start, and "an" before a vowel."""
+    text = re.sub(r"\b([Aa]) (?=[aeio]|um)(?!one)", r"\1n ", text, flags=re.IGNORECASE)
     return text[:1].upper() + text[1:]
 
 

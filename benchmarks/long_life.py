@@ -4,7 +4,8 @@ Each exchange (`benchmarks.life`: statements, changes, endings, what only seems 
 with default settings and no language model. After each month, when background tasks are done:
 
 - `now_first`: questions about the user's attributes whose first hit says what holds now, or that it has ended;
-  `stale_first`: of those that have changed, the ones whose first hit says what held before.
+  `now_in_5`: one of the first five hits does. `stale_first`: of those that have changed, the first hit says what held
+  before.
 - `past_first`: questions about the value before ("before Ghent") whose first hit names it.
 - `guard_first`: questions about three other people whose first hit says what holds of them.
 - `contradictory`: share of all changes so far whose older statement is still `current`, since no relation of at least
@@ -44,8 +45,8 @@ CUBE = "year"
 FLOORS = ("minilm", "newest")
 TOP_K = 5
 LIKELY = 0.5  # confidence from which a hit's standing is not `current` (docs/truth.md)
-_ASKED = {"now": 24, "others": 4, "past": 6}  # questions a month
-_FIGURES = ("now_first", "stale_first", "past_first", "guard_first")
+_ASKED = {"now": 24, "others": 6, "past": 6}  # questions a month
+_FIGURES = ("now_first", "now_in_5", "stale_first", "past_first", "guard_first")
 _MORE = ("contradictory", "wrongly_outdated", "add_p50_ms", "add_over_embed")
 _SETTLE_S = 600.0
 
@@ -124,7 +125,7 @@ def _asked(memos: MemOS, life: Life, question: Question, month: int, embedder: E
         "first_is": _kind(question, found["hippocube"][0] if result.hits else []),
         "standing": [hit.standing for hit in result.hits[:1]],
         "place": right.index(True) + 1 if True in right else None,
-        **{name: _judge(question, turns[0] if turns else []) for name, turns in found.items()},
+        **{name: _judge(question, turns) for name, turns in found.items()},
     }
 
 
@@ -133,14 +134,17 @@ def _turns_of(hit: Hit, life: Life) -> list[Turn]:
     return [life.turns[int(number)] for number in numbers if number is not None]
 
 
-def _judge(question: Question, first: Sequence[Turn]) -> dict[str, float]:
-    right = float(any(question.right(turn) for turn in first))
+def _judge(question: Question, hits: Sequence[Sequence[Turn]]) -> dict[str, float]:
+    found = [any(map(question.right, turns)) for turns in hits]
+    right = float(found[:1] == [True])
     if question.about == "past":
         return {"past_first": right}
     if question.about == "others":
         return {"guard_first": right}
-    stale = {"stale_first": float(not right and any(map(question.stale, first)))} if question.version else {}
-    return {"now_first": right, **stale}
+    figures = {"now_first": right, "now_in_5": float(any(found))}
+    if question.version:
+        figures["stale_first"] = float(not right and any(map(question.stale, hits[0] if hits else ())))
+    return figures
 
 
 def _kind(question: Question, first: Sequence[Turn]) -> str:
