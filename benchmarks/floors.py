@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from itertools import chain
 
@@ -23,6 +24,7 @@ from memos.errors import ModelError
 
 RRF_K = 20
 CHUNK_TOKENS = 200
+NEWEST_MARGIN = 0.2
 MINILM, E5 = "minilm", "e5"
 EMBEDDERS = (MINILM, E5)
 _REMEMBERED_TEXTS = 20_000
@@ -185,6 +187,14 @@ def best_first(scores: Scores) -> list[int]:
     """Return the places with a positive score, best first, ties in order."""
     order = np.argsort(-scores, kind="stable")
     return [int(place) for place in order if scores[place] > 0]
+
+
+def newest_near(cosines: Scores, times: Sequence[datetime], margin: float) -> list[int]:
+    """Return the places within `margin` of the best cosine, newest first, then the others, best first."""
+    near = np.flatnonzero(cosines >= cosines.max() - margin)
+    newest = [*sorted(near.tolist(), key=lambda place: (times[place], place), reverse=True)]
+    known = set(newest)
+    return newest + [place for place in best_first(cosines) if place not in known]
 
 
 def _pieces(text: str, embedder: Embedder) -> list[str]:

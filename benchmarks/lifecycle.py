@@ -21,11 +21,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from benchmarks.data import BadData
-from benchmarks.floors import Engines, TermIndex, VectorTexts, best_first
+from benchmarks.floors import NEWEST_MARGIN, Engines, TermIndex, VectorTexts, best_first, newest_near
 from benchmarks.metrics import mean
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, installation
@@ -34,7 +33,6 @@ from memos.core.types import Hit
 
 OURS = ("raw", "settled")
 FLOORS = ("bm25", "minilm", "newest")
-NEWEST_MARGIN = 0.2
 TOP_K = 5
 _SETTLE_S = 600.0
 _FIGURES = ("now_first", "stale_first", "past_first", "guard_first", "kept", "forgotten")
@@ -181,13 +179,10 @@ def _floors(story: Story, engines: Engines) -> dict[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {name: [] for name in FLOORS}
     for question in story.questions:
         cosines = dense.scores(engines.embedder.embed_query(question.ask))
-        near = np.flatnonzero(cosines >= cosines.max() - NEWEST_MARGIN)
-        newest = [*sorted(near.tolist(), key=lambda place: (said[place][0], place), reverse=True)]
-        newest += [place for place in best_first(cosines) if place not in newest]
         for name, order in (
             ("bm25", best_first(terms.scores(question.ask))),
             ("minilm", best_first(cosines)),
-            ("newest", newest),
+            ("newest", newest_near(cosines, [at for at, _ in said], NEWEST_MARGIN)),
         ):
             found[name].append([texts[place] for place in order[:TOP_K]])
     return found

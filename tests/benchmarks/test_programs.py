@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from benchmarks import arms, beam, capacity, http, latency, lifecycle, locomo, longmemeval, prefeval, reading, reranking
+from benchmarks import (
+    arms,
+    beam,
+    capacity,
+    http,
+    latency,
+    lifecycle,
+    locomo,
+    long_life,
+    longmemeval,
+    prefeval,
+    reading,
+    reranking,
+)
 from benchmarks.dialogues import Dialogues
+from benchmarks.life import Life
 from benchmarks.prefeval import spread
 from benchmarks.report import BAD_DATA
 from benchmarks.servers import NO_QDRANT, Servers
@@ -73,6 +88,43 @@ def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(rows.read_text(encoding="utf-8"))["newest"] == {"now_first": 1, "stale_first": 0}
     data.write_text("{}\n", encoding="utf-8")
     assert lifecycle.main(["--data", str(data)]) == BAD_DATA
+
+
+def test_long_life(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    sizes = ["--turns", "60", "--changes", "8", "--months", "2", "--per-question", str(rows)]
+    figures = closing_line(long_life, sizes, capsys)
+    assert (figures["turns"], figures["changes"]) == (60, 8)
+    for name in ("now_first", "stale_first", "past_first", "contradictory", "wrongly_outdated"):
+        assert len(figures[name]) == 2
+        assert all(0 <= share <= 1 for share in figures[name])
+    assert min(figures["add_over_embed"]) > 1
+    assert figures["add_growth"] == 1  # of the second month over itself
+    assert list(figures["floors"]) == ["minilm", "newest"]
+    assert figures["floors"].keys() | {"hippocube"} == figures["year"].keys()
+    assert all(len(floor["now_first"]) == 2 for floor in figures["floors"].values())
+    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    counts = Counter(line["about"] for line in lines)
+    assert counts["now"] + counts["others"] + counts["past"] == figures["n"]
+    assert counts["change"] == 8
+
+
+def test_a_life_repeats_with_its_seed_and_says_nothing_twice() -> None:
+    life = Life(1, 1000, 80, 4)
+    assert life.turns == Life(1, 1000, 80, 4).turns != Life(2, 1000, 80, 4).turns
+    assert life.questions(2, 9, 3, 3) == Life(1, 1000, 80, 4).questions(2, 9, 3, 3)
+    said = [turn.text for turn in life.turns if turn.kind != "echo"]
+    assert len(said) == len(set(said))
+    assert len(life.changes(3)) == 80
+    assert all(newer.turn > older.turn for _, older, newer in life.changes(3))
+    assert [turn.at for turn in life.turns] == sorted(turn.at for turn in life.turns)
+    assert {turn.month for turn in life.turns} == {0, 1, 2, 3}
+    lengths = Counter(turn.conversation for turn in life.turns).values()
+    assert 8 <= sorted(lengths)[1] <= max(lengths) <= 20  # the last conversation may be cut short
+    for question in life.questions(3, 50, 24, 50):
+        answers = [turn for turn in life.turns if question.right(turn)]
+        assert answers
+        assert question.about == "past" or not any(question.stale(turn) for turn in answers)
 
 
 def test_arms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
