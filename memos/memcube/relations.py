@@ -43,14 +43,14 @@ FEEDBACK = "feedback"
 STORED = 0.15
 """Least confidence of a relation that is stored: below it, it changes no order."""
 
-OPEN = (-4.5, 2.94)
-"""Log odds between which rules leave a pair to a model; 1 in 100 of the changes in the judge's stories are below."""
+OPEN = (-3.5, 2.94)
+"""Log odds between which rules leave a pair to a model; 4 in 100 of the changes in the judge's stories are below."""
 
 JUDGE = "judge"
 """Kind of the task that has a model judge the pairs of new statements; its payload lists the statements."""
 
 _NEAREST = 24
-_MOST_OPEN = 4  # pairs of a newer statement that a model judges
+_MOST_OPEN = 3  # pairs of a newer statement that a model judges
 
 
 class Told(NamedTuple):

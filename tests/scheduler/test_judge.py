@@ -23,7 +23,7 @@ from tests.support.scripted_chat import Answer, ScriptedChat
 
 BEGAN = datetime(2025, 3, 1, 9, tzinfo=UTC)
 SETTINGS = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
-OLD, NEW = "Our cleaner comes on Mondays.", "Rosa, who cleaned for us on Mondays, retired."
+OLD, NEW = "My phone is a Pixel 6.", "The Pixel drowned, an iPhone 15 it is."
 PAIR = re.compile(r"Earlier: (.*)\nLater: (.*)\n")
 
 
@@ -76,7 +76,7 @@ def pairs_of(chat: ScriptedChat) -> list[tuple[str, str]]:
 
 
 def test_a_judgement_is_stored_as_a_relation_of_the_model_and_changes_what_comes_first(tmp_path: Path) -> None:
-    question, first = "Which day does the cleaner come?", {}
+    question, first = "Which phone does he have?", {}
     for answer in ("Yes", "No"):
         chat = model(lambda *_, answer=answer: answer)
         with opened(tmp_path / answer, chat) as memos:
@@ -135,14 +135,14 @@ def test_what_a_person_decides_stays_and_an_edit_is_judged_anew(tmp_path: Path) 
         before = judged(memos, new)
         memos.rebuild()
         assert judged(memos, new) == before  # the rules' relations are judged anew, the model's stays
-        memos.memories.update(new, tags=["home"])
-        memos.memories.update(new, memory="Rosa, our cleaner on Mondays, retired.")
+        memos.update(new, tags=["home"])
+        memos.update(new, memory="The Pixel is gone, an iPhone 15 it is.")
         memos.tasks.wait(timeout_s=60)
-        assert pairs_of(chat)[-1] == (OLD, "Rosa, our cleaner on Mondays, retired.")
+        assert pairs_of(chat)[-1] == (OLD, "The Pixel is gone, an iPhone 15 it is.")
         assert len(judged(memos, new)) == 1
 
         memos.review.decide(new, old, holds=False)
-        memos.memories.update(new, memory="Rosa, who came on Mondays, retired.")
+        memos.update(new, memory="The Pixel fell into the lake, an iPhone 15 it is.")
         memos.tasks.wait(timeout_s=60)
         [decided] = memos.memories.relations(new)
         assert (decided.decided_by, decided.confidence) == ("owner", 0.0)
@@ -154,9 +154,7 @@ def test_a_model_that_fails_its_examination_does_not_judge(tmp_path: Path) -> No
         _, new = tell(memos, OLD, NEW)
         tell(memos, "The rent is 900 euros.", "We pay 980 euros.")
         assert not judged(memos, new)
-        assert {each.note for each in tasks(memos)} == {
-            "the model scripted fails the examination; rules judge alone"
-        }
+        assert {each.note for each in tasks(memos)} == {"the model scripted fails the examination; rules judge alone"}
     assert len(chat.requests) == len(KNOWN)  # examined once
 
 
@@ -173,12 +171,12 @@ def test_a_judgement_travels_with_its_cube(tmp_path: Path) -> None:
     with opened(tmp_path / "a", chat) as memos:
         _, new = tell(memos, OLD, NEW)
         before = judged(memos, new)
-        memos.dump(tmp_path / "cube.zip")
+        memos.cubes.dump("default", tmp_path / "cube.zip")
     asked_before = len(pairs_of(chat))
     with opened(tmp_path / "b", chat) as memos:
-        memos.load(tmp_path / "cube.zip", name="other")
+        memos.cubes.load(tmp_path / "cube.zip", cube="other")
         memos.tasks.wait(timeout_s=60)
-        [there] = memos.search("cleaner", cubes=["other"]).hits[:1]
+        [there] = memos.search("iPhone", cubes=["other"]).hits[:1]
         found = judged(memos, there.item.id)
         assert [each.confidence for each in found] == [each.confidence for each in before]
     assert len(pairs_of(chat)) == asked_before
