@@ -91,7 +91,7 @@ def test_a_judgement_is_stored_as_a_relation_of_the_model_and_changes_what_comes
 
 
 def test_probabilities_of_the_answers_count_where_the_endpoint_tells_them(tmp_path: Path) -> None:
-    sure = {"Yes": 0.9, "No": 0.1}, {"Yes": 0.6, "No": 0.4}
+    sure = {"Yes": 0.6, "No": 0.4}, {"Yes": 0.4, "No": 0.6}
     confidences = []
     for place, told in enumerate(sure):
         chat = model(lambda *_, told=told: ChatReply("Yes", Tokens(9, 1), probabilities=told))
@@ -133,7 +133,8 @@ def test_what_a_person_decides_stays_and_an_edit_is_judged_anew(tmp_path: Path) 
     with opened(tmp_path, chat) as memos:
         old, new = tell(memos, OLD, NEW)
         before = judged(memos, new)
-        memos.rebuild()
+        memos.maintenance.reindex()
+        memos.tasks.wait(timeout_s=60)
         assert judged(memos, new) == before  # the rules' relations are judged anew, the model's stays
         memos.update(new, tags=["home"])
         memos.update(new, memory="The Pixel is gone, an iPhone 15 it is.")
@@ -171,10 +172,10 @@ def test_a_judgement_travels_with_its_cube(tmp_path: Path) -> None:
     with opened(tmp_path / "a", chat) as memos:
         _, new = tell(memos, OLD, NEW)
         before = judged(memos, new)
-        memos.cubes.dump("default", tmp_path / "cube.zip")
+        memos.transfer.dump("default", tmp_path / "cube.zip")
     asked_before = len(pairs_of(chat))
     with opened(tmp_path / "b", chat) as memos:
-        memos.cubes.load(tmp_path / "cube.zip", cube="other")
+        memos.transfer.load(tmp_path / "cube.zip", cube="other")
         memos.tasks.wait(timeout_s=60)
         [there] = memos.search("iPhone", cubes=["other"]).hits[:1]
         found = judged(memos, there.item.id)
