@@ -125,6 +125,8 @@ class RelationFinder:
     def _open(self, pairs: Sequence[Pair]) -> list[Pair]:
         """Return the open pairs among these, the likeliest of each newer statement."""
         mine = sorted((pair for pair in pairs if _is_open(pair)), key=lambda pair: -pair.odds)
+        if not mine:
+            return []
         with self._ledger.read() as connection:
             decided = _decided(connection, {pair.newer.id for pair in mine})
         taken: Counter[str] = Counter()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from memos.core.ports import ChatMessage
 from memos.core.types import Relation
-from memos.errors import BackendUnavailable, InvalidAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.memcube import relations
@@ -29,7 +29,7 @@ _WORDS = ("Yes", "No")
 _SHOWN_CHARS = 300
 _AT_ONCE = 8  # statements of one task; the others follow in another one
 _MOST_TRIES = 3  # of a statement for which the model answers neither word
-_RETRY = timedelta(minutes=10)
+_RETRY = timedelta(minutes=1)
 _ATTEMPTS = 3  # before a model that is away is left alone for a while
 
 # Fitted to 70 pairs written for it (docs/log.md): on pairs that the rules have not seen, their log odds are twice too
@@ -131,7 +131,7 @@ def _asked(older: str, newer: str) -> str:
 @dataclass(slots=True)
 class _Judged:
     found: list[tuple[Pair, Relation]] = field(default_factory=list)
-    unusable: list[Pair] = field(default_factory=list)  # the model answered something else
+    unusable: list[Pair] = field(default_factory=list)  # the model answered something else, or refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class JudgeJob:
             run.check_budget()
             try:
                 told = log_odds(asker, pair.older.memory, pair.newer.memory, meter)
-            except InvalidAnswer:
+            except ModelError:  # of this pair, such as a refusal: the others are judged
                 judged.unusable.append(pair)
                 continue
             evidence = max(-_MOST_ODDS, min(_MOST_ODDS, _OF_MODEL * (told - neutral)))
