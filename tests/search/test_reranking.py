@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.ports import ChatRequest
 from memos.core.settings import RerankSettings
 from memos.core.types import SearchResult
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError

@@ -40,7 +40,7 @@ _MOST_ODDS = 3.0
 _LEAST_PROBABILITY = 1e-3
 
 _MUST_ORDER = 0.8
-"""Share of the couples of a change and no change that a model must order: a guesser does 3 times in 100."""
+"""Share of the couples of a change and no change that a model must order: a guesser does 2 times in 100."""
 
 KNOWN: tuple[tuple[str, str, bool], ...] = (
     ("I live in Madrid.", "I moved to Seville in spring.", True),
