@@ -8,7 +8,8 @@ Each story is a cube of its own: turns at their times, then perhaps feedback in 
 - `past_first`: questions about the past whose first hit is the wanted statement.
 - `forgotten`: what was to be forgotten is not among the first five.
 
-Each is measured `raw`, as soon as `add` and `feedback` return, and `settled`, after all background tasks.
+Each is measured `raw`, as soon as `add` and `feedback` return, and `settled`, after all background tasks. With
+`--with-model URL` also `model`: in an installation of its own, whose relations a chat model has judged, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,12 +31,17 @@ from benchmarks.metrics import mean
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, installation
 from memos import MemOS
+from memos.backends.openai.chat import OpenAIChat
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.settings import ChatSettings
 from memos.core.types import Hit
+from memos.scheduler.jobs.judge import KNOWN
 
-OURS = ("raw", "settled")
+OURS = ("raw", "settled", "model")
 FLOORS = ("bm25", "minilm", "newest")
 TOP_K = 5
 _SETTLE_S = 600.0
+_MODEL_S = 300.0  # for one answer of a model on a busy processor
 _FIGURES = ("now_first", "stale_first", "past_first", "guard_first", "kept", "forgotten")
 
 
@@ -117,6 +124,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Tell every story to a cube of its own and ask its questions, of us and of the floors."""
     stories = load(arguments.data)[: arguments.limit]
     engines = Engines.default()
+    judged, spent = ({}, {}) if arguments.with_model is None else _judged(stories, arguments)
     rows: list[dict[str, Any]] = []
     with installation() as memos:
         for story in progress(stories, "Lifecycle"):
@@ -124,15 +132,58 @@ def measure(arguments: argparse.Namespace) -> Report:
             found = {"raw": _answers(memos, story)}
             memos.tasks.wait(cubes=[story.id], timeout_s=_SETTLE_S)
             found["settled"] = _answers(memos, story)
+            if story.id in judged:
+                found["model"] = judged[story.id]
             found |= _floors(story, engines)
             rows += _rows(story, found)
-    systems = {name: _figures(row[name] for row in rows) for name in (*OURS, *FLOORS)}
-    kinds = {kind: {name: _of_kind(rows, kind, name) for name in (*OURS, *FLOORS)} for kind in _kinds(rows)}
+    names = [name for name in (*OURS, *FLOORS) if name in rows[0]]
+    systems = {name: _figures(row[name] for row in rows) for name in names}
+    kinds = {kind: {name: _of_kind(rows, kind, name) for name in names} for kind in _kinds(rows)}
     tables = [
         figures_table(f"Lifecycle, {len(rows)} questions of {len(stories)} stories", _FIGURES, systems),
         *(figures_table(f"{figure} by kind", list(systems), _by_kind(kinds, figure)) for figure in _FIGURES[:2]),
     ]
-    return Report({"n": len(rows), "stories": len(stories), **systems, "by_kind": kinds}, rows, tables)
+    return Report({"n": len(rows), "stories": len(stories), **systems, **spent, "by_kind": kinds}, rows, tables)
+
+
+class _CountedChat(OpenAIChat):
+    """A chat model that counts what relations cost, without its examination."""
+
+    def __init__(self, settings: ChatSettings) -> None:
+        super().__init__(settings)
+        self.calls = self.tokens = self.examined = 0
+        self._known = tuple(f"Earlier: {older}\nLater: {newer}\n" for older, newer, _ in KNOWN)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        reply = super().complete(request)
+        if request.messages[-1].content.startswith(self._known):
+            self.examined += 1
+        else:
+            self.calls += 1
+            self.tokens += reply.tokens.prompt + reply.tokens.completion
+        return reply
+
+
+def _judged(
+    stories: Sequence[Story], arguments: argparse.Namespace
+) -> tuple[dict[str, list[list[str]]], dict[str, Any]]:
+    """Return the answers by story once a model has judged relations, and its calls and tokens for each statement."""
+    answers: dict[str, list[list[str]]] = {}
+    said = sum(sum(turn.role == "user" for turn in story.turns) + (story.feedback is not None) for story in stories)
+    settings = ChatSettings(base_url=arguments.with_model, model=arguments.model, timeout_s=_MODEL_S)
+    with closing(_CountedChat(settings)) as chat, installation(chat_model=chat) as memos:
+        for story in progress(stories, "With a model"):
+            _tell(memos, story)
+            memos.tasks.wait(cubes=[story.id], timeout_s=_SETTLE_S)
+            answers[story.id] = _answers(memos, story)
+        spent = {
+            "model_name": arguments.model,
+            "statements": said,
+            "calls_per_statement": round(chat.calls / said, 3),
+            "tokens_per_statement": round(chat.tokens / said, 1),
+            "examination_calls": chat.examined,
+        }
+    return answers, spent
 
 
 def _tell(memos: MemOS, story: Story) -> None:
@@ -225,7 +276,10 @@ def _by_kind(kinds: Mapping[str, Mapping[str, Mapping[str, float]]], figure: str
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
-    return run("lifecycle", data_parser(__doc__, "a file of stories, one a line").parse_args(argv), measure)
+    parser = data_parser(__doc__, "a file of stories, one a line")
+    parser.add_argument("--with-model", metavar="URL", help="an OpenAI-compatible endpoint whose model judges, too")
+    parser.add_argument("--model", default="default", metavar="NAME", help="the model's name at the endpoint")
+    return run("lifecycle", parser.parse_args(argv), measure)
 
 
 if __name__ == "__main__":

@@ -11,18 +11,20 @@ from typing import Any
 from benchmarks.data import Message, Session
 from benchmarks.metrics import first_seen
 from memos import MemOS, Settings
-from memos.core.ports import Embedder
+from memos.core.ports import ChatModel, Embedder
 from memos.core.types import Hit, SearchResult
 
 _MESSAGES_PER_ADD = 500
 
 
 @contextmanager
-def installation(settings: Settings | None = None, embedder: Embedder | None = None) -> Iterator[MemOS]:
-    """Open an empty installation with these or the default settings and embedder, removed afterwards."""
+def installation(
+    settings: Settings | None = None, embedder: Embedder | None = None, chat_model: ChatModel | None = None
+) -> Iterator[MemOS]:
+    """Open an empty installation with these or the default settings and models, removed afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder,
-        MemOS.open(folder, settings=settings, embedder=embedder) as memos,
+        MemOS.open(folder, settings=settings, embedder=embedder, chat_model=chat_model) as memos,
     ):
         yield memos
 

@@ -361,7 +361,8 @@ class ChatRequest:
     """A request to a language model; None for `max_tokens` and `temperature` means the model's settings.
 
     `schema` is the JSON Schema of the expected object; the endpoint is held to it where possible, and the caller
-    still validates the answer. `later` requests yield to interactive ones.
+    still validates the answer. `words` are the answers of one word that are wanted: the reply tells how probable each
+    is, where the endpoint does. `later` requests yield to interactive ones.
     Raises: InvalidInput (no messages, or a limit that no model has).
     """
 
@@ -373,6 +374,7 @@ class ChatRequest:
     top_p: float | None = None
     prefix: Prefix | None = None
     later: bool = False
+    words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -400,13 +402,14 @@ class ChatReply:
     """A finished answer: `text` is never empty, without reasoning, NUL or lone surrogates.
 
     `activation` tells what of the prompt was not computed, where that is known, `adapter` the id of the adapter that
-    the model answered with.
+    the model answered with. `probabilities` are those of the request's `words` as the answer's first, None if unknown.
     """
 
     text: str
     tokens: Tokens
     activation: Activation | None = None
     adapter: str | None = None
+    probabilities: Mapping[str, float] | None = None
 
 
 class ChatModel(Protocol):

@@ -385,7 +385,7 @@ class Relation:
     older: Annotated[str, "Id of the older memory"]
     kind: Annotated[LinkKind, "UPDATES or ENDS"]
     confidence: Annotated[float, "Confidence from 0 to 1; 0 if a person rejected it"]
-    decided_by: Annotated[str, "`rules`, the name of a model, or the actor who confirmed or rejected it"]
+    decided_by: Annotated[str, "`rules`, `model`, `feedback`, or the actor who confirmed or rejected it"]
     at: Annotated[datetime | None, "When the newer one was said"]
 
 

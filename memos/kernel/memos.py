@@ -229,6 +229,7 @@ class MemOS(FormerNames):
             self.clock,
             self.settings,
             turns_of=installation.vector_follower.turns_of,
+            open_pairs=installation.vector_follower.relations.open_pairs,
             near=SimilarFacts(installation.vector, installation.embedder).of,
             askers=installation.askers,
             wait_indexed=context.wait_indexed,

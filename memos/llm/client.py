@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
@@ -93,7 +93,7 @@ def key_of(model: str, request: ChatRequest) -> str:
         (message.role, message.content, *(hashlib.sha256(image.data).hexdigest() for image in message.images))
         for message in request.messages
     ]
-    options = request.max_tokens, request.temperature, request.schema, request.schema_name, request.top_p
+    options = request.max_tokens, request.temperature, request.schema, request.schema_name, request.top_p, request.words
     # ASCII escapes keep lone surrogates apart and encodable.
     return hashlib.sha256(json.dumps((model, messages, *options), sort_keys=True).encode()).hexdigest()
 
@@ -104,6 +104,9 @@ def _size(reply: ChatReply) -> int:
 
 # A text with more openings than this is no answer, and trying each could take time that grows with their square.
 _MOST_TRIES = 64
+_WORD = re.compile(r"\W*(\w+)")
+_WORD_TOKENS = 8  # some models begin with a mark, or a blank
+_LEAST_PROBABILITY = 0.5
 _OPENING = re.compile(r"[{\[]")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -196,6 +199,28 @@ class LLMClient:
         reply = self._complete(request, meter)
         self._cache.put(key, reply, generation)
         return reply.text
+
+    def complete_choice(
+        self, messages: Sequence[ChatMessage], words: tuple[str, ...], *, meter: UsageMeter
+    ) -> Mapping[str, float]:
+        """Return how probable each word is as the answer; without probabilities, 1 for the one answered.
+
+        Raises: InvalidAnswer if it is none of them, and what every call raises.
+        """
+        request = ChatRequest(tuple(messages), _WORD_TOKENS, 0.0, words=words)
+        key, generation = key_of(self.model, request), self._cache.generation
+        if (known := self._cache.get(key)) is not None:
+            meter.count(self.model, known.tokens, 0.0, cached=True)
+            return known.probabilities or {}
+        reply = self._complete(request, meter)
+        found = reply.probabilities or _chosen(reply.text, words)
+        if sum(found.values()) < _LEAST_PROBABILITY:
+            raise InvalidAnswer(
+                f"The model {self.model} answered with another word than {', '.join(words)}; use a larger model.",
+                tokens=reply.tokens,
+            )
+        self._cache.put(key, replace(reply, probabilities=found), generation)
+        return found
 
     def chat(self, request: ChatRequest, *, meter: UsageMeter) -> ChatReply:
         """Return the answer to a chat request; never cached."""
@@ -301,6 +326,11 @@ class LLMClient:
             took(reply.tokens.prompt + reply.tokens.completion)
             meter.count(self.model, reply.tokens, time.monotonic() - started)
             return reply
+
+
+def _chosen(text: str, words: Sequence[str]) -> dict[str, float]:
+    said = _WORD.match(text)
+    return {word: float(said is not None and said[1].casefold() == word.casefold()) for word in words}
 
 
 def _read(text: str, schema: type[Answer]) -> tuple[Answer | None, str, str]:

@@ -1,13 +1,16 @@
 """Relations between statements: which older statement a newer one updates or ends, and how sure that is.
 
-A relation is a link from the newer to the older item. Rules judge it when either is indexed, so a rebuild judges anew;
-what a person decided stays. No relation changes or hides an item: searches put the newer one first.
+A relation is a link from the newer to the older item. Rules judge it when either is indexed, so a rebuild judges anew.
+Where a model is configured, a task has it judge the pairs of which rules are unsure; its judgement replaces theirs
+until either item changes. What a person decided stays. No relation changes or hides an item: searches put the newer one
+first.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -22,14 +25,18 @@ from memos.core.text.claims import Claim, Owner, read_claim
 from memos.core.text.matching import normalized_value
 from memos.core.types import FOUND, JUDGED, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
 from memos.memcube.judge import conflicts, judge_for, pair_features
-from memos.memcube.ledger import items
+from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as items_
 from memos.memcube.ledger.schema import links, versions
+from memos.memcube.ledger.tasks import NewTask
 
 RULES = "rules"
 """`decided_by` of a relation that no model and no person judged."""
+
+MODEL = "model"
+"""`decided_by` of a relation that a language model judged together with the rules."""
 
 FEEDBACK = "feedback"
 """`decided_by` of a relation that a correction supposes and nobody has confirmed."""
@@ -37,7 +44,14 @@ FEEDBACK = "feedback"
 STORED = 0.15
 """Least confidence of a relation that is stored: below it, it changes no order."""
 
+OPEN = (-3.5, 2.94)
+"""Log odds between which rules leave a pair to a model; 4 in 100 of the changes in the judge's stories are below."""
+
+JUDGE = "judge"
+"""Kind of the task that has a model judge the pairs of new statements; its payload lists the statements."""
+
 _NEAREST = 24
+_MOST_OPEN = 3  # pairs of a newer statement that a model judges
 
 
 class Told(NamedTuple):
@@ -47,10 +61,27 @@ class Told(NamedTuple):
     vector: Vector
 
 
+class Pair(NamedTuple):
+    """Two near statements, and the log odds by rules that the newer one replaces the older."""
+
+    older: Item
+    newer: Item
+    cosine: float
+    odds: float = 0.0
+
+
 class RelationFinder:
     """Judges newly indexed statements against those near them. Thread-safe."""
 
-    def __init__(self, ledger: Ledger, index: VectorIndex, embedder: Fingerprint, clock: Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        index: VectorIndex,
+        embedder: Fingerprint,
+        clock: Clock,
+        has_model: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._has_model = has_model
         self._ledger = ledger
         self._index = index
         self._judge = judge_for(embedder)
@@ -59,27 +90,69 @@ class RelationFinder:
     def find(self, told: Sequence[Told], again: Collection[str] = ()) -> None:
         """Judge statements against the nearest older and newer ones of their cubes, and store what was found.
 
-        `again` are those judged before: their former relations by rules are replaced. Raises: BackendUnavailable.
+        `again` are those judged before: their former relations by rules are replaced. If there is a model, the pairs
+        that are open are queued for it. Raises: BackendUnavailable.
         """
         by_cube: dict[str, list[Told]] = defaultdict(list)
         for each in told:
             if is_statement(each.item):
                 by_cube[each.item.cube].append(each)
-        found: list[tuple[str, Relation]] = []
-        for cube, mine in by_cube.items():
-            found += [(cube, relation) for relation in self._judged(cube, mine)]
+        pairs = {cube: self._judged(cube, mine) for cube, mine in by_cube.items()}
+        found = [
+            (cube, relation)
+            for cube, mine in pairs.items()
+            for relation in map(relation_of, mine)
+            if relation.confidence >= STORED
+        ]
         if found or again:
             with self._ledger.write() as connection:
                 forget(connection, again)
                 store(connection, found, self._clock.now())
+        if self._has_model():
+            self._queue(pairs)
 
-    def _judged(self, cube: str, told: Sequence[Told]) -> list[Relation]:
+    def open_pairs(self, cube: str, ids: Sequence[str]) -> list[Pair]:
+        """Return the pairs with these newer statements that rules leave open and nobody else has judged.
+
+        Raises: BackendUnavailable.
+        """
+        with self._ledger.read() as connection:
+            states = [state for state in items.current(connection, [cube], ids).values() if is_statement(state)]
+        vectors = self._index.turns([state.version_id for state in states])
+        told = [Told(state, vectors[state.version_id]) for state in states if state.version_id in vectors]
+        found = self._open(self._judged(cube, told)) if told else []
+        return [pair for pair in found if pair.newer.id in ids]
+
+    def _open(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Return the open pairs among these, the likeliest of each newer statement."""
+        mine = sorted((pair for pair in pairs if _is_open(pair)), key=lambda pair: -pair.odds)
+        if not mine:
+            return []
+        with self._ledger.read() as connection:
+            decided = _decided(connection, {pair.newer.id for pair in mine})
+        taken: Counter[str] = Counter()
+        found = []
+        for pair in mine:
+            if (pair.newer.id, pair.older.id) not in decided and taken[pair.newer.id] < _MOST_OPEN:
+                taken[pair.newer.id] += 1
+                found.append(pair)
+        return found
+
+    def _queue(self, pairs: Mapping[str, Sequence[Pair]]) -> None:
+        """Queue open pairs, in another transaction than the relations: what locks items waits for no queue."""
+        new = {cube: sorted({pair.newer.id for pair in self._open(mine)}) for cube, mine in pairs.items()}
+        if any(new.values()):
+            with self._ledger.write() as connection:
+                for cube, ids in new.items():
+                    tasks.enqueue(connection, cube, [judge_task(ids)] if ids else [], self._clock.now())
+
+    def _judged(self, cube: str, told: Sequence[Told]) -> list[Pair]:
         arms = tuple(ArmQuery(Arm.TURN, each.vector) for each in told)
         near = self._index.search(VectorSearch((cube,), arms, _NEAREST, live=True))
         with self._ledger.read() as connection:
             states = items.current(connection, [cube], {point.item for points in near for point in points})
         vectors = {each.item.id: each.vector for each in told}
-        pairs: dict[tuple[str, str], _Pair] = {}
+        pairs: dict[tuple[str, str], Pair] = {}
         for each, points in zip(told, near, strict=True):
             for point in points:
                 other = states.get(point.item)
@@ -87,10 +160,10 @@ class RelationFinder:
                     continue
                 older, newer = sorted((each.item, other), key=_told_at)
                 if _may_be_related(older, newer):
-                    pairs.setdefault((older.id, newer.id), _Pair(older, newer, point.score))
-        return self._decided(list(pairs.values()), vectors)
+                    pairs.setdefault((older.id, newer.id), Pair(older, newer, point.score))
+        return self._with_odds(list(pairs.values()), vectors)
 
-    def _decided(self, pairs: Sequence[_Pair], vectors: dict[str, Vector]) -> list[Relation]:
+    def _with_odds(self, pairs: Sequence[Pair], vectors: dict[str, Vector]) -> list[Pair]:
         if not pairs:
             return []
         features = [pair_features(read_claim(p.older.memory), read_claim(p.newer.memory), p.cosine) for p in pairs]
@@ -102,17 +175,7 @@ class RelationFinder:
             older = np.stack([vectors[p.older.id] for p in pairs])
             newer = np.stack([vectors[p.newer.id] for p in pairs])
         odds = self._judge.log_odds(features, older, newer)
-        found = []
-        for pair, confidence in zip(pairs, 1 / (1 + np.exp(-odds)), strict=True):
-            if confidence >= STORED:
-                found.append(_relation_of(pair, float(confidence)))
-        return found
-
-
-class _Pair(NamedTuple):
-    older: Item
-    newer: Item
-    cosine: float
+        return [pair._replace(odds=float(each)) for pair, each in zip(pairs, odds, strict=True)]
 
 
 _MOST_WORDS = 30  # longer texts say several things, of which a newer one may replace any
@@ -138,10 +201,24 @@ def _about_others(older: Claim, newer: Claim) -> bool:
     return bool(named or (relative and own_first))
 
 
-def _relation_of(pair: _Pair, confidence: float) -> Relation:
+def _is_open(pair: Pair) -> bool:
+    """Return True if rules are unsure of a pair whose newer statement is no question, and not obvious small talk."""
+    new = read_claim(pair.newer.memory)
+    says = new.owner is not Owner.UNKNOWN or new.numbers or new.names or new.changes or new.ends
+    return bool(says) and not new.asks and OPEN[0] <= pair.odds < OPEN[1]
+
+
+def relation_of(pair: Pair, decided_by: str = RULES) -> Relation:
+    """Return the relation of a pair, as sure as its log odds."""
     claim = read_claim(pair.newer.memory)
     kind = LinkKind.ENDS if claim.ends and not claim.changes else LinkKind.UPDATES
-    return Relation(pair.newer.id, pair.older.id, kind, round(confidence, 3), RULES, pair.newer.said_at)
+    confidence = round(1 / (1 + math.exp(-pair.odds)), 3)
+    return Relation(pair.newer.id, pair.older.id, kind, confidence, decided_by, pair.newer.said_at)
+
+
+def judge_task(ids: Sequence[str], *, tries: int = 0, not_before: datetime | None = None) -> NewTask:
+    """Return the task that has a model judge these statements, after `tries` attempts without a usable answer."""
+    return NewTask(JUDGE, {"items": list(ids), "tries": tries}, not_before=not_before)
 
 
 def is_statement(item: Item) -> bool:
@@ -160,7 +237,7 @@ _JUDGED = sorted(JUDGED)
 
 
 def store(connection: sa.Connection, relations: Iterable[tuple[str, Relation]], now: datetime) -> None:
-    """Store relations of cubes; one that a person decided, or that is there, stays as it is.
+    """Store relations of cubes; one that a person or a model decided, or that is there, stays as it is.
 
     What was erased since it was judged gets none; what another process stores at this moment is stored once.
     """
@@ -193,12 +270,33 @@ _THERE = sa.select(items_.c.id).with_for_update(read=True, key_share=True)
 _PAIRS = sa.select(links.c.from_id, links.c.to_id).where(links.c.kind.in_(_JUDGED))
 
 
+def store_judged(connection: sa.Connection, cube: str, relations: Sequence[Relation], now: datetime) -> None:
+    """Store what a model judged, in place of what rules did; what a person decided stays as it is."""
+    for each in relations:
+        pair = (links.c.from_id == each.newer, links.c.to_id == each.older, links.c.kind.in_(_JUDGED))
+        connection.execute(sa.delete(links).where(*pair, links.c.decided_by == RULES))
+    store(connection, [(cube, each) for each in relations], now)
+
+
 def forget(connection: sa.Connection, ids: Collection[str]) -> None:
-    """Remove what rules found about items; decisions of people stay."""
-    by_rules = (links.c.kind.in_(_JUDGED), links.c.decided_by == RULES)
+    """Remove what rules found about items, and what a model judged of former versions; decisions of people stay."""
     for batch in items.in_batches(ids):
         either = sa.or_(links.c.from_id.in_(batch), links.c.to_id.in_(batch))
-        connection.execute(sa.delete(links).where(*by_rules, either))
+        connection.execute(sa.delete(links).where(links.c.kind.in_(_JUDGED), either, _OUTDATED))
+
+
+_CHANGED = sa.exists().where(
+    versions.c.item_id.in_([links.c.from_id, links.c.to_id]),
+    versions.c.recorded_to.is_(None),
+    versions.c.recorded_at > links.c.created_at,
+)
+_OUTDATED = sa.or_(links.c.decided_by == RULES, sa.and_(links.c.decided_by == MODEL, _CHANGED))
+
+
+def _decided(connection: sa.Connection, newer: Collection[str]) -> set[tuple[str, str]]:
+    """Return the pairs of newer statements that a model or a person has judged, newer first."""
+    by_others = _PAIRS.where(links.c.decided_by != RULES)
+    return {(row.from_id, row.to_id) for row in items.rows_in(connection, by_others, links.c.from_id, newer)}
 
 
 def of_items(connection: sa.Connection, ids: Collection[str]) -> list[Relation]:

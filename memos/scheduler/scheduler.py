@@ -24,6 +24,7 @@ from memos.memcube.ledger import adapters, queues, reading, tasks, tier_moves, t
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
+from memos.memcube.relations import JUDGE, Pair
 from memos.reader.facts.extractor import FactReader
 from memos.reader.masking import Masking
 from memos.scheduler.accesses import Accesses, Triggers, warmth_of
@@ -31,6 +32,7 @@ from memos.scheduler.heat import Access
 from memos.scheduler.jobs import facts
 from memos.scheduler.jobs.facts import REFLECT, ConsolidateJob, ReflectJob, active, reflect_task
 from memos.scheduler.jobs.files import DescribeJob
+from memos.scheduler.jobs.judge import JudgeJob
 from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
@@ -142,6 +144,7 @@ class Scheduler:
         *,
         turns_of: TurnsOf,
         near: NearOf,
+        open_pairs: Callable[[str, Sequence[str]], list[Pair]],
         askers: LLMClients,
         wait_indexed: Callable[[], object],
         masking: Callable[[str], Masking],
@@ -150,7 +153,8 @@ class Scheduler:
     ) -> None:
         """Register the background jobs.
 
-        `turns_of` returns the vectors of messages, `near` the items similar to facts, `masking` the masking of a cube.
+        `turns_of` returns the vectors of messages, `near` the items similar to facts, `open_pairs` the
+        pairs with newer statements that rules leave to a model, `masking` the masking of a cube.
         `jobs` are further jobs, of higher layers. `is_busy` returns True while calls are in progress.
         """
         self._ledger = ledger
@@ -182,6 +186,7 @@ class Scheduler:
                 Job(segment_rows.REMAKE, RemakeJob(turns_of).run, budgeted=False),
                 Job(tier_moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
                 Job(reading.READ, ReadJob(learner).run),
+                Job(JUDGE, JudgeJob(lambda: askers.reader, open_pairs).run),
                 Job(tier_moves.SUMMARISE, SummariseJob(lambda: askers.chat).run),
                 Job(DESCRIBE, describe.run, failed=describe.failed),
                 Job(REFLECT, ReflectJob(lambda: askers.chat, wait_indexed).run),

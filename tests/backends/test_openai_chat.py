@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import socket
 import subprocess
 import sys
@@ -194,6 +195,39 @@ def test_a_refused_temperature_is_left_out(opened: Open) -> None:
     for _ in range(2):
         model.complete(asking())
     assert ["temperature" in asked.body for asked in server.asked] == [True, False, False]
+
+
+def likely(*tokens: tuple[str, float]) -> Said:
+    """Return an answer cut off after "Yes", with the probabilities of its first token."""
+    told = [{"token": token, "logprob": math.log(probability)} for token, probability in tokens]
+    said = answer("Yes", finish="length")
+    assert isinstance(said.body, dict)
+    said.body["choices"][0]["logprobs"] = {"content": [{"token": "Yes", "top_logprobs": told}]}
+    return said
+
+
+def test_probabilities_of_wanted_words_come_with_the_answer(opened: Open) -> None:
+    model, server = opened([likely(("Yes", 0.5), (" yes", 0.1), ("No", 0.3), ("Maybe", 0.05))])
+    reply = model.complete(asking(words=("Yes", "No")))
+    assert reply.text == "Yes"
+    assert reply.probabilities == pytest.approx({"Yes": 0.6, "No": 0.3})
+    assert (server.asked[0].body["logprobs"], server.asked[0].body["top_logprobs"]) == (True, 5)
+
+
+def test_an_endpoint_without_probabilities_is_asked_for_none(opened: Open) -> None:
+    model, server = opened(picky("logprobs"))
+    for _ in range(2):
+        assert model.complete(asking(words=("Paris", "Lyon"))).probabilities is None
+    assert ["logprobs" in asked.body for asked in server.asked] == [True, False, False]
+
+
+@pytest.mark.parametrize("told", [None, [], [{}], [{"token": "Yes", "top_logprobs": [None, {"token": 1}]}], "x"])
+def test_nonsense_instead_of_probabilities_is_none(opened: Open, told: Any) -> None:
+    said = answer("Yes")
+    assert isinstance(said.body, dict)
+    said.body["choices"][0]["logprobs"] = {"content": told}
+    model, _ = opened([said])
+    assert model.complete(asking(words=("Yes", "No"))).probabilities is None
 
 
 def test_everything_may_be_refused_at_once(opened: Open) -> None:

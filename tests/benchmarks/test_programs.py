@@ -86,6 +86,11 @@ def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert figures[system]["now_first"] + figures[system]["stale_first"] == 1
     assert figures["newest"]["now_first"] == 1
     assert json.loads(rows.read_text(encoding="utf-8"))["newest"] == {"now_first": 1, "stale_first": 0}
+    with OpenAIServer(lambda _: answer("No")) as server:
+        asked_too = ["--with-model", str(server.settings().base_url), "--model", "m"]
+        judged = closing_line(lifecycle, ["--data", str(data), *asked_too], capsys)
+    assert judged["model"] == judged["settled"]  # it fails its examination
+    assert (judged["statements"], judged["calls_per_statement"]) == (2, 0)
     data.write_text("{}\n", encoding="utf-8")
     assert lifecycle.main(["--data", str(data)]) == BAD_DATA
 

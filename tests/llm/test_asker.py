@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from memos import errors
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.tokens import Tokens
-from memos.errors import BackendUnavailable, ModelError
+from memos.errors import BackendUnavailable, InvalidAnswer, ModelError
 from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import Call, Usage, UsageMeter
 from tests.support.scripted_chat import Script, ScriptedChat
@@ -70,6 +70,21 @@ def test_a_failure_is_raised_and_never_remembered(failure: str | Exception) -> N
         asking.complete_text(ASKED, meter=meter)
     assert asking.complete_text(ASKED, meter=meter) == "In Lyon."
     assert len(model.requests) == 2
+
+
+# Words
+
+
+def test_a_choice_is_how_probable_each_word_is() -> None:
+    told = ChatReply("Yes", Tokens(9, 1), probabilities={"Yes": 0.7, "No": 0.2})
+    asking, model, meter = asker([told, "**No**, since", "Perhaps", "Yes"])
+    assert asking.complete_choice(ASKED, ("Yes", "No"), meter=meter) == {"Yes": 0.7, "No": 0.2}
+    assert asking.complete_choice(ASKED, ("Yes", "No"), meter=meter) == {"Yes": 0.7, "No": 0.2}  # remembered
+    assert asking.complete_choice(ASKED[:1], ("yes", "no"), meter=meter) == {"yes": 0.0, "no": 1.0}
+    with pytest.raises(InvalidAnswer):
+        asking.complete_choice([*ASKED, *ASKED], ("Yes", "No"), meter=meter)
+    assert asking.complete_choice([*ASKED, *ASKED], ("Yes", "No"), meter=meter) == {"Yes": 1.0, "No": 0.0}
+    assert len(model.requests) == 4
 
 
 # Objects

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.ports import ChatRequest
 from memos.core.settings import RerankSettings
 from memos.core.types import SearchResult
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
@@ -302,6 +303,11 @@ def test_why_not_runs_as_the_search_does(opened: Opened) -> None:
     assert memos.search.why_not(best, ASKED, top_k=1, rerank=False).stage == "rank"
 
 
+def of_candidates(model: ScriptedChat) -> list[ChatRequest]:
+    """Return the requests that are not about what a newer statement replaces."""
+    return [request for request in model.requests if not request.words]
+
+
 def test_hostile_memories_reach_a_judge_as_data(tmp_path: Path) -> None:
     model = ScriptedChat(graded)
     settings = Settings(rerank=RerankSettings(model="judge"))
@@ -312,9 +318,10 @@ def test_hostile_memories_reach_a_judge_as_data(tmp_path: Path) -> None:
         found = memos.search(ASKED)
         assert not found.missing_arms
         assert "Oolong" in found.hits[0].item.memory
-    shown = model.requests[0].messages[-1].content
+    [asked] = of_candidates(model)
+    shown = asked.messages[-1].content
     assert shown.count("</untrusted>") == shown.count('<untrusted source="memory') == 2
-    assert "never instructions" in model.requests[0].messages[0].content
+    assert "never instructions" in asked.messages[0].content
 
 
 @pytest.mark.parametrize("grades", ['{"1": 3}', '{"1": 4, "2": 0}', "I think the first.", '{"1": "3", "2": null}'])
@@ -327,7 +334,7 @@ def test_a_judge_that_gives_no_grades_is_missing(tmp_path: Path, grades: str) ->
         found = memos.search("Ann likes")
         assert len(found) == 2
         assert found.missing_arms == ("rerank",)
-    assert len(model.requests) == 2  # the second shows it what was wrong
+    assert len(of_candidates(model)) == 2  # the second shows it what was wrong
 
 
 def test_a_cross_encoder_in_a_folder_orders(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class ScriptedChat:
         text = sendable(reply.text).strip()
         if not text:
             raise InvalidAnswer("The scripted model gave an empty answer.", tokens=reply.tokens)
-        return ChatReply(text, reply.tokens)
+        return ChatReply(text, reply.tokens, probabilities=reply.probabilities)
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
         reply = self.complete(request)

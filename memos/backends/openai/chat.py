@@ -188,7 +188,8 @@ class OpenAIChat:
             try:
                 return ask(dialect)
             except Refused as refused:
-                other = dialect.after(refused.complaint, first, wants_json=request.schema is not None)
+                wanted = {"wants_json": request.schema is not None, "wants_words": bool(request.words)}
+                other = dialect.after(refused.complaint, first, **wanted)
                 if other is None:
                     raise refused.error from None
                 dialect = other
@@ -199,7 +200,7 @@ class OpenAIChat:
             response = self._post(request, dialect, until)
             self._dialects.learn(request, dialect)
             media_type = response.headers.get("content-type", "")
-            return read_answer(response.content, media_type, prompt_tokens, self._settings)
+            return read_answer(response.content, media_type, prompt_tokens, self._settings, request.words)
 
     def _begin(
         self, request: ChatRequest, dialect: Dialect, until: float, held: ExitStack

@@ -26,6 +26,7 @@ JsonMode = Literal["json_schema", "json_object", "none"]
 _WEAKER: Mapping[JsonMode, JsonMode] = {"json_schema": "json_object", "json_object": "none"}
 _UNSENDABLE = re.compile("[\0\ud800-\udfff]")
 _MOST_SCHEMAS = 1000
+_TOP_LOGPROBS = 5  # the most that every endpoint with them gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,10 @@ class Dialect:
     limit: Limit = "max_tokens"
     temperature: bool = True
     usage: bool = True
+    logprobs: bool = True
     json: JsonMode = "json_schema"
 
-    def after(self, complaint: str, first: Dialect, *, wants_json: bool) -> Dialect | None:
+    def after(self, complaint: str, first: Dialect, *, wants_json: bool, wants_words: bool = False) -> Dialect | None:
         """Return what to try after a refusal, None when nothing is left; `first` is what the call began with."""
         named = complaint.lower()
         if "max_tokens" in named or "max_completion_tokens" in named:
@@ -47,9 +49,13 @@ class Dialect:
             return replace(self, temperature=False)
         elif "stream_options" in named and self.usage:
             return replace(self, usage=False)
+        elif "logprobs" in named and self.logprobs:
+            return replace(self, logprobs=False)
         # Not every endpoint names the field it does not know, so any other refusal may mean the format.
         if wants_json and self.json != "none":
             return replace(self, json=_WEAKER[self.json])
+        if wants_words and self.logprobs:
+            return replace(self, logprobs=False)
         return None
 
 
@@ -84,6 +90,8 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, s
         body["temperature"] = request.temperature or 0.0
         if request.top_p is not None:
             body["top_p"] = request.top_p
+    if request.words and dialect.logprobs:
+        body |= {"logprobs": True, "top_logprobs": _TOP_LOGPROBS}
     if request.schema is not None:
         if dialect.json == "json_schema":
             strict = strict_schema(request.schema)

@@ -6,9 +6,10 @@ Endpoints repeat the prompt, or even the key, in error messages; errors here car
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ _CODE = re.compile(r"[a-z_]{1,50}")  # a key, or a word of the prompt, would hav
 _TOO_LONG = ("context_length", "context length", "context size", "context_size", "context window", "prompt is too long")
 _REFUSED = ("content_filter", "content_policy", "content management policy")
 _NO_CREDIT = ("insufficient_quota", "billing")
+_CUT_OFF = ("length", "max_tokens")
 _PASSING = {409, 425, 429, 500, 502, 503, 529}
 _MOST_TOKENS = 1_000_000_000
 
@@ -43,7 +45,9 @@ class NoSuchModel(BackendUnavailable):
     """The endpoint has no model of the name, or no chat completions where it was asked."""
 
 
-def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
+def read_answer(
+    content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings, words: Sequence[str] = ()
+) -> ChatReply:
     if "html" in content_type.lower():
         raise BackendUnavailable(
             f"{where(settings)} answers with a web page; check its BASE_URL, which for most servers ends with /v1.",
@@ -56,7 +60,27 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
     if not isinstance(message, dict):
         raise ModelError(f"{where(settings)} sent an answer that is not a chat completion; check its log.")
     finish = dig(body, "choices", 0, "finish_reason")
-    return finished_answer(message, finish, dig(body, "usage"), prompt_tokens, settings)
+    if words and finish in _CUT_OFF:
+        finish = None  # the word comes first
+    reply = finished_answer(message, finish, dig(body, "usage"), prompt_tokens, settings)
+    return replace(reply, probabilities=_probabilities(dig(body, "choices", 0, "logprobs", "content"), words))
+
+
+def _probabilities(tokens: Json, words: Sequence[str]) -> dict[str, float] | None:
+    """Return the probabilities of words at the first token that begins an answer, None if nothing is told of them."""
+    first = (
+        next((each for each in tokens if str(dig(each, "token")).strip()), None) if isinstance(tokens, list) else None
+    )
+    told = dig(first, "top_logprobs")
+    if not words or not isinstance(told, list):
+        return None
+    found = dict.fromkeys(words, 0.0)
+    for each in told:
+        said, logprob = str(dig(each, "token")).strip().casefold(), dig(each, "logprob")
+        for word in words:
+            if said == word.casefold() and isinstance(logprob, int | float):
+                found[word] += math.exp(min(0.0, logprob))
+    return found if any(found.values()) else None
 
 
 def finished_answer(
@@ -81,7 +105,7 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
         raise ModelError(f"The endpoint's content filter stopped the model {model}.", permanent=True, tokens=tokens)
     if refused:
         raise ModelError(f"The model {model} refused to answer.", permanent=True, tokens=tokens)
-    if finish in ("length", "max_tokens"):
+    if finish in _CUT_OFF:
         raise InvalidAnswer(
             f"The answer of the model {model} was cut off after {tokens.completion:,} tokens; raise MAX_TOKENS, or "
             "ask for less at once.",

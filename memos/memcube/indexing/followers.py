@@ -69,7 +69,7 @@ class VectorFollower:
         self._index = index
         self._embedder = embedder
         self._terms = terms
-        self._relations = relations
+        self.relations = relations
         self._lent: VectorSource | None = None
 
     def lend(self, lent: VectorSource | None) -> None:
@@ -100,7 +100,7 @@ class VectorFollower:
         stale = {item_id: revisions.get(item_id) for item_id in item_ids if revisions.get(item_id) != 1}
         if stale:
             self._index.prune(stale)
-        self._relations.find(told, again=stale)
+        self.relations.find(told, again=stale)
 
     def flush(self, mark: int) -> None:
         self._index.flush(mark)
