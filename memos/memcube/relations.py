@@ -198,7 +198,8 @@ def _may_be_related(older: Item, newer: Item) -> bool:
 def _about_others(older: Claim, newer: Claim) -> bool:
     relative, named = conflicts(older, newer)
     own_first = older.owner is Owner.SPEAKER and newer.owner is Owner.RELATIVE
-    return bool(named or (relative and own_first))
+    two = min(older.owner, newer.owner) >= Owner.NAMED
+    return bool(named or (relative and (own_first or two)))
 
 
 def _is_open(pair: Pair) -> bool:

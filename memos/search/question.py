@@ -250,7 +250,8 @@ class Question:
 
     @property
     def asks_order(self) -> bool:
-        return Intent.ORDER in self.intents
+        """Whether the answer is a sequence: the order is asked for, or what was before and what is now."""
+        return Intent.ORDER in self.intents or {Intent.FORMER, Intent.LATEST} <= self.intents
 
     def names_speaker(self, speaker: str) -> bool:
         named = _meant(speaker)

@@ -73,7 +73,8 @@ def by_succession(
     links = [each for each in wanted if each.older in known and each.newer in known]
     asked = read_claim(question.text)
     # "What did Ann's family do?" is answered by "My kids swam"; "Where does she live?" not by "My son lives in Rome".
-    of_whom = None if any(map(question.names_speaker, {entry.item.speaker for entry in first})) else asked
+    named = any(map(question.names_speaker, {entry.item.speaker for entry in first}))
+    of_whom = None if named or not _some_about(asked, first) else asked
     if not first or not first[0].score > 0 or not (links or _some_about_another(of_whom, first)):
         return order
     shares = _shares(first, asked, judge, by_score=of_whom is None)
@@ -93,6 +94,12 @@ def _claim_of(entry: Ranked) -> Claim:
     """Return the claim of a candidate, in which a speaker who says their own name speaks of themselves."""
     claim = read_claim(entry.item.memory)
     return replace(claim, owner=Owner.SPEAKER) if claim.holder == entry.item.speaker.casefold() else claim
+
+
+def _some_about(asked: Claim, first: Sequence[Ranked]) -> bool:
+    """Return False if a question names people and no candidate does: then it may be the speaker whom it names."""
+    claims = [read_claim(entry.item.memory) for entry in first]
+    return not asked.people or any(asked.people & (claim.people | claim.names) for claim in claims)
 
 
 def _some_about_another(asked: Claim | None, first: Sequence[Ranked]) -> bool:

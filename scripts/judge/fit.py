@@ -95,7 +95,9 @@ def _candidates(
 ) -> Any:
     hits = {hit.item.memory: hit for hit in memos.search(question, cubes=[cube], top_k=20, explain=True)}
     arms = {text: {arm.arm: arm.score for arm in hit.arms} for text, hit in hits.items()}
-    scores = {text: hit.score for text, hit in hits.items()}
+    # As they were before what is fitted here changed them.
+    moved = {text: sum(boost.gave for boost in hit.boosts if boost.name == "succession") for text, hit in hits.items()}
+    scores = {text: hit.score - moved[text] for text, hit in hits.items()}
     cosines = [arms.get(text, {}).get("turn", 0.0) for text in texts]
     best = max(scores.values())
     rows = []

@@ -266,3 +266,11 @@ def test_what_tells_nothing_comes_after_what_does(memos: MemOS, role: str, text:
     tell(memos, "I like pears, and hardly any other fruit.")
     hits = memos.search("What does the user like?").hits
     assert [hit.item.memory for hit in hits] == ["I like pears, and hardly any other fruit.", text]
+
+
+def test_a_question_about_before_and_now_gets_both_in_order(memos: MemOS) -> None:
+    tell(memos, "I live in Paris.", "The printer is out of toner.", "I moved to Lyon.", "It rained all weekend.")
+    question = "Where did she live before, and where does she live now?"
+    assert {hit.item.memory for hit in memos.search(question, top_k=2).hits} == {"I live in Paris.", "I moved to Lyon."}
+    context = memos.search(question, token_budget=200).context
+    assert context.index("I live in Paris.") < context.index("I moved to Lyon.")

@@ -178,7 +178,8 @@ _UNREAL = re.compile(
     r"wish(?:ed)?|"
     r"if (?:i|we|only|he|she|they)|nearly|almost|came close|talked (?:me|us) out|decided against|changed my mind|"
     r"(?:years?|months?|weeks?) ago|back then|"
-    r"back when|used to|as a (?:kid|child|teenager|student)|someone|somebody|let['’]s|jok(?:e|es|ed|ing)|kidding|"
+    r"back in (?:19|20)\d\d|in my (?:first|old|last|previous|former)|could never|would|back when|used to|"
+    r"as a (?:kid|child|teenager|student)|someone|somebody|let['’]s|jok(?:e|es|ed|ing)|kidding|"
     r"laughed|"
     r"suggest(?:s|ing|ed)?|recommend(?:s|ed|ing)?|keeps? (?:telling|asking|pushing|saying|trying|suggesting)|"
     r"pitch(?:ed|es)?|"
@@ -347,8 +348,11 @@ def _subject(text: str) -> _Subject:
             family = (
                 place == 1 and lows[0] == "the" and low.endswith("s") and word[:1].isupper() and word[-2:-1].islower()
             )
-            if (named or family) and owner is Owner.UNKNOWN and (opens or family or low.endswith("'s")):
+            owns = named and (low.endswith("'s") or (place > 0 and lows[place - 1] in _OF))
+            if (named or family) and owner is Owner.UNKNOWN and (opens or family or owns):
                 owner, holder = Owner.NAMED, bare
+            if named:
+                people.add(bare)
             if named or (not opens and bare not in _OPENERS):
                 names.add(bare)
     return _Subject(owner, holder, people, names)
@@ -361,6 +365,9 @@ def _language(words: list[str]) -> str:
 
 
 _ENGLISH = words_of("the of and is in to i my our we they it for with on at from was are have has he she a an")
+
+
+_OF = words_of("of von de")
 
 
 def _leads_to_relative(words: list[str], place: int, kin: frozenset[str]) -> bool:
@@ -425,7 +432,7 @@ def share(one: frozenset[str], other: frozenset[str]) -> float:
 def is_about_another(question: Claim, statement: Claim) -> bool:
     """Return True if a statement is about somebody whom a question does not ask about."""
     if statement.owner is Owner.SPEAKER:
-        return bool(question.people) and not question.people & statement.people
+        return bool(question.people) and not question.people & (statement.people | statement.names)
     if statement.owner is Owner.UNKNOWN:
         return False
     return not statement.people & question.people and not statement.names & question.names
