@@ -60,7 +60,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One conversation with its questions; `left_out` is how many had no evidence, `abstentions` what it cannot answer."""
+    """One conversation; `left_out` is how many questions had no evidence, `abstentions` what it cannot answer."""
 
     name: str
     sessions: tuple[Session, ...]

@@ -92,6 +92,7 @@ class Asked:
 
     @property
     def gold(self) -> frozenset[str]:
+        """Return the ids of the evidence in this conversation."""
         return frozenset(self.question.gold) if self.kind == ANSWERABLE else frozenset()
 
 

@@ -13,6 +13,8 @@ from collections.abc import Collection, Sequence
 
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import terms_of
+from memos.core.text.instructions import instructs
+from memos.core.text.preferences import states_preference
 from memos.core.types import RELEVANT, Arm, Role
 from memos.search.question import Question
 from memos.search.rank import TERM_ARMS, Ranked, asking_share
@@ -27,72 +29,73 @@ _SHORT_CHARS = 200
 
 # In the order of `_of_pool`, then of `_of_hit`; the last is the bias.
 _ANSWERABLE = (
-    9.378,
-    3.000,
-    -0.736,
-    0.533,
-    0.387,
-    -0.327,
-    1.886,
-    -0.051,
-    1.264,
-    -0.083,
-    -1.464,
-    0.445,
-    -0.547,
-    -1.499,
-    -1.349,
-    -0.314,
-    -5.900,
-    2.260,
-    1.378,
-    1.252,
-    -10.875,
-    -10.783,
-    -0.186,
+    8.476,
+    3.391,
+    -0.754,
+    0.502,
+    0.431,
+    -0.293,
+    1.852,
+    -0.045,
+    1.257,
+    -0.071,
+    -1.537,
+    0.436,
+    -0.548,
+    -1.624,
+    -1.316,
+    -0.369,
+    -5.825,
+    7.459,
+    1.336,
+    1.285,
+    -9.101,
+    -11.415,
+    0.236,
 )
 _HIT = (
-    3.402,
-    1.065,
-    0.023,
-    0.142,
-    -0.097,
-    1.197,
-    1.227,
-    0.106,
-    -0.134,
-    0.278,
-    -0.631,
-    -2.531,
-    -0.992,
-    -0.493,
-    0.313,
-    -1.003,
-    -1.092,
-    2.017,
-    -0.188,
-    -1.245,
-    -0.904,
-    -2.455,
-    0.850,
-    -0.207,
-    0.240,
-    -0.449,
-    6.905,
-    -0.368,
-    -3.387,
-    -2.734,
-    0.871,
-    0.221,
-    -7.147,
-    -4.664,
-    2.331,
-    -5.278,
+    3.080,
+    1.184,
+    0.035,
+    0.088,
+    -0.080,
+    1.367,
+    1.130,
+    0.150,
+    -0.135,
+    0.251,
+    -0.697,
+    -2.555,
+    -0.945,
+    -0.593,
+    0.311,
+    -1.024,
+    -1.036,
+    3.972,
+    -0.168,
+    -1.218,
+    -1.247,
+    -2.387,
+    0.646,
+    -0.217,
+    0.281,
+    -0.365,
+    6.779,
+    -0.352,
+    -3.412,
+    -1.693,
+    0.793,
+    0.220,
+    -5.296,
+    -5.027,
+    2.263,
+    -4.923,
 )
 
-# Evidence is often spread over several hits, of which the lesser ones look like any other, and the best hit of a question
-# without an answer looks like evidence. So the probability that there is an answer bounds the relevance of all hits: from
-# below by this share of it, and from above by the same share until it is likely enough, then by a steep power of it.
+# Evidence is often spread over several hits, of which the lesser ones look like any other, and the best hit of a
+# question without an answer looks like evidence. So the probability that there is an answer bounds the relevance of all
+# hits: from below by this share of it, and from above by the same share until it is likely enough, then by a steep
+# power of it. What stands, such as a preference, is found whatever the question's words are, and has no upper bound.
 _SHARE = 0.15
 _LIKELY_ENOUGH = RELEVANT / _SHARE
 _STEEP = 6
@@ -119,6 +122,7 @@ class Relevance:
         self._best = max((entry.score for entry in first), default=0.0) or 1.0
         self._by_term = max(1, terms)
         self._words = words
+        self._cover: dict[str, list[bool]] = {}
         self._is_request = question.is_request
         count = len(first) + 1
         known = [self._covered(entry) for entry in first]
@@ -147,7 +151,7 @@ class Relevance:
 
     def _alone(self, entry: Ranked) -> float:
         found = max(_sigmoid(_HIT, [*self._pool, *self._of_hit(entry)]), _SHARE * self._answerable)
-        if not _is_lifted(entry):
+        if not self._stands(entry):
             found = min(found, self._most)
         return found * _TELLS_NOTHING if _tells_nothing(entry) else found
 
@@ -175,7 +179,7 @@ class Relevance:
             _asking(first[0]) if first else 0.0,
             float(any(map(_is_lifted, first[:10]))),
             sorted(turns)[len(turns) // 2],
-            float(self._is_request),
+            cosines[0] if self._is_request else 0.0,
             self._weighed(first[0]) if first else 0.0,
             max(map(self._weighed, first), default=0.0),
             self._boost(first[0], "next") if first else 0.0,
@@ -210,6 +214,12 @@ class Relevance:
         cosine = max(scores.get(Arm.TURN, 0.0), scores.get(Arm.WINDOW, 0.0), scores.get(Arm.STANDING, 0.0))
         return cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE)
 
+    def _stands(self, entry: Ranked) -> bool:
+        if any(arm == Arm.STANDING for arm, *_ in entry.votes):
+            return True
+        text = entry.item.memory
+        return self._is_request and entry.item.role == Role.USER and (states_preference(text) or instructs(text))
+
     def _boost(self, entry: Ranked, wanted: str) -> float:
         return sum(gave for name, gave in entry.boosts if name == wanted) / self._best
 
@@ -220,8 +230,11 @@ class Relevance:
         return found / total if total else 0.5
 
     def _covered(self, entry: Ranked) -> list[bool]:
-        text = entry.item.memory[:_READ_CHARS].casefold()
-        return [word in text for word in self._words]
+        found = self._cover.get(entry.item.id)
+        if found is None:
+            text = entry.item.memory[:_READ_CHARS].casefold()
+            found = self._cover[entry.item.id] = [word in text for word in self._words]
+        return found
 
 
 def _names(term: str, speakers: Collection[str]) -> bool:

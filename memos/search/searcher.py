@@ -244,7 +244,11 @@ class RankedCandidates:
     replaced: Sequence[Replacement]
 
     def relevance(self) -> Relevance:
-        return Relevance(self.ranked, self.question, self.terms, self.replaced)
+        if Intent.FORMER in self.question.intents or self.question.spans:
+            return Relevance(self.ranked, self.question, self.terms)
+        outdated = {entry.item.id for entry in self.ranked if entry.item.outdated}
+        sure = [Replacement(older, newer, 1.0) for older, newer in self.newer.items() if older in outdated]
+        return Relevance(self.ranked, self.question, self.terms, [*self.replaced, *sure])
 
 
 @dataclass(frozen=True, slots=True)
