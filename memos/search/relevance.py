@@ -150,7 +150,8 @@ class Relevance:
         return own
 
     def _alone(self, entry: Ranked) -> float:
-        found = max(_sigmoid(_HIT, [*self._pool, *self._of_hit(entry)]), _SHARE * self._answerable)
+        own = _sigmoid(_HIT, [*self._pool, *self._of_hit(entry)])
+        found = own + (1 - own) * _SHARE * self._answerable
         if not self._stands(entry):
             found = min(found, self._most)
         return found * _TELLS_NOTHING if _tells_nothing(entry) else found
