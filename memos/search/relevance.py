@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from operator import mul
 
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import terms_of
@@ -22,7 +23,10 @@ from memos.search.succession import Replacement
 
 _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled
-_OWN_WORDS = TERM_ARMS - {Arm.WINDOW_BM25.value}
+_COSINES = frozenset({Arm.TURN.value, Arm.WINDOW.value, Arm.STANDING.value})
+_STANDING = Arm.STANDING.value
+_LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})
+_WINDOW_WORDS = Arm.WINDOW_BM25.value
 _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
 _SHORT_CHARS = 200
@@ -119,17 +123,20 @@ class Relevance:
         first = ranked[:_POOL]
         speakers = {entry.item.speaker.casefold() for entry in first}
         words = [term for term in dict.fromkeys(terms_of(question.text)) if not _names(term, speakers)]
-        self._best = max((entry.score for entry in first), default=0.0) or 1.0
+        best = max((entry.score for entry in first), default=0.0)
+        self._best = best if best > 0 else 1.0
         self._by_term = max(1, terms)
         self._words = words
+        self._known: dict[str, tuple[float, float, float]] = {}
         self._cover: dict[str, list[bool]] = {}
         self._is_request = question.is_request
         count = len(first) + 1
         known = [self._covered(entry) for entry in first]
         # A word that few of the candidates have tells more.
-        self._weights = [math.log(count / (sum(of_one) + 0.5)) for of_one in zip(*known, strict=True)] or [1.0] * len(
+        self._weights = [math.log(count / (sum(of_one) + 0.5)) for of_one in zip(*known, strict=True)] or [0.0] * len(
             words
         )
+        self._total = sum(self._weights)
         self._places = {entry.item.id: place for place, entry in enumerate(ranked)}
         self._entries = {entry.item.id: entry for entry in ranked}
         self._newer = [each for each in replaced if {each.older, each.newer} <= self._places.keys()]
@@ -209,26 +216,42 @@ class Relevance:
 
     def _scores(self, entry: Ranked) -> tuple[float, float, float]:
         """Return the best cosine, and the BM25 of the message and of its window for each term of the question."""
-        scores = {arm: score for arm, _, score, _ in entry.votes}
-        own = max((scores.get(arm, 0.0) for arm in _OWN_WORDS), default=0.0) / self._by_term
-        window = scores.get(Arm.WINDOW_BM25, 0.0) / self._by_term
-        cosine = max(scores.get(Arm.TURN, 0.0), scores.get(Arm.WINDOW, 0.0), scores.get(Arm.STANDING, 0.0))
-        return cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE)
+        known = self._known.get(entry.item.id)
+        if known is not None:
+            return known
+        cosine = own = window = 0.0
+        for arm, _, score, _ in entry.votes:
+            if arm in _COSINES:
+                cosine = max(cosine, score)
+            elif arm == _WINDOW_WORDS:
+                window = score / self._by_term
+            elif arm in TERM_ARMS:
+                own = max(own, score / self._by_term)
+        known = cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE)
+        self._known[entry.item.id] = known
+        return known
 
     def _stands(self, entry: Ranked) -> bool:
-        if any(arm == Arm.STANDING for arm, *_ in entry.votes):
+        if any(vote[0] == _STANDING for vote in entry.votes):
             return True
         text = entry.item.memory
         return self._is_request and entry.item.role == Role.USER and (states_preference(text) or instructs(text))
 
     def _boost(self, entry: Ranked, wanted: str) -> float:
-        return sum(gave for name, gave in entry.boosts if name == wanted) / self._best
+        for name, gave in entry.boosts:
+            if name == wanted:
+                return gave / self._best
+        return 0.0
 
     def _weighed(self, entry: Ranked) -> float:
         """Return the share of the question's words that a candidate has, rare ones weighing more."""
-        total = sum(self._weights)
-        found = sum(weight for weight, there in zip(self._weights, self._covered(entry), strict=True) if there)
-        return found / total if total else 0.5
+        if not self._total:
+            return 0.5
+        found = 0.0
+        for weight, there in zip(self._weights, self._covered(entry), strict=True):
+            if there:
+                found += weight
+        return found / self._total
 
     def _covered(self, entry: Ranked) -> list[bool]:
         found = self._cover.get(entry.item.id)
@@ -248,7 +271,7 @@ def _tells_nothing(entry: Ranked) -> bool:
 
 def _is_lifted(entry: Ranked) -> bool:
     """Return True if an entry is found because it holds on, whatever the question's words are."""
-    return any(arm in (Arm.STANDING, Arm.OF_SELF) for arm, *_ in entry.votes)
+    return any(vote[0] in _LIFTING for vote in entry.votes)
 
 
 def _asking(entry: Ranked) -> float:
@@ -257,5 +280,5 @@ def _asking(entry: Ranked) -> float:
 
 def _sigmoid(weights: Sequence[float], features: Sequence[float]) -> float:
     *own, bias = weights
-    logit = bias + sum(weight * feature for weight, feature in zip(own, features, strict=True))
+    logit = bias + sum(map(mul, own, features))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
