@@ -142,6 +142,9 @@ class Relevance:
         self._newer = [each for each in replaced if {each.older, each.newer} <= self._places.keys()]
         self._pool = self._of_pool(first)
         self._answerable = _sigmoid(_ANSWERABLE, self._pool)
+        # Many alike are near each other and none stands out, but each has all that was asked for.
+        if len(words) > 1 and any(map(all, self._cover.values())):
+            self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
     def of(self, entry: Ranked) -> float:
