@@ -143,7 +143,7 @@ class Relevance:
         self._pool = self._of_pool(first)
         self._answerable = _sigmoid(_ANSWERABLE, self._pool)
         # Many alike are near each other and none stands out, but each has all that was asked for.
-        if len(words) > 1 and any(map(all, self._cover.values())):
+        if len(words) > 1 and any(self._has_all_words(entry) for entry in first):
             self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
@@ -255,6 +255,10 @@ class Relevance:
             if there:
                 found += weight
         return found / self._total
+
+    def _has_all_words(self, entry: Ranked) -> bool:
+        text = entry.item.memory[:_READ_CHARS].casefold()
+        return all(word.removesuffix("s") in text for word in self._words)
 
     def _covered(self, entry: Ranked) -> list[bool]:
         found = self._cover.get(entry.item.id)
