@@ -104,7 +104,7 @@ _SHARE = 0.15
 _LIKELY_ENOUGH = RELEVANT / _SHARE
 _STEEP = 6
 _TELLS_NOTHING = 0.05  # of an acknowledgement or a system message
-_REPLACED = 0.5  # of what another candidate replaces, at most
+_REPLACED = 0.95  # of what another candidate surely replaces, of the relevance of that one at most
 
 
 class Relevance:
