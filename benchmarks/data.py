@@ -60,12 +60,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One conversation with its questions; `left_out` is how many had no evidence."""
+    """One conversation; `left_out` is how many questions had no evidence, `abstentions` what it cannot answer."""
 
     name: str
     sessions: tuple[Session, ...]
     questions: tuple[Question, ...]
     left_out: int = 0
+    abstentions: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,8 @@ def _beam_chat(path: Path) -> Chat:
         for ability, entries in raw.questions.items()
         for asked in entries
     ]
-    return _chat(path.stem, [Session(name, tuple(messages)) for name, messages in sessions.items()], questions)
+    chat = _chat(path.stem, [Session(name, tuple(messages)) for name, messages in sessions.items()], questions)
+    return replace(chat, abstentions=tuple(question for question in questions if question.kind == "abstention"))
 
 
 def _integers(value: Any) -> Iterator[int]:

@@ -144,7 +144,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "recall": {
         "top_k": "it is 12; set `top_k` in the request",
-        "relevance": "it is 0; set `min_relevance` in the request",
+        "relevance": "it is 0.03; set `min_relevance` in the request",
         "position": "memories are put into the system message",
     },
     "rerank": {

@@ -543,17 +543,25 @@ class Standing(StrEnum):
     ENDED = "ended"
 
 
+RELEVANT = 0.03
+"""The recommended `min_relevance` where an empty answer is better than a wrong one, such as for a model that reads it.
+
+The relevance of a usual hit is small, since few hits of a search are evidence. Without a hit of this relevance the
+question probably has no answer in memory. Measured in docs/benchmarks.md.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A found memory with its exact sources.
 
-    `score` orders the hits of one search; `relevance` is 0 to 1 and means the same in every search. With `explain`
-    the arms' shares and the boosts add up to the score.
+    `score` orders the hits of one search; `relevance` is the probability that the hit answers the question. With
+    `explain` the arms' shares and the boosts add up to the score.
     """
 
     item: Annotated[Item, "The memory"]
     score: Annotated[float, "Score that orders the hits of this search"]
-    relevance: Annotated[float, "Relevance from 0 to 1, comparable across searches"]
+    relevance: Annotated[float, "Probability that it answers the question, comparable across searches"]
     sources: Annotated[tuple[Source, ...], "Where it comes from"]
     duplicates: Annotated[tuple[str, ...], "Ids of duplicates"] = ()
     arms: Annotated[tuple[ArmScore, ...], "Score of each arm, with `explain`"] = ()

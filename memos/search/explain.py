@@ -8,7 +8,7 @@ from memos.core.filters import And, Condition, Node, Not, Op, Or, matches
 from memos.core.telemetry import StageClock
 from memos.core.types import Item, Status, WhyNot
 from memos.memcube.ledger import items
-from memos.search.hits import assemble, relevance
+from memos.search.hits import assemble
 from memos.search.question import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
@@ -74,7 +74,7 @@ def _ranked(searcher: Searcher, request: SearchRequest, found: RankedCandidates,
             f"{request.top_k} hits has {last.score:.3f}"
         )
         return WhyNot(entry.item.id, "rank", reason, place, entry.score, arm_scores(entry), boosts(entry))
-    if (its := relevance(entry, found.terms)) < request.min_relevance:
+    if (its := found.relevance().of(entry)) < request.min_relevance:
         reason = f"it is at place {place}, but has a relevance of {its:.3f}, less than {request.min_relevance:g}"
         return WhyNot(entry.item.id, "relevance", reason, place, entry.score, arm_scores(entry), boosts(entry))
     if request.token_budget is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -11,10 +10,10 @@ import sqlalchemy as sa
 from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Arm, Hit, ItemType, Standing
+from memos.core.types import Hit, ItemType, Standing
 from memos.memcube.ledger import items
 from memos.search.question import Intent, Question
-from memos.search.rank import Ranked, Recalled
+from memos.search.rank import Recalled
 
 
 def prefer_tool_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
@@ -83,28 +82,3 @@ _MARKS = {
 
 def _at(hit: Hit) -> datetime | None:
     return hit.sources[0].at if hit.sources else hit.item.valid_from
-
-
-# A logistic fit over 21,740 ranked candidates of the given LoCoMo and BEAM conversations, gold and others weighing
-# alike; by folds over conversations its area under the ROC curve is 0.80. docs/log.md has bins and what 0.45 keeps.
-# The cosines are MiniLM's: another embedder's spread otherwise, and the same number then means something else.
-_COSINE = 2.739
-_TURN_TERMS = 0.570
-_WINDOW_TERMS = 0.635
-_BIAS = -2.705
-# Cosine of a candidate no vector arm recalled: just under what a usual one that is not gold has (0.39).
-_NOT_AMONG_VECTORS = 0.36
-
-
-def relevance(entry: Ranked, terms: int) -> float:
-    """Return how likely a candidate is gold if as many candidates were gold as not; `terms` are the question's."""
-    scores = {arm: score for arm, _rank, score, _gave in entry.votes}
-    cosine = max(scores.get(Arm.TURN, 0.0), scores.get(Arm.WINDOW, 0.0)) or _NOT_AMONG_VECTORS
-    by_term = max(1, terms)
-    logit = (
-        _COSINE * cosine
-        + _TURN_TERMS * scores.get(Arm.TURN_BM25, 0.0) / by_term
-        + _WINDOW_TERMS * scores.get(Arm.WINDOW_BM25, 0.0) / by_term
-        + _BIAS
-    )
-    return 1 / (1 + math.exp(-logit))

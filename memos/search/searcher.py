@@ -40,7 +40,7 @@ from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
-from memos.search.hits import assemble, prefer_tool_calls, relevance
+from memos.search.hits import assemble, prefer_tool_calls
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
     Fused,
@@ -52,6 +52,7 @@ from memos.search.rank import (
     score_candidates,
     select_preferences,
 )
+from memos.search.relevance import Relevance
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
 from memos.search.succession import Replacement, by_succession, standing_of
 
@@ -241,6 +242,13 @@ class RankedCandidates:
     newer: Mapping[str, str]
     preferences: PreferenceCandidates
     replaced: Sequence[Replacement]
+
+    def relevance(self) -> Relevance:
+        if Intent.FORMER in self.question.intents or self.question.spans:
+            return Relevance(self.ranked, self.question, self.terms)
+        outdated = {entry.item.id for entry in self.ranked if entry.item.outdated}
+        sure = [Replacement(older, newer, 1.0) for older, newer in self.newer.items() if older in outdated]
+        return Relevance(self.ranked, self.question, self.terms, [*self.replaced, *sure])
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,11 +528,12 @@ class Searcher:
         states = reader.whole([entry.item.id for entry in best])
         # Of an earlier moment there are none: they are those of now.
         related = relations.by_item(reader.connection, states) if request.explain and request.as_of is None else {}
+        relevance = found.relevance()
         hits = (
             Hit(
                 state,
                 entry.score,
-                relevance(entry, found.terms),
+                relevance.of(entry),
                 state.sources,
                 found.copies.get(state.id, ()),
                 arm_scores(entry) if request.explain else (),

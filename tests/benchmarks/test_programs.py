@@ -23,6 +23,7 @@ from benchmarks import (
     longmemeval,
     prefeval,
     reading,
+    relevance,
     reranking,
 )
 from benchmarks.dialogues import Dialogues
@@ -68,6 +69,27 @@ def test_locomo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "single-hop", "multi-hop",
     ]  # fmt: skip
     assert plot.read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_relevance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, rows = [write(tmp_path, "l.json", LOCOMO), write(tmp_path, "b.json", BEAM)], tmp_path / "rows.jsonl"
+    figures = closing_line(relevance, ["--data", *map(str, data), "--per-question", str(rows)], capsys)
+    # With one conversation of each kind there is no other to ask.
+    assert figures["by_kind"] == {"answerable": 4, "elsewhere": 0, "abstention": 1, "nonsense": 40}
+    assert sum(each["n"] for each in figures["reliability"]) == figures["hits"]
+    assert all(0 <= figures[name] <= 1 for name in ("ece", "brier", "auc", "refused", "kept", "kept_first"))
+    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == figures["n"] == 45
+    assert relevance.main(["--data", str(tmp_path / "none.json")]) == BAD_DATA
+
+
+def test_questions_of_another_conversation_name_its_speakers(tmp_path: Path) -> None:
+    turns = [{"speaker": name, "dia_id": f"D1:{n}", "text": "Hi."} for n, name in enumerate(("Cem", "Dora"), start=1)]
+    qa = [{"question": "Where is Cem?", "evidence": ["D1:1"], "category": 4}]
+    other = {"sample_id": "talk-2", "conversation": {**LOCOMO[0]["conversation"], "session_1": turns}, "qa": qa}
+    asked = relevance.questions(relevance.load([write(tmp_path, "l.json", [*LOCOMO, other])]))
+    elsewhere = {(each.conversation, each.question.text) for each in asked if each.kind == "elsewhere"}
+    assert ("talk-1", "Where is Ana?") in elsewhere
 
 
 def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

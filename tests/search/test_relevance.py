@@ -1,37 +1,60 @@
-"""Relevance: between 0 and 1, rising with what the arms found, the same whatever the rest of a search looks like."""
+"""Relevance: a probability from 0 to 1, low where memory has no answer, never higher for what was replaced."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from memos.memcube.ledger.items import Brief
-from memos.search.hits import relevance
-from memos.search.rank import Ranked, Vote
+from memos import MemOS
+from memos.core.types import RELEVANT, SearchResult
+
+TOLD = ("I live in Paris.", "I moved to Berlin.", "I'm allergic to peanuts.", "ok thanks")
 
 
-def entry(**scores: float) -> Ranked:
-    votes: tuple[Vote, ...] = tuple((arm, 1, score, 0.1) for arm, score in scores.items())
-    brief = Brief(
-        "a", 1, "c", "text", 4, "message", "active", "Ann", "user",
-        None, None, None, None, None, None, False, False, None,
-    )  # fmt: skip
-    return Ranked(brief, 1.0, votes, ())
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    with MemOS.open(tmp_path_factory.mktemp("home")) as memos:
+        for place, text in enumerate(TOLD):
+            memos.add(text, conversation=f"talk {place}")
+        yield memos
 
 
-def test_relevance_rises_with_cosine_and_with_terms() -> None:
-    low = relevance(entry(turn=0.2), 4)
-    near = relevance(entry(turn=0.2, window=0.7), 4)
-    both = relevance(entry(turn=0.2, window=0.7, turn_bm25=16.0, window_bm25=14.0), 4)
-    assert 0 < low < near < both < 1
-    assert low < 0.15
-    assert both > 0.9
+def relevance(found: SearchResult) -> dict[str, float]:
+    assert all(0 <= hit.relevance <= 1 for hit in found)
+    return {hit.item.memory: hit.relevance for hit in found}
 
 
-def test_terms_count_by_the_length_of_the_question() -> None:
-    short, long = relevance(entry(turn=0.4, turn_bm25=8.0), 2), relevance(entry(turn=0.4, turn_bm25=8.0), 12)
-    assert short > long
+@pytest.mark.parametrize(
+    ("question", "answer"), [("Where does she live?", TOLD[1]), ("What am I allergic to?", TOLD[2])]
+)
+def test_an_answer_is_relevant(told: MemOS, question: str, answer: str) -> None:
+    assert relevance(told.search(question))[answer] >= RELEVANT
+    assert answer in relevance(told.search(question, min_relevance=RELEVANT))
 
 
-@pytest.mark.parametrize("scores", [{}, {"graph": 1.0}, {"turn_bm25": 3.0}])
-def test_without_a_vector_arm_it_is_that_of_a_usual_distractor(scores: dict[str, float]) -> None:
-    assert 0 < relevance(entry(**scores), 0) < 0.8
+@pytest.mark.parametrize(
+    "question",
+    ["What is the boiling point of tungsten?", "asdf jkl qwerty zxcv", "Which pigment makes a flamingo pink?"],
+)
+def test_a_question_about_nothing_here_finds_nothing_relevant(told: MemOS, question: str) -> None:
+    assert told.search(question).hits
+    assert told.search(question, min_relevance=RELEVANT).hits == ()
+
+
+def test_an_acknowledgement_is_relevant_to_nothing(told: MemOS) -> None:
+    for question in ("What am I allergic to?", "ok thanks", "What does the user like?"):
+        assert relevance(told.search(question)).get(TOLD[3], 0.0) < RELEVANT
+
+
+def test_what_was_replaced_is_less_relevant_than_what_replaced_it(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path) as memos:
+        memos.add("I live in Paris.", conversation="one")
+        memos.add("The rent of my flat in Paris is 900 euros.", conversation="two")
+        memos.add("The rent of my flat in Paris was raised to 980 euros.", conversation="three")
+        found = memos.search("How much rent do I pay?", explain=True)
+        replaced = [(hit, hit.replaced_by) for hit in found if hit.replaced_by is not None]
+        assert replaced
+        by_id = {hit.item.id: hit.relevance for hit in found}
+        assert all(hit.relevance < by_id[newer] for hit, newer in replaced)

@@ -47,7 +47,7 @@ class Memory(BaseModel):
 class FoundMemory(Memory):
     """A memory found by a search."""
 
-    relevance: float = Field(description="Relevance from 0 to 1, comparable across searches")
+    relevance: float = Field(description="Probability, from 0 to 1, that it answers the question")
 
 
 class Found(BaseModel):

@@ -219,7 +219,7 @@ _MOST_IDS = 1_000
 _KINDS = {"text_mem": Kind.MEMORY, "pref_mem": Kind.PREFERENCE, "tool_mem": Kind.TOOL, "skill_mem": Kind.SKILL}
 # What clients mean by saying nothing. The best few stay whatever their relevance: a short question in other words than
 # the memory's has little of it, and no answer at all would look as if nothing was remembered.
-_RELEVANT = 0.45
+_RELEVANT = 0.15
 _AT_LEAST = 3
 _PREFERENCES = "What is known of what the user wants; follow it where it bears on the request."
 

@@ -14,7 +14,7 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Hit, Item, ItemType, Message, Role
+from memos.core.types import RELEVANT, Hit, Item, ItemType, Message, Role
 from memos.errors import InvalidInput
 from memos.kernel.chat.results import Question, Recalled, Reference
 from memos.kernel.context import Context
@@ -288,7 +288,7 @@ class Recalling:
         asked = question.query[:MAX_QUERY_CHARS]
         if not asked.strip():  # a picture alone
             return []
-        least = 0 if question.min_relevance is None else question.min_relevance
+        least = RELEVANT if question.min_relevance is None else question.min_relevance
         found = self.search(
             asked,
             cubes=question.cubes,

@@ -1,0 +1,291 @@
+"""Estimate the probability that a hit answers the question, from what a search knows of it and of the others.
+
+Pure. Two logistic models over the best candidates: one of a hit, one of whether memory answers the question at all.
+Fitted with folds over conversations on answerable and unanswerable questions; docs/benchmarks.md has the mix, the
+reliability curve and thresholds. The cosines are MiniLM's: with another embedder the words decide, and the numbers are
+not calibrated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from operator import mul
+
+from memos.core.text.acknowledgements import acknowledges
+from memos.core.text.claims import terms_of
+from memos.core.text.instructions import instructs
+from memos.core.text.preferences import states_preference
+from memos.core.types import RELEVANT, Arm, Role
+from memos.search.question import Question
+from memos.search.rank import TERM_ARMS, Ranked, asking_share
+from memos.search.succession import Replacement
+
+_POOL = 20  # best candidates that are looked at
+_FAR = 0.25  # cosine of what no vector arm recalled
+_COSINES = frozenset({Arm.TURN.value, Arm.WINDOW.value, Arm.STANDING.value})
+_STANDING = Arm.STANDING.value
+_LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})
+_WINDOW_WORDS = Arm.WINDOW_BM25.value
+_MOST_TERM_SCORE = 4.0
+_READ_CHARS = 600
+_SHORT_CHARS = 200
+
+# In the order of `_of_pool`, then of `_of_hit`; the last is the bias.
+_ANSWERABLE = (
+    8.476,
+    3.391,
+    -0.754,
+    0.502,
+    0.431,
+    -0.293,
+    1.852,
+    -0.045,
+    1.257,
+    -0.071,
+    -1.537,
+    0.436,
+    -0.548,
+    -1.624,
+    -1.316,
+    -0.369,
+    -5.825,
+    7.459,
+    1.336,
+    1.285,
+    -9.101,
+    -11.415,
+    0.236,
+)
+_HIT = (
+    3.080,
+    1.184,
+    0.035,
+    0.088,
+    -0.080,
+    1.367,
+    1.130,
+    0.150,
+    -0.135,
+    0.251,
+    -0.697,
+    -2.555,
+    -0.945,
+    -0.593,
+    0.311,
+    -1.024,
+    -1.036,
+    3.972,
+    -0.168,
+    -1.218,
+    -1.247,
+    -2.387,
+    0.646,
+    -0.217,
+    0.281,
+    -0.365,
+    6.779,
+    -0.352,
+    -3.412,
+    -1.693,
+    0.793,
+    0.220,
+    -5.296,
+    -5.027,
+    2.263,
+    -4.923,
+)
+
+# Evidence is often spread over several hits, of which the lesser ones look like any other, and the best hit of a
+# question without an answer looks like evidence. So the probability that there is an answer bounds the relevance of all
+# hits: from below by this share of it, and from above by the same share until it is likely enough, then by a steep
+# power of it. What stands, such as a preference, is found whatever the question's words are, and has no upper bound.
+_SHARE = 0.15
+_LIKELY_ENOUGH = RELEVANT / _SHARE
+_STEEP = 6
+_TELLS_NOTHING = 0.05  # of an acknowledgement or a system message
+_REPLACED = 0.95  # of what another candidate surely replaces, of the relevance of that one at most
+
+
+class Relevance:
+    """The relevance of the candidates of one search, each from 0 to 1.
+
+    Args:
+       ranked: The candidates, best first.
+       question: The question.
+       terms: The number of terms that the term arms searched for.
+       replaced: Which candidates replace which.
+    """
+
+    def __init__(
+        self, ranked: Sequence[Ranked], question: Question, terms: int, replaced: Sequence[Replacement] = ()
+    ) -> None:
+        first = ranked[:_POOL]
+        speakers = {entry.item.speaker.casefold() for entry in first}
+        words = [term for term in dict.fromkeys(terms_of(question.text)) if not _names(term, speakers)]
+        best = max((entry.score for entry in first), default=0.0)
+        self._best = best if best > 0 else 1.0
+        self._by_term = max(1, terms)
+        self._words = words
+        self._known: dict[str, tuple[float, float, float]] = {}
+        self._cover: dict[str, list[bool]] = {}
+        self._is_request = question.is_request
+        count = len(first) + 1
+        known = [self._covered(entry) for entry in first]
+        # A word that few of the candidates have tells more.
+        self._weights = [math.log(count / (sum(of_one) + 0.5)) for of_one in zip(*known, strict=True)] or [0.0] * len(
+            words
+        )
+        self._total = sum(self._weights)
+        self._places = {entry.item.id: place for place, entry in enumerate(ranked)}
+        self._entries = {entry.item.id: entry for entry in ranked}
+        self._newer = [each for each in replaced if {each.older, each.newer} <= self._places.keys()]
+        self._pool = self._of_pool(first)
+        self._answerable = _sigmoid(_ANSWERABLE, self._pool)
+        # Many alike are near each other and none stands out, but each has all that was asked for.
+        if len(words) > 1 and any(self._has_all_words(entry) for entry in first):
+            self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
+        self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
+
+    def of(self, entry: Ranked) -> float:
+        """Return the relevance of a candidate; what replaces another has that one's, and leaves it less."""
+        own = self._alone(entry)
+        for each in self._newer:
+            if each.newer == entry.item.id:
+                own = max(own, each.confidence * self._alone(self._entries[each.older]))
+        for each in self._newer:
+            if each.older == entry.item.id:
+                newer = max(self._alone(self._entries[each.newer]), each.confidence * self._alone(entry))
+                own = min(own, newer * (1 - each.confidence * (1 - _REPLACED)))
+        return own
+
+    def _alone(self, entry: Ranked) -> float:
+        own = _sigmoid(_HIT, [*self._pool, *self._of_hit(entry)])
+        found = own + (1 - own) * _SHARE * self._answerable
+        if not self._stands(entry):
+            found = min(found, self._most)
+        return found * _TELLS_NOTHING if _tells_nothing(entry) else found
+
+    def _of_pool(self, first: Sequence[Ranked]) -> list[float]:
+        telling = [entry for entry in first if not _tells_nothing(entry)]
+        scores = [self._scores(entry) for entry in telling] or [(_FAR, 0.0, 0.0)]
+        cosines = sorted((cosine for cosine, _, _ in scores), reverse=True)
+        covered = [self._covered(entry) for entry in telling]
+        count = len(self._words)
+        turns = [score for entry in first for arm, _, score, _ in entry.votes if arm == Arm.TURN] or [_FAR]
+        found = [any(of_one) for of_one in zip(*covered, strict=True)]
+        return [
+            cosines[0],
+            cosines[min(2, len(cosines) - 1)],
+            max(own for _, own, _ in scores),
+            max(window for _, _, window in scores),
+            max(2.7 * cosine + 0.6 * own + 0.6 * window for cosine, own, window in scores),
+            sum(found) / count if count else 0.5,
+            max((sum(of_one) for of_one in covered), default=0) / count if count else 0.5,
+            float(count - sum(found)),
+            math.log1p(count),
+            math.log1p(self._by_term),
+            math.log1p(len(first)),
+            *(max(0.0, first[min(place, len(first) - 1)].score / self._best) if first else 0.0 for place in (1, 4, 9)),
+            _asking(first[0]) if first else 0.0,
+            float(any(map(_is_lifted, first[:10]))),
+            sorted(turns)[len(turns) // 2],
+            cosines[0] if self._is_request else 0.0,
+            self._weighed(first[0]) if first else 0.0,
+            max(map(self._weighed, first), default=0.0),
+            self._boost(first[0], "next") if first else 0.0,
+            self._boost(first[0], "session") if first else 0.0,
+        ]
+
+    def _of_hit(self, entry: Ranked) -> list[float]:
+        item = entry.item
+        cosine, own, window = self._scores(entry)
+        boosts = {name for name, _ in entry.boosts}
+        return [
+            cosine,
+            own,
+            window,
+            sum(self._covered(entry)) / len(self._words) if self._words else 0.5,
+            max(0.0, min(1.3, entry.score / self._best)),
+            math.log1p(self._places.get(item.id, _POOL)),
+            _asking(entry),
+            float(item.role == Role.ASSISTANT),
+            float(_is_lifted(entry)),
+            float("answers" in boosts),
+            self._boost(entry, "next"),
+            self._boost(entry, "session"),
+            self._weighed(entry),
+        ]
+
+    def _scores(self, entry: Ranked) -> tuple[float, float, float]:
+        """Return the best cosine, and the BM25 of the message and of its window for each term of the question."""
+        known = self._known.get(entry.item.id)
+        if known is not None:
+            return known
+        cosine = own = window = 0.0
+        for arm, _, score, _ in entry.votes:
+            if arm in _COSINES:
+                cosine = max(cosine, score)
+            elif arm == _WINDOW_WORDS:
+                window = score / self._by_term
+            elif arm in TERM_ARMS:
+                own = max(own, score / self._by_term)
+        known = cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE)
+        self._known[entry.item.id] = known
+        return known
+
+    def _stands(self, entry: Ranked) -> bool:
+        if any(vote[0] == _STANDING for vote in entry.votes):
+            return True
+        text = entry.item.memory
+        return self._is_request and entry.item.role == Role.USER and (states_preference(text) or instructs(text))
+
+    def _boost(self, entry: Ranked, wanted: str) -> float:
+        for name, gave in entry.boosts:
+            if name == wanted:
+                return gave / self._best
+        return 0.0
+
+    def _weighed(self, entry: Ranked) -> float:
+        """Return the share of the question's words that a candidate has, rare ones weighing more."""
+        if not self._total:
+            return 0.5
+        found = 0.0
+        for weight, there in zip(self._weights, self._covered(entry), strict=True):
+            if there:
+                found += weight
+        return found / self._total
+
+    def _has_all_words(self, entry: Ranked) -> bool:
+        text = entry.item.memory[:_READ_CHARS].casefold()
+        return all(word.removesuffix("s") in text for word in self._words)
+
+    def _covered(self, entry: Ranked) -> list[bool]:
+        found = self._cover.get(entry.item.id)
+        if found is None:
+            text = entry.item.memory[:_READ_CHARS].casefold()
+            found = self._cover[entry.item.id] = [word in text for word in self._words]
+        return found
+
+
+def _names(term: str, speakers: Collection[str]) -> bool:
+    return any(speaker.startswith(term) for speaker in speakers)
+
+
+def _tells_nothing(entry: Ranked) -> bool:
+    return entry.item.role == Role.SYSTEM or acknowledges(entry.item.memory)
+
+
+def _is_lifted(entry: Ranked) -> bool:
+    """Return True if an entry is found because it holds on, whatever the question's words are."""
+    return any(vote[0] in _LIFTING for vote in entry.votes)
+
+
+def _asking(entry: Ranked) -> float:
+    return asking_share(entry.item.memory) if entry.item.length < _SHORT_CHARS else 0.0
+
+
+def _sigmoid(weights: Sequence[float], features: Sequence[float]) -> float:
+    *own, bias = weights
+    logit = bias + sum(map(mul, own, features))
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
