@@ -32,6 +32,7 @@ _MOST_LOWERED = 0.35  # of the best score, for what is about another person
 _MOST_LOWERED_OF_NOBODY = 0.6  # where the question names nobody, so that it is about the speaker
 _KEPT = 0.3  # of its own share, so that what was replaced is found after what replaced it
 _LEAST_PART = 0.02
+_AS_SURE = 0.6  # of the surest, from which the latest of what was before is taken
 _FEW = 1.0  # by how much, in log odds for each e-fold
 _LEAST = 0.25  # confidence below which nothing passes its share on
 
@@ -78,9 +79,7 @@ def by_succession(
     if not first or not first[0].score > 0 or not (links or _some_about_another(of_whom, first)):
         return order
     shares = _shares(first, asked, judge, by_score=of_whom is None)
-    moved = _moved(
-        first, shares.parts, _odds(links, first, asked, shares.asked, judge), former=Intent.FORMER in question.intents
-    )
+    moved = _moved(first, shares.parts, _odds(links, first, asked, shares.asked, judge), question)
     best = sorted(first, key=lambda entry: (-moved[entry.item.id], -entry.score, entry.item.id))
     return [*_rescored(best, [entry.score for entry in first]), *rest]
 
@@ -170,9 +169,15 @@ def _asked_odds(confidence: float, more: float) -> float:
 
 
 def _moved(
-    first: Sequence[Ranked], parts: Mapping[str, float], links: Sequence[Replacement], *, former: bool
+    first: Sequence[Ranked], parts: Mapping[str, float], links: Sequence[Replacement], question: Question
 ) -> Mapping[str, float]:
-    """Return the shares after each statement passed its own on, oldest first; for `former` newest first, backwards."""
+    """Return the shares after each statement passed its own on, oldest first; for what was before newest first, back.
+
+    "Where did she live before Lyon?" wants the home just before Lyon, so nothing passes on what it was given; of what
+    was "at first" the oldest statement takes all.
+    """
+    former = Intent.FORMER in question.intents
+    one_step = former and Intent.FIRST not in question.intents
     ways: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for older, newer, confidence, _ in links:
         start, end = (newer, older) if former else (older, newer)
@@ -180,9 +185,12 @@ def _moved(
     gained: dict[str, float] = defaultdict(float)
     moved = dict(parts)
     in_time = sorted(first, key=lambda entry: (entry.item.said_at or 0, entry.item.id), reverse=former)
+    order = {entry.item.id: place for place, entry in enumerate(in_time)}
     for entry in in_time:
         own, ends = parts[entry.item.id] + gained[entry.item.id], ways.get(entry.item.id, [])
         moved[entry.item.id] = own
+        if one_step:
+            own, ends = parts[entry.item.id], _latest(ends, order)
         if not ends or own < _LEAST_PART:
             continue
         # One of them replaces it, so that many that hardly do take no more than one that does.
@@ -191,8 +199,15 @@ def _moved(
         for end, confidence in ends:
             # And what replaces many takes the place of the best of them: the last of a list is not the whole list.
             gained[end] = max(gained[end], goes * confidence**2 / total)
-        moved[entry.item.id] = max(own - goes, _KEPT * parts[entry.item.id])
+        moved[entry.item.id] = max(moved[entry.item.id] - goes, _KEPT * parts[entry.item.id])
     return moved
+
+
+def _latest(ends: Sequence[tuple[str, float]], order: Mapping[str, int]) -> list[tuple[str, float]]:
+    """Return the first in order of those that are about as sure as the surest."""
+    surest = max((confidence for _, confidence in ends), default=0.0)
+    sure = [end for end in ends if end[1] >= _AS_SURE * surest]
+    return sorted(sure, key=lambda end: order[end[0]])[:1]
 
 
 def _rescored(best: Sequence[Ranked], scores: Sequence[float]) -> list[Ranked]:

@@ -274,3 +274,16 @@ def test_a_question_about_before_and_now_gets_both_in_order(memos: MemOS) -> Non
     assert {hit.item.memory for hit in memos.search(question, top_k=2).hits} == {"I live in Paris.", "I moved to Lyon."}
     context = memos.search(question, token_budget=200).context
     assert context.index("I live in Paris.") < context.index("I moved to Lyon.")
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("Where does she live?", "I moved to Nice."),
+        ("Where did she live before Nice?", "I moved to Lyon."),
+        ("Where did she live originally?", "I live in Paris."),
+    ],
+)
+def test_of_several_versions_each_question_gets_its_own(memos: MemOS, question: str, wanted: str) -> None:
+    tell(memos, "I live in Paris.", "The printer is out of toner.", "I moved to Lyon.", "It rained.", "I moved to Nice.")
+    assert first(memos, question) == wanted
