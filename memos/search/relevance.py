@@ -9,8 +9,7 @@ not calibrated.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from operator import mul
+from collections.abc import Collection, Mapping, Sequence
 
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import terms_of
@@ -31,70 +30,70 @@ _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
 _SHORT_CHARS = 200
 
-# In the order of `_of_pool`, then of `_of_hit`; the last is the bias.
-_ANSWERABLE = (
-    8.476,
-    3.391,
-    -0.754,
-    0.502,
-    0.431,
-    -0.293,
-    1.852,
-    -0.045,
-    1.257,
-    -0.071,
-    -1.537,
-    0.436,
-    -0.548,
-    -1.624,
-    -1.316,
-    -0.369,
-    -5.825,
-    7.459,
-    1.336,
-    1.285,
-    -9.101,
-    -11.415,
-    0.236,
-)
-_HIT = (
-    3.080,
-    1.184,
-    0.035,
-    0.088,
-    -0.080,
-    1.367,
-    1.130,
-    0.150,
-    -0.135,
-    0.251,
-    -0.697,
-    -2.555,
-    -0.945,
-    -0.593,
-    0.311,
-    -1.024,
-    -1.036,
-    3.972,
-    -0.168,
-    -1.218,
-    -1.247,
-    -2.387,
-    0.646,
-    -0.217,
-    0.281,
-    -0.365,
-    6.779,
-    -0.352,
-    -3.412,
-    -1.693,
-    0.793,
-    0.220,
-    -5.296,
-    -5.027,
-    2.263,
-    -4.923,
-)
+# Weights in the order in which `_of_pool` and then `_of_hit` give their features.
+_ANSWERABLE = {
+    "best_cosine": 8.476,
+    "third_cosine": 3.391,
+    "best_turn_terms": -0.754,
+    "best_window_terms": 0.502,
+    "best_sum": 0.431,
+    "words_found": -0.293,
+    "words_in_one": 1.852,
+    "words_missing": -0.045,
+    "words": 1.257,
+    "terms": -0.071,
+    "candidates": -1.537,
+    "second_score": 0.436,
+    "fifth_score": -0.548,
+    "tenth_score": -1.624,
+    "first_asks": -1.316,
+    "some_lifted": -0.369,
+    "median_cosine": -5.825,
+    "request_cosine": 7.459,
+    "first_weighed": 1.336,
+    "most_weighed": 1.285,
+    "first_next": -9.101,
+    "first_session": -11.415,
+    "bias": 0.236,
+}
+_HIT = {
+    "best_cosine": 3.080,
+    "third_cosine": 1.184,
+    "best_turn_terms": 0.035,
+    "best_window_terms": 0.088,
+    "best_sum": -0.080,
+    "words_found": 1.367,
+    "words_in_one": 1.130,
+    "words_missing": 0.150,
+    "words": -0.135,
+    "terms": 0.251,
+    "candidates": -0.697,
+    "second_score": -2.555,
+    "fifth_score": -0.945,
+    "tenth_score": -0.593,
+    "first_asks": 0.311,
+    "some_lifted": -1.024,
+    "median_cosine": -1.036,
+    "request_cosine": 3.972,
+    "first_weighed": -0.168,
+    "most_weighed": -1.218,
+    "first_next": -1.247,
+    "first_session": -2.387,
+    "cosine": 0.646,
+    "turn_terms": -0.217,
+    "window_terms": 0.281,
+    "words_covered": -0.365,
+    "score": 6.779,
+    "place": -0.352,
+    "asks": -3.412,
+    "assistant": -1.693,
+    "lifted": 0.793,
+    "answers": 0.220,
+    "next": -5.296,
+    "session": -5.027,
+    "weighed": 2.263,
+    "bias": -4.923,
+}
 
 # Evidence is often spread over several hits, of which the lesser ones look like any other, and the best hit of a
 # question without an answer looks like evidence. So the probability that there is an answer bounds the relevance of all
@@ -285,7 +284,7 @@ def _asking(entry: Ranked) -> float:
     return asking_share(entry.item.memory) if entry.item.length < _SHORT_CHARS else 0.0
 
 
-def _sigmoid(weights: Sequence[float], features: Sequence[float]) -> float:
-    *own, bias = weights
-    logit = bias + sum(map(mul, own, features))
+def _sigmoid(weights: Mapping[str, float], features: Sequence[float]) -> float:
+    *own, bias = weights.values()
+    logit = bias + sum(weight * feature for weight, feature in zip(own, features, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))

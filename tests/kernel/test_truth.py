@@ -285,5 +285,5 @@ def test_a_question_about_before_and_now_gets_both_in_order(memos: MemOS) -> Non
     ],
 )
 def test_of_several_versions_each_question_gets_its_own(memos: MemOS, question: str, wanted: str) -> None:
-    tell(memos, "I live in Paris.", "The printer is out of toner.", "I moved to Lyon.", "It rained.", "I moved to Nice.")
+    tell(memos, "I live in Paris.", "The bus was late.", "I moved to Lyon.", "It rained.", "I moved to Nice.")
     assert first(memos, question) == wanted
