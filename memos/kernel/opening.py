@@ -173,7 +173,7 @@ def open_installation(
         scanned: dict[Target, ScannedIndex] = {"vector": vector}
         if graph_index is not None:
             scanned["graph"] = graph_index
-        relations = RelationFinder(ledger, vector, cached.fingerprint, rising, lambda: askers.has("reader"))
+        relations = RelationFinder(ledger, vector, cached.fingerprint, rising, partial(askers.has, "reader"))
         vector_follower = VectorFollower(ledger, vector, cached, terms, relations)
         return OpenedInstallation(
             home=home,
