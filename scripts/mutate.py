@@ -132,7 +132,8 @@ def passes(tree: Path, tests: list[str], timeout_s: float) -> bool:
     """Return True if pytest ends with 0 within the time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     with tempfile.TemporaryDirectory(prefix="hippocube-mutate-") as folder:
-        environment = {**os.environ, "PYTHONPATH": str(tree), "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        paths = os.pathsep.join(filter(None, [str(tree), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": paths, "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             ended = subprocess.run(
                 command, cwd=tree, env=environment, capture_output=True, timeout=timeout_s, check=False

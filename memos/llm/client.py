@@ -205,7 +205,7 @@ class LLMClient:
     ) -> Mapping[str, float]:
         """Return how probable each word is as the answer; without probabilities, 1 for the one answered.
 
-        Raises: InvalidAnswer if it is none of them, and what every call raises.
+        Raises: InvalidAnswer (the answer is none of `words`), and what `complete` raises.
         """
         request = ChatRequest(tuple(messages), _WORD_TOKENS, 0.0, words=words)
         key, generation = key_of(self.model, request), self._cache.generation

@@ -41,6 +41,8 @@ MODEL = "model"
 FEEDBACK = "feedback"
 """`decided_by` of a relation that a correction supposes and nobody has confirmed."""
 
+_RESERVED = frozenset({RULES, MODEL, FEEDBACK})  # users may have these ids, too
+
 STORED = 0.15
 """Least confidence of a relation that is stored: below it, it changes no order."""
 
@@ -203,7 +205,7 @@ def _about_others(older: Claim, newer: Claim) -> bool:
 
 
 def _is_open(pair: Pair) -> bool:
-    """Return True if rules are unsure of a pair whose newer statement is no question, and not obvious small talk."""
+    """Return True if a model is to judge a pair: the rules are unsure, and the newer statement makes a claim."""
     new = read_claim(pair.newer.memory)
     says = new.owner is not Owner.UNKNOWN or new.numbers or new.names or new.changes or new.ends
     return bool(says) and not new.asks and OPEN[0] <= pair.odds < OPEN[1]
@@ -339,7 +341,8 @@ def decide(
     pair = (links.c.from_id == newer, links.c.to_id == older, links.c.kind.in_(_JUDGED))
     connection.execute(sa.delete(links).where(*pair))
     row = {"from_id": newer, "kind": LinkKind.UPDATES, "to_id": older, "cube_id": cube, "created_at": now}
-    connection.execute(sa.insert(links), [row | {"confidence": float(holds), "decided_by": actor}])
+    decided_by = f"user {actor}" if actor in _RESERVED else actor
+    connection.execute(sa.insert(links), [row | {"confidence": float(holds), "decided_by": decided_by}])
 
 
 def suppose(connection: sa.Connection, cube: str, newer: str, older: str, confidence: float, now: datetime) -> None:

@@ -388,12 +388,18 @@ def _neighbours(item: Brief, after: Brief | None, before: Brief | None) -> list[
     found = [("next", NEXT, after.id)] if after is not None else []
     if before is not None:
         found.append(("previous", PREVIOUS, before.id))
-        if before.speaker != item.speaker and (asking := _asks(before)):
+        if before.speaker != item.speaker and (asking := asks(before)):
             found.append(("answers", ANSWERS * asking, before.id))
     return found
 
 
-def _asks(item: Brief) -> float:
+def tells_nothing(item: Brief) -> bool:
+    """Return True for system messages, acknowledgements, thanks and greetings."""
+    return item.role == Role.SYSTEM or acknowledges(item.memory)
+
+
+def asks(item: Brief) -> float:
+    """Return the share of a short text that is questions, 0 for a long one."""
     return asking_share(item.memory) if item.length < _SHORT_CHARS else 0.0
 
 
@@ -420,11 +426,11 @@ class _Factors:
             found.append(("preference", ADVICE))
         # Who asks for a call and who makes it tell of it, when that is what the question is about.
         if not (self._done and item.id in self._newer):
-            if asking := _asks(item):
+            if asking := asks(item):
                 found.append(("asking", ASKING * asking))
             if item.role == Role.ASSISTANT:
                 found.append(("assistant", ASSISTANT))
-        if item.role == Role.SYSTEM or acknowledges(item.memory):
+        if tells_nothing(item):
             found.append(("tells_nothing", TELLS_NOTHING))
         if item.outdated and not self._former:
             found.append(("outdated", OUTDATED))

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import terms_of
 from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
 from memos.core.types import RELEVANT, Arm, Role
 from memos.search.question import Question
-from memos.search.rank import TERM_ARMS, Ranked, asking_share
+from memos.search.rank import TERM_ARMS, Ranked, asks, tells_nothing
 from memos.search.succession import Replacement
 
 _POOL = 20  # best candidates that are looked at
@@ -28,7 +27,6 @@ _LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})
 _WINDOW_WORDS = Arm.WINDOW_BM25.value
 _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
-_SHORT_CHARS = 200
 
 # Weights in the order in which `_of_pool` and then `_of_hit` give their features.
 _ANSWERABLE = {
@@ -163,10 +161,10 @@ class Relevance:
         found = own + (1 - own) * _SHARE * self._answerable
         if not self._stands(entry):
             found = min(found, self._most)
-        return found * _TELLS_NOTHING if _tells_nothing(entry) else found
+        return found * _TELLS_NOTHING if tells_nothing(entry.item) else found
 
     def _of_pool(self, first: Sequence[Ranked]) -> list[float]:
-        telling = [entry for entry in first if not _tells_nothing(entry)]
+        telling = [entry for entry in first if not tells_nothing(entry.item)]
         scores = [self._scores(entry) for entry in telling] or [(_FAR, 0.0, 0.0)]
         cosines = sorted((cosine for cosine, _, _ in scores), reverse=True)
         covered = [self._covered(entry) for entry in telling]
@@ -186,7 +184,7 @@ class Relevance:
             math.log1p(self._by_term),
             math.log1p(len(first)),
             *(max(0.0, first[min(place, len(first) - 1)].score / self._best) if first else 0.0 for place in (1, 4, 9)),
-            _asking(first[0]) if first else 0.0,
+            asks(first[0].item) if first else 0.0,
             float(any(map(_is_lifted, first[:10]))),
             sorted(turns)[len(turns) // 2],
             cosines[0] if self._is_request else 0.0,
@@ -207,7 +205,7 @@ class Relevance:
             sum(self._covered(entry)) / len(self._words) if self._words else 0.5,
             max(0.0, min(1.3, entry.score / self._best)),
             math.log1p(self._places.get(item.id, _POOL)),
-            _asking(entry),
+            asks(entry.item),
             float(item.role == Role.ASSISTANT),
             float(_is_lifted(entry)),
             float("answers" in boosts),
@@ -271,17 +269,9 @@ def _names(term: str, speakers: Collection[str]) -> bool:
     return any(speaker.startswith(term) for speaker in speakers)
 
 
-def _tells_nothing(entry: Ranked) -> bool:
-    return entry.item.role == Role.SYSTEM or acknowledges(entry.item.memory)
-
-
 def _is_lifted(entry: Ranked) -> bool:
     """Return True if an entry is found because it holds on, whatever the question's words are."""
     return any(vote[0] in _LIFTING for vote in entry.votes)
-
-
-def _asking(entry: Ranked) -> float:
-    return asking_share(entry.item.memory) if entry.item.length < _SHORT_CHARS else 0.0
 
 
 def _sigmoid(weights: Mapping[str, float], features: Sequence[float]) -> float:

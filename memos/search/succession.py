@@ -96,7 +96,7 @@ def _claim_of(entry: Ranked) -> Claim:
 
 
 def _some_about(asked: Claim, first: Sequence[Ranked]) -> bool:
-    """Return False if a question names people and no candidate does: then it may be the speaker whom it names."""
+    """Return False if a question names people of whom no candidate speaks: the name may be the speaker's."""
     claims = [read_claim(entry.item.memory) for entry in first]
     return not asked.people or any(asked.people & (claim.people | claim.names) for claim in claims)
 
@@ -171,10 +171,11 @@ def _asked_odds(confidence: float, more: float) -> float:
 def _moved(
     first: Sequence[Ranked], parts: Mapping[str, float], links: Sequence[Replacement], question: Question
 ) -> Mapping[str, float]:
-    """Return the shares after each statement passed its own on, oldest first; for what was before newest first, back.
+    """Return each candidate's share of relevance after replaced statements passed theirs to what replaced them.
 
-    "Where did she live before Lyon?" wants the home just before Lyon, so nothing passes on what it was given; of what
-    was "at first" the oldest statement takes all.
+    A question about before passes them the other way, from the newer to the older statement. "Where did she live before
+    Lyon?" wants the home just before Lyon, so there a statement passes on its own share alone; for "originally" it
+    passes on what it was given as well, and the oldest statement comes first.
     """
     former = Intent.FORMER in question.intents
     one_step = former and Intent.FIRST not in question.intents
@@ -204,7 +205,7 @@ def _moved(
 
 
 def _latest(ends: Sequence[tuple[str, float]], order: Mapping[str, int]) -> list[tuple[str, float]]:
-    """Return the first in order of those that are about as sure as the surest."""
+    """Return the one that comes first in `order`, of those about as likely as the likeliest."""
     surest = max((confidence for _, confidence in ends), default=0.0)
     sure = [end for end in ends if end[1] >= _AS_SURE * surest]
     return sorted(sure, key=lambda end: order[end[0]])[:1]

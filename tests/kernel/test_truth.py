@@ -105,6 +105,17 @@ def test_a_relation_is_kept_with_its_confidence_and_a_person_can_decide_it(memos
         memos.review.decide(new, "00000000-0000-0000-0000-000000000000", holds=True)
 
 
+def test_a_decision_stands_whatever_the_id_of_the_user_who_made_it(memos: MemOS) -> None:
+    memos.users.create("rules")
+    memos.cubes.create("own", actor="rules")
+    [old] = memos.add("I live in Paris.", cube="own", actor="rules").item_ids
+    [new] = memos.add("I moved to Lyon.", cube="own", actor="rules").item_ids
+    memos.review.decide(new, old, holds=False, actor="rules")
+    memos.maintenance.reindex()
+    [still] = memos.memories.relations(new, actor="rules")
+    assert (still.confidence, still.decided_by) == (0.0, "user rules")
+
+
 def test_relations_go_with_the_items_that_are_erased(memos: MemOS) -> None:
     old, new = tell(memos, "The rent is 900 euros.", "The rent was raised to 980 euros.")
     memos.memories.erase([new])

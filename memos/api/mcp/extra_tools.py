@@ -90,7 +90,7 @@ class Relation(BaseModel):
 
 
 class Relations(BaseModel):
-    """Which memories replace which."""
+    """Relations between memories: each says that a newer one replaces an older one."""
 
     relations: list[Relation]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import qdrant_edge
@@ -25,6 +24,9 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u
 _JOINING = re.compile(r"[$<=>|~^`¬°\u2190-\u22ff\u25a0-\u2bff\U0001f000-\U0001faff]")
 # The stemmer takes quadratic time for one word of letters such as y: a megabyte of them, half a minute.
 _ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")
+
+
+_Encode = Callable[[qdrant_edge.Bm25, str], qdrant_edge.SparseVector]
 
 
 class QdrantBm25:
@@ -52,19 +54,19 @@ class QdrantBm25:
         )
 
     def encode_document(self, text: str) -> SparseVector:
-        return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, "embed_document")])
+        return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, qdrant_edge.Bm25.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
-        return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, "embed_query")])
+        return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, qdrant_edge.Bm25.embed_query)])
 
-    def _more(self, text: str, encode: Literal["embed_document", "embed_query"]) -> Iterator[qdrant_edge.SparseVector]:
+    def _more(self, text: str, encode: _Encode) -> Iterator[qdrant_edge.SparseVector]:
         found = _NUMBER.findall(text)
         for run in _UNSPACED.findall(text):
             found += [run[place : place + 2] for place in range(len(run) - 1)]
         if found:
-            yield getattr(self._words, encode)(" ".join(found))
+            yield encode(self._words, " ".join(found))
         if (stems := self._stems.get(language_of(text))) is not None:
-            yield getattr(stems, encode)(_cut(text))
+            yield encode(stems, _cut(text))
 
 
 def _stemming(language: str) -> qdrant_edge.Bm25:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from memos.core.text.languages import language_of
+
 
 def words_of(text: str) -> frozenset[str]:
     """Return the words of a list as a set."""
@@ -30,7 +32,7 @@ _SPEAKER = words_of(
     "yo nosotros nosotras me nos mi mis nuestro nuestra nuestros nuestras conmigo"
 )
 _KIN_OF = {
-    "en": words_of("""
+    "english": words_of("""
         mother mom mum mummy mama mam dad daddy father papa brother bro sister sis sibling siblings aunt auntie uncle
         cousin cousins nephew nephews niece nieces grandma grandpa grandmother grandfather granny nan nana gran grandad
         grandson granddaughter grandparents parents parent son sons daughter daughters kid kids child children stepson
@@ -40,21 +42,17 @@ _KIN_OF = {
         godmother godfather godson goddaughter teammate classmate deskmate workmate intern trainee apprentice
         in-laws supervisor
         """),
-    "de": words_of("""
+    "german": words_of("""
         mutter mama mutti vater papa bruder schwester geschwister tante onkel cousin cousine neffe nichte oma opa
         großmutter großvater eltern sohn tochter kind kinder mann frau freund freundin kollege kollegin kollegen chef
         chefin nachbar nachbarin nachbarn mitbewohner mitbewohnerin schwager schwägerin schwiegermutter schwiegervater
         schwiegereltern enkel enkelin vermieter vermieterin verlobte verlobter kumpel
         """),
-    "es": words_of("""
+    "spanish": words_of("""
         madre mamá padre papá hermano hermana hermanos tía tío tíos prima primo primos sobrino sobrina abuela abuelo
         abuelos padres hijo hija hijos esposo esposa marido mujer novio novia amigo amiga amigos colega compañero
         compañera jefe jefa vecino vecina vecinos suegro suegra cuñado cuñada yerno nuera nieto nieta casero casera
         """),
-}
-_SIGNS = {
-    "de": words_of("ich wir der die das und ist nicht ein eine mein meine unser im am zum seit auf für mit den wo wie"),
-    "es": words_of("el los las una mi mis yo en del por para con que se es está tengo ya hace dónde cuál qué su"),
 }
 _KIN_HAN = re.compile(
     r"妈妈|母亲|老妈|我妈|爸爸|父亲|老爸|我爸|爸妈|父母|哥哥|弟弟|姐姐|妹妹|我哥|我弟|我姐|我妹|阿姨|叔叔|舅舅|舅妈|姑姑|姨妈|"
@@ -330,7 +328,7 @@ def _subject(text: str) -> _Subject:
     people, names = set[str](), set[str]()
     words = list(_WORD.finditer(text))
     lows = [match.group().casefold() for match in words]
-    kin = _KIN_OF[_language(lows)]
+    kin = _KIN_OF.get(language_of(text), _KIN_OF["english"])
     for place, match in enumerate(words):
         word, low = match.group(), lows[place]
         bare = low.removesuffix("'s").removesuffix("'")
@@ -356,15 +354,6 @@ def _subject(text: str) -> _Subject:
             if named or (not opens and bare not in _OPENERS):
                 names.add(bare)
     return _Subject(owner, holder, people, names)
-
-
-def _language(words: list[str]) -> str:
-    counts = {language: sum(word in signs for word in words) for language, signs in _SIGNS.items()}
-    best = max(counts, key=counts.__getitem__)
-    return best if counts[best] * 5 >= len(words) and counts[best] > sum(word in _ENGLISH for word in words) else "en"
-
-
-_ENGLISH = words_of("the of and is in to i my our we they it for with on at from was are have has he she a an")
 
 
 _OF = words_of("of von de")

@@ -1,4 +1,7 @@
-"""Have a language model judge which statements a newer one replaces, where the rules are unsure."""
+"""Background job that asks a language model whether a newer statement replaces an older one.
+
+It is asked about the pairs of which the rules are unsure.
+"""
 
 from __future__ import annotations
 
