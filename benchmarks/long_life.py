@@ -39,7 +39,7 @@ from memos import MemOS
 from memos.backends.encoders.minilm import MiniLmEmbedder
 from memos.core.ports import Embedder, Vector
 from memos.core.settings import Settings
-from memos.core.types import Hit
+from memos.core.types import REPLACING, Hit
 
 CUBE = "year"
 FLOORS = ("minilm", "newest")
@@ -164,7 +164,7 @@ def _standings(memos: MemOS, life: Life, month: int, told: Told) -> list[dict[st
 
     def row(about: str, key: str, statement: Statement, newer: Statement | None) -> dict[str, Any]:
         item = told.items[statement.turn]
-        found = [each for each in memos.memories.relations(item) if each.older == item]
+        found = [each for each in memos.memories.relations(item) if each.older == item and each.kind in REPLACING]
         best = max(found, key=lambda each: each.confidence, default=None)
         return {
             "about": about,

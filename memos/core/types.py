@@ -163,10 +163,15 @@ class LinkKind(StrEnum):
     RELATES = "RELATES"
     UPDATES = "UPDATES"
     ENDS = "ENDS"
+    SAME = "SAME"
+    EXTENDS = "EXTENDS"
 
 
-JUDGED = frozenset({LinkKind.UPDATES, LinkKind.ENDS})
-"""Links from a newer statement to an older one, judged with a confidence."""
+REPLACING = frozenset({LinkKind.UPDATES, LinkKind.ENDS})
+"""Links from a newer statement to an older one that no longer holds."""
+
+JUDGED = REPLACING | {LinkKind.SAME, LinkKind.EXTENDS}
+"""Links from a newer statement to an older one, judged with a confidence; after SAME and EXTENDS both hold."""
 
 
 class Arm(StrEnum):
@@ -379,11 +384,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A newer statement that updates or ends an older one, and how sure that is."""
+    """A newer statement that updates, ends, repeats or extends an older one, and how sure that is."""
 
     newer: Annotated[str, "Id of the newer memory"]
     older: Annotated[str, "Id of the older memory"]
-    kind: Annotated[LinkKind, "UPDATES or ENDS"]
+    kind: Annotated[LinkKind, "UPDATES, ENDS, SAME or EXTENDS"]
     confidence: Annotated[float, "Confidence from 0 to 1; 0 if a person rejected it"]
     decided_by: Annotated[str, "`rules`, `model`, `feedback`, or the actor who confirmed or rejected it"]
     at: Annotated[datetime | None, "When the newer one was said"]
@@ -401,7 +406,7 @@ class Version:
     recorded_at: Annotated[datetime, "When it was stored"]
     before: Annotated[Item | None, "Memory before this version; null for the first"]
     after: Annotated[Item, "The memory since"]
-    relations: Annotated[tuple[Relation, ...], "In the last version: what it replaces, and what replaces it"] = ()
+    relations: Annotated[tuple[Relation, ...], "In the last version: its relations to older and newer ones"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +574,7 @@ class Hit:
     standing: Annotated[Standing, "Whether it still holds"] = Standing.CURRENT
     replaced_by: Annotated[str | None, "Id of the memory that replaced it, or probably did"] = None
     since: Annotated[datetime | None, "Since when it stands so"] = None
-    relations: Annotated[tuple[Relation, ...], "What it replaces and what replaces it, with `explain`"] = ()
+    relations: Annotated[tuple[Relation, ...], "Its relations to older and newer ones, with `explain`"] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Judge whether a newer statement replaces an older one, by words and vectors.
 
-A small network, fitted by `scripts/fit_judge.py` to stories written for it (`scripts/judge_stories.jsonl.gz`). Its
+A small network, fitted by `scripts/judge/fit.py` to stories written for it (`scripts/judge/stories.jsonl.gz`). Its
 vectors are those of the default embedder; with another one, words and the cosine alone decide.
 """
 

@@ -1,9 +1,9 @@
-"""Relations between statements: which older statement a newer one updates or ends, and how sure that is.
+"""Relations between statements: which older one a newer one updates, ends, repeats or extends, and how sure that is.
 
 A relation is a link from the newer to the older item. Rules judge it when either is indexed, so a rebuild judges anew.
 Where a model is configured, a task has it judge the pairs of which rules are unsure; its judgement replaces theirs
 until either item changes. What a person decided stays. No relation changes or hides an item: searches put the newer one
-first.
+first, except of a pair of which the newer one extends the older.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, read_claim
 from memos.core.text.matching import normalized_value
-from memos.core.types import FOUND, JUDGED, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
+from memos.core.text.repetition import Repetition, repetition_of
+from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
 from memos.memcube.judge import conflicts, judge_for, pair_features
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.engine import Ledger
@@ -206,17 +207,52 @@ def _about_others(older: Claim, newer: Claim) -> bool:
 
 def _is_open(pair: Pair) -> bool:
     """Return True if a model is to judge a pair: the rules are unsure, and the newer statement makes a claim."""
+    if _repetition(pair) in _CERTAIN:
+        return False
     new = read_claim(pair.newer.memory)
     says = new.owner is not Owner.UNKNOWN or new.numbers or new.names or new.changes or new.ends
     return bool(says) and not new.asks and OPEN[0] <= pair.odds < OPEN[1]
 
 
+_CERTAIN = {
+    Repetition.SAME: (LinkKind.SAME, 0.95),
+    Repetition.EXTENDED: (LinkKind.EXTENDS, 0.9),
+}
+"""Kinds and confidences of what is said again word for word: there the network, which knows changes, errs."""
+
+_WITHIN = 0.8
+"""Confidence that the older statement is extended if the network is sure that it is not replaced."""
+
+
 def relation_of(pair: Pair, decided_by: str = RULES) -> Relation:
-    """Return the relation of a pair, as sure as its log odds."""
-    claim = read_claim(pair.newer.memory)
-    kind = LinkKind.ENDS if claim.ends and not claim.changes else LinkKind.UPDATES
-    confidence = round(1 / (1 + math.exp(-pair.odds)), 3)
-    return Relation(pair.newer.id, pair.older.id, kind, confidence, decided_by, pair.newer.said_at)
+    """Return the relation of a pair: what is repeated is not replaced, and a replacement is as sure as its log odds."""
+    repeated = _repetition(pair)
+    replaced = 1 / (1 + math.exp(-pair.odds))
+    if repeated in _CERTAIN:
+        kind, confidence = _CERTAIN[repeated]
+    elif repeated is Repetition.WITHIN and pair.odds < 0:
+        kind, confidence = LinkKind.EXTENDS, _WITHIN * (1 - replaced)
+    else:
+        claim = read_claim(pair.newer.memory)
+        kind = LinkKind.ENDS if claim.ends and not claim.changes else LinkKind.UPDATES
+        confidence = replaced
+    return Relation(pair.newer.id, pair.older.id, kind, round(confidence, 3), decided_by, pair.newer.said_at)
+
+
+def _repetition(pair: Pair) -> Repetition | None:
+    """Return what the newer statement repeats, None if another speaker says it or it tells of another time."""
+    older, newer = pair.older, pair.newer
+    if normalized_value(older.speaker) != normalized_value(newer.speaker):
+        return None
+    repeated = repetition_of(older.memory, newer.memory)
+    if repeated is None or _time_told(older) == _time_told(newer):
+        return repeated
+    return Repetition.WITHIN if repeated is not Repetition.SAME and _time_told(older) is None else None
+
+
+def _time_told(item: Item) -> tuple[datetime | None, datetime | None] | None:
+    """Return the time that a statement tells of, None if it names none: that is "tomorrow", not when it was said."""
+    return None if item.valid_from == item.said_at else (item.valid_from, item.valid_to)
 
 
 def judge_task(ids: Sequence[str], *, tries: int = 0, not_before: datetime | None = None) -> NewTask:
@@ -329,18 +365,24 @@ def supposed(connection: sa.Connection, cube: str, limit: int) -> list[Relation]
     return [_relation(row) for row in rows]
 
 
-def replacements(connection: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, float, int | None]]:
-    """Return what replaced items: older id, newer id, confidence, and when that was said in microseconds."""
+def replacements(connection: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, float, int | None, str]]:
+    """Return what replaced or repeated items: older id, newer id, confidence, when it was said (µs), the kind."""
     return [tuple(row) for batch in items.in_batches(ids) for row in _REPLACEMENTS.rows(connection, ids=batch)]
 
 
 def decide(
     connection: sa.Connection, cube: str, newer: str, older: str, *, holds: bool, actor: str, now: datetime
 ) -> None:
-    """Store a person's decision on whether a newer item replaces an older one; it stands until another decision."""
+    """Store a person's decision on whether a newer item replaces an older one; it stands until another decision.
+
+    What does not hold is the relation of any kind that is there.
+    """
     pair = (links.c.from_id == newer, links.c.to_id == older, links.c.kind.in_(_JUDGED))
+    kind = connection.execute(sa.select(links.c.kind).where(*pair)).scalar()
+    if kind is None or (holds and kind not in REPLACING):
+        kind = LinkKind.UPDATES
     connection.execute(sa.delete(links).where(*pair))
-    row = {"from_id": newer, "kind": LinkKind.UPDATES, "to_id": older, "cube_id": cube, "created_at": now}
+    row = {"from_id": newer, "kind": kind, "to_id": older, "cube_id": cube, "created_at": now}
     decided_by = f"user {actor}" if actor in _RESERVED else actor
     connection.execute(sa.insert(links), [row | {"confidence": float(holds), "decided_by": decided_by}])
 
@@ -358,10 +400,17 @@ _RELATIONS = (
 )
 _newer = versions.alias("newer")
 _REPLACEMENTS = PreparedSelect(
-    sa.select(links.c.to_id, links.c.from_id, links.c.confidence, sa.type_coerce(items_.c.said_at, sa.BigInteger))
+    sa.select(
+        links.c.to_id,
+        links.c.from_id,
+        links.c.confidence,
+        sa.type_coerce(items_.c.said_at, sa.BigInteger),
+        links.c.kind,
+    )
     .join(items_, items_.c.id == links.c.from_id)
     .join(_newer, sa.and_(_newer.c.item_id == links.c.from_id, _newer.c.recorded_to.is_(None)))
     .where(links.c.to_id.in_(sa.bindparam("ids", expanding=True)), links.c.confidence > 0)
+    .where(sa.or_(*(links.c.kind == kind for kind in sorted(REPLACING | {LinkKind.SAME}))))
     .where(sa.or_(*(_newer.c.status == status for status in sorted(FOUND))))
 )
 

@@ -30,7 +30,19 @@ from memos.core.ports import (
 )
 from memos.core.telemetry import StageClock
 from memos.core.text.languages import has_other_script
-from memos.core.types import DERIVED, STANDING_OF, UNUSED, Arm, ArmScore, Boost, Hit, Item, ItemType, SearchResult
+from memos.core.types import (
+    DERIVED,
+    STANDING_OF,
+    UNUSED,
+    Arm,
+    ArmScore,
+    Boost,
+    Hit,
+    Item,
+    ItemType,
+    LinkKind,
+    SearchResult,
+)
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import relations
 from memos.memcube.changes import WINDOW
@@ -362,10 +374,10 @@ class Searcher:
             newer = dict(prefer_tool_calls(connection, question, pool))
             if request.as_of is None and Intent.FORMER not in question.intents:
                 newer |= _with_successors(search.reader, pool)
-            replaced = [] if request.as_of is not None else _replacements(connection, pool)
+            replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
         with clock.stage("rank"):
             scored = score_candidates(pool, question, near, newer, search.dated, named)
-            scored = by_succession(scored, question, replaced, self.judge)
+            scored = by_succession(scored, question, replaced, self.judge, repeated)
             ranked, copies = _collapse(connection, reorder(scored, question, newer, preferences), request.as_of)
         if lexical.near is None:
             missing.append("graph")
@@ -612,8 +624,17 @@ def _with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[s
     return newer
 
 
-def _replacements(connection: sa.Connection, pool: Sequence[Recalled]) -> list[Replacement]:
-    return [Replacement(*found) for found in relations.replacements(connection, [entry.item.id for entry in pool])]
+def _replacements(
+    connection: sa.Connection, pool: Sequence[Recalled]
+) -> tuple[list[Replacement], list[tuple[str, str]]]:
+    """Return what replaces items of the pool, and which older item which newer one says again."""
+    replaced, repeated = [], []
+    for older, newer, confidence, at, kind in relations.replacements(connection, [entry.item.id for entry in pool]):
+        if kind == LinkKind.SAME:
+            repeated.append((older, newer))
+        else:
+            replaced.append(Replacement(older, newer, confidence, at))
+    return replaced, repeated
 
 
 def _collapse(

@@ -2,6 +2,7 @@
 
 Pure. Each candidate's share is the softmax of its score; an older statement keeps the part of its share that nothing
 replaces, and the rest goes to the newer ones, in the order of time. A question about before asks the other way round.
+What says the same exchanges places, so that the newest comes first.
 """
 
 from __future__ import annotations
@@ -63,9 +64,47 @@ def standing_of(
 
 
 def by_succession(
+    scored: Sequence[Ranked],
+    question: Question,
+    replacements: Sequence[Replacement],
+    judge: Judge,
+    repeated: Sequence[tuple[str, str]] = (),
+) -> list[Ranked]:
+    """Return the candidates, best first, with replaced statements after what replaced them.
+
+    `repeated` are the ids of older and newer items that say the same: the newest comes first unless the question is
+    about before, or about a time.
+    """
+    moved = _by_what_holds(scored, question, replacements, judge)
+    if Intent.FORMER in question.intents or question.spans:
+        return moved
+    return _newest_first(moved, repeated)
+
+
+def _newest_first(order: list[Ranked], repeated: Sequence[tuple[str, str]]) -> list[Ranked]:
+    """Return the candidates with those that say the same in their places the other way round, newest first."""
+    places = {entry.item.id: place for place, entry in enumerate(order)}
+    group: dict[str, set[str]] = {}
+    for pair in repeated:
+        if places.keys() >= set(pair):
+            together = set(pair).union(*(group.get(id_, ()) for id_ in pair))
+            group.update(dict.fromkeys(together, together))
+    best = list(order)
+    for together in {id(each): each for each in group.values()}.values():
+        taken = sorted(places[id_] for id_ in together)
+        newest = sorted((order[place] for place in taken), key=_said_at, reverse=True)
+        for place, entry in zip(taken, newest, strict=True):
+            best[place] = entry
+    return _rescored(best, [entry.score for entry in order])
+
+
+def _said_at(entry: Ranked) -> tuple[int, str]:
+    return entry.item.said_at or 0, entry.item.id
+
+
+def _by_what_holds(
     scored: Sequence[Ranked], question: Question, replacements: Sequence[Replacement], judge: Judge
 ) -> list[Ranked]:
-    """Return the candidates, best first, with replaced statements after what replaced them."""
     order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
     first, rest = order[:CONSIDERED], order[CONSIDERED:]
     known = {entry.item.id for entry in first}
@@ -185,7 +224,7 @@ def _moved(
         ways[start].append((end, confidence))
     gained: dict[str, float] = defaultdict(float)
     moved = dict(parts)
-    in_time = sorted(first, key=lambda entry: (entry.item.said_at or 0, entry.item.id), reverse=former)
+    in_time = sorted(first, key=_said_at, reverse=former)
     order = {entry.item.id: place for place, entry in enumerate(in_time)}
     for entry in in_time:
         own, ends = parts[entry.item.id] + gained[entry.item.id], ways.get(entry.item.id, [])
