@@ -72,8 +72,8 @@ _CONTRACTIONS = (
     (re.compile(r"'d\b"), " would"),
 )
 _FILLERS = re.compile(
-    r"\b(?:by the way|btw|(?:as|like) (?:i|we) (?:(?:have|already) )*(?:said|mentioned|told you)(?: (?:before|already))?"
-    r"|as you know|you know|still|also|too|really|indeed|of course|well|oh|yes|yeah|yep|anyway|as (?:ever|always)|"
+    r"\b(?:by the way|btw|(?:as|like) (?:i|we) (?:(?:have|already) )*(?:said|mentioned|told you)"
+    r"(?: (?:before|already))?|as you know|you know|still|also|too|really|indeed|of course|well|oh|yes|yeah|yep|anyway|as (?:ever|always)|"
     r"after all|in fact|honestly|to be honest|fyi|just so you know|(?:just )?to confirm|i mean|"
     r"immer noch|noch immer|noch(?! ein)|weiterhin|nach wie vor|übrigens|wie gesagt|bekanntlich|auch|ja|halt|eben|"
     r"wirklich|tatsächlich|"
