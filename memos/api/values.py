@@ -108,7 +108,7 @@ class Item(types.Item, Value):
 
 
 class Relation(types.Relation, Value):
-    """A newer statement that updates or ends an older one, and how sure that is."""
+    """A newer statement that updates, ends, repeats or extends an older one, and how sure that is."""
 
 
 class Version(types.Version, Value):

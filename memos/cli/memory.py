@@ -228,7 +228,7 @@ def history(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
 @command
 def relations(memos: MemOS, item: ItemId, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.memories.relations(item, actor=actor)
-    return Output(found, map(relation_line, found), "it replaces nothing, and nothing replaces it")
+    return Output(found, map(relation_line, found), "it has no relation to another memory")
 
 
 @command

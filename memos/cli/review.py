@@ -88,7 +88,12 @@ def decide(
     memos: MemOS,
     newer: Annotated[str, typer.Argument(help="Id of the newer memory")],
     older: Annotated[str, typer.Argument(help="Id of the older memory")],
-    holds: Annotated[bool, typer.Option("--holds/--does-not-hold", help="Whether the newer one replaces it")],
+    holds: Annotated[
+        bool,
+        typer.Option(
+            "--holds/--does-not-hold", help="Whether the newer one replaces it; if not, they have no relation"
+        ),
+    ],
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     found = memos.review.decide(newer, older, holds=holds, actor=actor)

@@ -396,11 +396,15 @@ def table(*columns: str, rows: Iterable[Iterable[object]], whole: str = "") -> T
 
 
 def relation_line(relation: Relation) -> str:
-    """Return a relation as people read it: which memory replaces which, how sure that is, and who decided."""
+    """Return a relation as people read it: what a memory is to an older one, how sure that is, and who decided."""
+    does, does_not = _RELATED.get(relation.kind, (relation.kind.lower(), "does not replace"))
     if not relation.confidence:
-        return f"{relation.newer} does not replace {relation.older} (decided by {relation.decided_by})"
+        return f"{relation.newer} {does_not} {relation.older} (decided by {relation.decided_by})"
     sure = f"confidence {relation.confidence:.2f}, decided by {relation.decided_by}"
-    return f"{relation.newer} {relation.kind.lower()} {relation.older} ({sure})"
+    return f"{relation.newer} {does} {relation.older} ({sure})"
+
+
+_RELATED = {"SAME": ("repeats", "does not repeat"), "EXTENDS": ("extends", "does not extend")}
 
 
 def cell(text: str) -> str:

@@ -55,9 +55,10 @@ REVIEW = Group(
         "relations": Command("review:relations", "List corrections in doubt: what may replace what, oldest first."),
         "decide": Command(
             "review:decide",
-            "Decide whether a newer memory replaces an older one.",
+            "Decide whether a newer memory replaces an older one, or take a relation back.",
             example="memos memory review decide NEWER OLDER --holds",
-            more="Both stay; a search puts the newer one first if it does (docs/truth.md).",
+            more="Both stay; a search puts the newer one first if it does. `--does-not-hold` takes a relation of any kind "
+            "back (docs/truth.md).",
         ),
     },
 )
@@ -79,7 +80,9 @@ MEMORY = Group(
     "Versions, facts, topics and review of memories, and calls of tools.",
     {
         "history": Command("memory:history", "Show every version of a memory."),
-        "relations": Command("memory:relations", "List what a memory replaces, and what replaces it."),
+        "relations": Command(
+            "memory:relations", "List what a memory replaces, repeats or extends, and what does so to it."
+        ),
         "rollback": Command("memory:rollback", "Restore an earlier version of a memory, or a deleted memory."),
         "erase": Command("memory:erase", "Permanently erase memories and all copies of them, and print the receipt."),
         "extract": Command(

@@ -95,7 +95,8 @@ class Review:
     ) -> tuple[Relation, ...]:
         """Decide whether a newer statement replaces an older one, whatever rules judged; return the newer's relations.
 
-        Both stay; a search puts the newer first if it `holds`. Raises: NotFound, InvalidInput (the same item twice).
+        Both stay; a search puts the newer first if it `holds`. If not, the relation between them, of any kind, is taken
+        back. Raises: NotFound, InvalidInput (the same item twice).
         """
         scope = self._context.scopes.check_item(newer, cube, actor, embeds=False, right=Right.WRITE)
         if newer == older:

@@ -123,7 +123,7 @@ def test_what_awaits_review_is_listed_and_decided(store: Store) -> None:
 def test_a_correction_in_doubt_is_listed_and_decided(store: Store) -> None:
     old, new = store.ids["second"], store.ids["page"]  # of a tool, whose words no rule compares
     assert store.said("memory", "review", "relations") == "no correction is in doubt\n"
-    assert store.said("memory", "relations", old) == "it replaces nothing, and nothing replaces it\n"
+    assert store.said("memory", "relations", old) == "it has no relation to another memory\n"
     with MemOS.open(store.home, embedder=WordEmbedder()) as memos, memos.ledger.write() as connection:
         relations.suppose(connection, "default", new, old, 0.5, memos.clock.now())
     assert store.said("memory", "review", "relations") == (

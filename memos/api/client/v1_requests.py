@@ -312,7 +312,7 @@ def history(
 def relations(
     item: str = "", *, cube: str | None = None, user: str | None = None, **_aliases: Unpack[ItemAliases]
 ) -> Call[list[values.Relation]]:
-    """Return which statements a memory replaces, and which replace it, the surest first. Raises: NotFound."""
+    """Return what a memory replaces, repeats or extends, and what does so to it, the surest first. Raises: NotFound."""
     query = {"cube": cube, "user": user}
     return getting(path_of("memories", ("item", item), "relations"), as_list(values.Relation), query)
 
@@ -332,6 +332,8 @@ def decide(
     newer: str, older: str, *, holds: bool, cube: str | None = None, user: str | None = None
 ) -> Call[list[values.Relation]]:
     """Decide whether a newer statement replaces an older one; return the newer one's relations.
+
+    If it does not hold, the relation between them, of any kind, is taken back.
 
     Raises: InvalidInput (the same memory twice), NotFound, PermissionDenied.
     """

@@ -80,7 +80,7 @@ class Corrected(BaseModel):
 
 
 class Relation(BaseModel):
-    """A newer memory that updates or ends an older one, and how sure that is."""
+    """A newer memory that updates, ends, repeats (SAME) or extends an older one, and how sure that is."""
 
     newer: str
     older: str
@@ -90,7 +90,7 @@ class Relation(BaseModel):
 
 
 class Relations(BaseModel):
-    """Relations between memories: each says that a newer one replaces an older one."""
+    """Relations between memories: each says what a newer one is to an older one."""
 
     relations: list[Relation]
 
@@ -258,7 +258,7 @@ def feedback(
 
 
 def memory_relations(id: ItemId) -> Relations:
-    """Show which memories a memory replaces, and which replace it, the surest first."""
+    """Show what a memory replaces, repeats or extends, and what does so to it, the surest first."""
     context = current_context()
     return _related(context.memos.memories.relations(id, actor=context.actor))
 
@@ -272,7 +272,9 @@ def review_relations(cube: Cube = None, limit: Annotated[int, Field(description=
 def decide_relation(
     newer: Annotated[str, Field(description="Id of the newer memory")],
     older: Annotated[str, Field(description="Id of the older memory")],
-    holds: Annotated[bool, Field(description="Whether the newer one replaces the older one")],
+    holds: Annotated[
+        bool, Field(description="Whether the newer one replaces the older one; if not, no relation holds")
+    ],
 ) -> Relations:
     """Store the user's decision on whether a newer memory replaces an older one. Not for your guesses: ask first."""
     context = current_context()

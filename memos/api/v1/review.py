@@ -47,7 +47,9 @@ class DecideBody(ItemBody):
 
     newer: str = Field(description="Id of the newer memory")
     older: str = Field(description="Id of the older memory")
-    holds: bool = Field(description="Whether the newer one replaces the older one")
+    holds: bool = Field(
+        description="Whether the newer one replaces the older one; if not, they have no relation of any kind"
+    )
 
 
 class RuleBody(CubeBody):

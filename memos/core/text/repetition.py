@@ -72,9 +72,9 @@ _CONTRACTIONS = (
     (re.compile(r"'d\b"), " would"),
 )
 _FILLERS = re.compile(
-    r"\b(?:by the way|btw|(?:as|like) (?:i|we) (?:(?:have|already) )*(?:said|mentioned|told you)"
-    r"(?: (?:before|already))?|as you know|you know|still|also|too|really|indeed|of course|well|oh|yes|yeah|yep|anyway|as (?:ever|always)|"
-    r"after all|in fact|honestly|to be honest|fyi|just so you know|(?:just )?to confirm|i mean|"
+    r"\b(?:by the way|btw|as you know|you know|still|also|too|really|indeed|of course|well|oh|yes|yeah|yep|anyway|"
+    r"(?:as|like) (?:i|we) (?:(?:have|already) )*(?:said|mentioned|told you)(?: (?:before|already))?|"
+    r"as (?:ever|always)|after all|in fact|honestly|to be honest|fyi|just so you know|(?:just )?to confirm|i mean|"
     r"immer noch|noch immer|noch(?! ein)|weiterhin|nach wie vor|übrigens|wie gesagt|bekanntlich|auch|ja|halt|eben|"
     r"wirklich|tatsächlich|"
     r"todavía|aún|también|por cierto|como (?:ya )?(?:te )?(?:dije|he dicho|sabes)|la verdad|pues|bueno|sí|de verdad)\b"
@@ -108,8 +108,8 @@ _POSSESSION = _stems_of(
 _JOINS = words_of("and or but who which because where und oder aber weil wo y e o pero porque donde 和 但")
 _CORRECTIONS = _stems_of("no nope wrong correction sorry rather nein quatsch falsch sondern sino perdón 不 错")
 _LIMITS = _stems_of(
-    "not no never hardly barely rarely seldom only except without nicht kein keine keinen nie niemals kaum selten nur "
-    "nunca jamás apenas raramente solo sólo excepto ni 不 没 别 无 非 少"
+    "not no never hardly barely rarely seldom only except without again nicht kein keine keinen nie niemals kaum selten nur wieder "
+    "nunca jamás apenas raramente solo sólo excepto ni otra 再 不 没 别 无 非 少"
 )
 
 
