@@ -57,8 +57,8 @@ REVIEW = Group(
             "review:decide",
             "Decide whether a newer memory replaces an older one, or take a relation back.",
             example="memos memory review decide NEWER OLDER --holds",
-            more="Both stay; a search puts the newer one first if it does. `--does-not-hold` takes a relation of any kind "
-            "back (docs/truth.md).",
+            more="Both stay; a search puts the newer one first if it does. `--does-not-hold` takes back a relation "
+            "of any kind (docs/truth.md).",
         ),
     },
 )
@@ -81,7 +81,7 @@ MEMORY = Group(
     {
         "history": Command("memory:history", "Show every version of a memory."),
         "relations": Command(
-            "memory:relations", "List what a memory replaces, repeats or extends, and what does so to it."
+            "memory:relations", "List what a memory replaces, repeats or extends, and what does the same to it."
         ),
         "rollback": Command("memory:rollback", "Restore an earlier version of a memory, or a deleted memory."),
         "erase": Command("memory:erase", "Permanently erase memories and all copies of them, and print the receipt."),

@@ -415,7 +415,7 @@ class Memories:
         actor: str = LOCAL_OWNER,
         **_aliases: Unpack[ItemAliases],
     ) -> tuple[Relation, ...]:
-        """Return what an item replaces, repeats or extends, and what does so to it, the surest first. Raises: NotFound."""
+        """Return the relations of an item to older and newer ones, the surest first. Raises: NotFound."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)

@@ -312,7 +312,7 @@ def history(
 def relations(
     item: str = "", *, cube: str | None = None, user: str | None = None, **_aliases: Unpack[ItemAliases]
 ) -> Call[list[values.Relation]]:
-    """Return what a memory replaces, repeats or extends, and what does so to it, the surest first. Raises: NotFound."""
+    """Return the relations of a memory to older and newer ones, the surest first. Raises: NotFound."""
     query = {"cube": cube, "user": user}
     return getting(path_of("memories", ("item", item), "relations"), as_list(values.Relation), query)
 

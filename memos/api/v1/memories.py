@@ -96,7 +96,7 @@ def memory_extractions(item: ItemId, memos: CurrentMemos, where: CurrentItem) ->
 
 @evidence_router.get("/memories/{item}/relations", name="relations")
 def memory_relations(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[Relation]:
-    """Return what a memory replaces, repeats or extends, and what does so to it, the surest first."""
+    """Return the relations of a memory to older and newer ones, the surest first."""
     return memos.memories.relations(item, **where)
 
 
