@@ -108,8 +108,8 @@ _POSSESSION = _stems_of(
 _JOINS = words_of("and or but who which because where und oder aber weil wo y e o pero porque donde 和 但")
 _CORRECTIONS = _stems_of("no nope wrong correction sorry rather nein quatsch falsch sondern sino perdón 不 错")
 _LIMITS = _stems_of(
-    "not no never hardly barely rarely seldom only except without again nicht kein keine keinen nie niemals kaum selten nur "
-    "wieder nunca jamás apenas raramente solo sólo excepto ni otra 再 不 没 别 无 非 少"
+    "not no never hardly barely rarely seldom only except without again nicht kein keine keinen nie niemals kaum "
+    "selten nur wieder nunca jamás apenas raramente solo sólo excepto ni otra 再 不 没 别 无 非 少"
 )
 
 
