@@ -62,8 +62,6 @@ def test_what_is_repeated_or_extended_holds_and_what_says_the_same_is_found_newe
     old, noise, new = tell(
         memos, "I live in Lyon.", "The printer is out of toner.", "I still live in Lyon, by the way."
     )
-    [more] = tell(memos, "I live in Lyon, near the station.", cube="default")
-    memos.memories.delete([more])
     result = memos.search("Where does she live?", explain=True, reference_time=BEGAN + timedelta(days=60))
     hits = [hit for hit in result if hit.item.id != noise]
     assert [hit.item.id for hit in hits] == [new, old]

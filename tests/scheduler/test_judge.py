@@ -14,7 +14,7 @@ from memos import MemOS, Settings
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.tokens import Tokens
-from memos.core.types import Relation, Task
+from memos.core.types import LinkKind, Relation, Task
 from memos.errors import BackendUnavailable
 from memos.memcube.relations import MODEL
 from memos.scheduler.jobs import judge
@@ -181,3 +181,12 @@ def test_a_judgement_travels_with_its_cube(tmp_path: Path) -> None:
         found = judged(memos, there.item.id)
         assert [each.confidence for each in found] == [each.confidence for each in before]
     assert len(pairs_of(chat)) == asked_before
+
+
+def test_what_is_said_again_is_left_to_the_rules(tmp_path: Path) -> None:
+    chat = model(lambda *_: "Yes")
+    with opened(tmp_path, chat) as memos:
+        _, new = tell(memos, "我住在里昂。", "我还住在里昂。")  # near even odds for the rules
+        [found] = memos.memories.relations(new)
+    assert (found.kind, found.decided_by) == (LinkKind.SAME, "rules")
+    assert pairs_of(chat) == []

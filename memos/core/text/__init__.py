@@ -10,6 +10,7 @@ __all__ = [
     "preferences",
     "redaction",
     "rendering",
+    "repetition",
     "sentences",
     "statements",
     "times",
