@@ -75,10 +75,11 @@ def by_succession(
     `repeated` are the ids of older and newer items that say the same: the newest comes first unless the question is
     about before, or about a time.
     """
-    moved = _by_what_holds(scored, question, replacements, judge)
-    if Intent.FORMER in question.intents or question.spans:
-        return moved
-    return _newest_first(moved, repeated)
+    order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
+    best = _by_what_holds(order, question, replacements, judge)
+    if repeated and not (Intent.FORMER in question.intents or question.spans):
+        best = _newest_first(best, repeated)
+    return _rescored(best, [entry.score for entry in order])
 
 
 def _newest_first(order: list[Ranked], repeated: Sequence[tuple[str, str]]) -> list[Ranked]:
@@ -95,7 +96,7 @@ def _newest_first(order: list[Ranked], repeated: Sequence[tuple[str, str]]) -> l
         newest = sorted((order[place] for place in taken), key=_said_at, reverse=True)
         for place, entry in zip(taken, newest, strict=True):
             best[place] = entry
-    return _rescored(best, [entry.score for entry in order])
+    return best
 
 
 def _said_at(entry: Ranked) -> tuple[int, str]:
@@ -103,9 +104,9 @@ def _said_at(entry: Ranked) -> tuple[int, str]:
 
 
 def _by_what_holds(
-    scored: Sequence[Ranked], question: Question, replacements: Sequence[Replacement], judge: Judge
+    order: list[Ranked], question: Question, replacements: Sequence[Replacement], judge: Judge
 ) -> list[Ranked]:
-    order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
+    """Return the candidates in another order, with the scores that they had."""
     first, rest = order[:CONSIDERED], order[CONSIDERED:]
     known = {entry.item.id for entry in first}
     # A question about a day or a month wants what was said then, whatever came later.
@@ -120,7 +121,7 @@ def _by_what_holds(
     shares = _shares(first, asked, judge, by_score=of_whom is None)
     moved = _moved(first, shares.parts, _odds(links, first, asked, shares.asked, judge), question)
     best = sorted(first, key=lambda entry: (-moved[entry.item.id], -entry.score, entry.item.id))
-    return [*_rescored(best, [entry.score for entry in first]), *rest]
+    return [*best, *rest]
 
 
 class _Shares(NamedTuple):

@@ -63,7 +63,7 @@ _BETWEEN = 2
 _TOKEN = re.compile(
     r"\d+(?:[.,:]\d+)*|[\u3400-\u9fff]|[^\W\d_\u3400-\u9fff][^\W_\u3400-\u9fff]*(?:['-][^\W_\u3400-\u9fff]+)*"
 )
-_BREAK = re.compile(r"[;!?…—–()。，、；：！？\n]|[.,:](?!\d)| - ")
+_BREAK = re.compile(r"[;!?—–()。、\n]|(?<!\d)[.,:]|[.,:](?!\d)| - ")
 _CONTRACTIONS = (
     (re.compile(r"n't\b"), " not"),
     (re.compile(r"'(?:s|m|re)\b|(?<=s)'(?!\w)"), ""),
