@@ -97,7 +97,7 @@ def _claim_of(entry: Ranked) -> Claim:
 
 def _some_about(asked: Claim, first: Sequence[Ranked]) -> bool:
     """Return False if a question names people of whom no candidate speaks: the name may be the speaker's."""
-    claims = [read_claim(entry.item.memory) for entry in first]
+    claims = (read_claim(entry.item.memory) for entry in first)
     return not asked.people or any(asked.people & (claim.people | claim.names) for claim in claims)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -272,24 +272,50 @@ class Owner(IntEnum):
     RELATIVE = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
-    """Features of a statement read from its words: whom it is about, its values, words of change and ending."""
+    """Features of a statement read from its words: whom it is about, its values, words of change and ending.
 
+    Those with word lists are read when they are asked for: a search needs one of them, comparing statements all.
+    """
+
+    text: str
     owner: Owner
     holder: str
     people: frozenset[str]
     names: frozenset[str]
     terms: frozenset[str]
-    numbers: frozenset[str]
-    dated: bool
-    changes: bool
-    sure: bool
-    ends: bool
-    unreal: bool
     head: frozenset[str]
     asks: bool
-    count: int
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(found.casefold() for found in _NUMBER.findall(self.text))
+
+    @cached_property
+    def dated(self) -> bool:
+        return _DATE.search(self.text) is not None
+
+    @cached_property
+    def changes(self) -> bool:
+        return _CHANGES.search(self.text) is not None
+
+    @cached_property
+    def sure(self) -> bool:
+        return _SURE_CHANGES.search(self.text) is not None
+
+    @cached_property
+    def ends(self) -> bool:
+        return _ENDS.search(self.text) is not None
+
+    @cached_property
+    def unreal(self) -> bool:
+        return _UNREAL.search(self.text) is not None
+
+    @cached_property
+    def count(self) -> int:
+        """The number of words; three Han characters say about as much as two words."""
+        return len(_WORD.findall(self.text)) + 2 * len(_HAN.findall(self.text)) // 3
 
 
 @lru_cache(maxsize=4096)
@@ -298,21 +324,14 @@ def read_claim(text: str) -> Claim:
     text = text[:_CHARS].replace("’", "'")
     subject = _han_subject(text) if _HAN.search(text) else _subject(text)
     return Claim(
+        text=text,
         owner=subject.owner,
         holder=subject.holder,
         people=frozenset(subject.people),
         names=frozenset(subject.names),
         terms=frozenset(terms_of(text)),
-        numbers=frozenset(found.casefold() for found in _NUMBER.findall(text)),
-        dated=_DATE.search(text) is not None,
-        changes=_CHANGES.search(text) is not None,
-        sure=_SURE_CHANGES.search(text) is not None,
-        ends=_ENDS.search(text) is not None,
-        unreal=_UNREAL.search(text) is not None,
         head=frozenset(terms_of(_head(text))),
         asks=text.rstrip().endswith(("?", "？")),
-        # Three Han characters say about as much as two words.
-        count=len(_WORD.findall(text)) + 2 * len(_HAN.findall(text)) // 3,
     )
 
 
