@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -283,6 +284,7 @@ def _to_you(name: re.Match[str]) -> str:
     return " you " if name.group()[-1] not in "'’" and name.group()[-2:-1] not in ("'", "’") else " your "
 
 
+@lru_cache(maxsize=1024)
 def _meant(speaker: str) -> re.Pattern[str] | None:
     """Return a pattern for names that are also words: "Will" as written, "May" only where it is not the month."""
     named, name = _named(speaker), speaker.strip()

@@ -63,7 +63,7 @@ def language_of(text: str) -> str:
     start = text[:_CHARS].casefold()
     words = _WORD.findall(start)
     counts = {
-        name: sum(word in signs for word in words) + any(letter in start for letter in _LETTERS[name])
+        name: sum(map(signs.__contains__, words)) + any(letter in start for letter in _LETTERS[name])
         for name, signs in _SIGNS.items()
     }
     best = max(counts, key=counts.__getitem__)
