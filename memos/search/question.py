@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, Or, fields_of
+from memos.core.text.claims import Claim, read_claim
 from memos.core.text.matching import entities
 from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
@@ -240,9 +241,13 @@ _INTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed question; `is_request`: something is to be done or advised, so the asker's preferences matter."""
+    """A parsed question, and the `claim` its words make.
+
+    `is_request`: something is to be done or advised, so the asker's preferences matter.
+    """
 
     text: str
+    claim: Claim
     phrases: tuple[str, ...]
     names: tuple[str, ...]
     spans: tuple[Span, ...]
@@ -309,6 +314,7 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
     quoted = (double or single for double, single in _QUOTED.findall(text))
     return Question(
         text=text,
+        claim=read_claim(text),
         phrases=tuple(dict.fromkeys(" ".join(phrase.casefold().split()) for phrase in quoted)),
         names=entities(text),
         spans=asked_spans(text, time_expressions(text, asked_at, zone), asked_at),

@@ -75,7 +75,7 @@ def by_succession(
     # A question about a day or a month wants what was said then, whatever came later.
     wanted = () if question.spans else replacements
     links = [each for each in wanted if each.older in known and each.newer in known]
-    asked = read_claim(question.text)
+    asked = question.claim
     # "What did Ann's family do?" is answered by "My kids swam"; "Where does she live?" not by "My son lives in Rome".
     named = any(map(question.names_speaker, {entry.item.speaker for entry in first}))
     by_score = named or not _some_about(asked, first)
