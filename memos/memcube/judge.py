@@ -86,6 +86,7 @@ def question_features(
 ) -> list[float]:
     """Return what a question tells of a candidate; `score` is its share of the best candidate's score."""
     another = is_about_another(question, statement)
+    same_head = not statement.head.isdisjoint(question.terms)
     return [
         score,
         cosine - best_cosine,
@@ -98,8 +99,8 @@ def question_features(
         float(statement.unreal),
         len(question.terms & statement.terms) / max(1, len(question.terms)),
         by_terms / 10,
-        float(bool(statement.head & question.terms)),
-        float(bool(statement.head) and not statement.head & question.terms),
+        float(same_head),
+        float(bool(statement.head) and not same_head),
     ]
 
 

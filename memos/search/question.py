@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, Or, fields_of
+from memos.core.text.claims import Claim, read_claim
 from memos.core.text.matching import entities
 from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
@@ -239,9 +241,13 @@ _INTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed question; `is_request`: something is to be done or advised, so the asker's preferences matter."""
+    """A parsed question, and the `claim` its words make.
+
+    `is_request`: something is to be done or advised, so the asker's preferences matter.
+    """
 
     text: str
+    claim: Claim
     phrases: tuple[str, ...]
     names: tuple[str, ...]
     spans: tuple[Span, ...]
@@ -283,6 +289,7 @@ def _to_you(name: re.Match[str]) -> str:
     return " you " if name.group()[-1] not in "'’" and name.group()[-2:-1] not in ("'", "’") else " your "
 
 
+@lru_cache(maxsize=1024)
 def _meant(speaker: str) -> re.Pattern[str] | None:
     """Return a pattern for names that are also words: "Will" as written, "May" only where it is not the month."""
     named, name = _named(speaker), speaker.strip()
@@ -307,6 +314,7 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
     quoted = (double or single for double, single in _QUOTED.findall(text))
     return Question(
         text=text,
+        claim=read_claim(text),
         phrases=tuple(dict.fromkeys(" ".join(phrase.casefold().split()) for phrase in quoted)),
         names=entities(text),
         spans=asked_spans(text, time_expressions(text, asked_at, zone), asked_at),

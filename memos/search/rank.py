@@ -55,12 +55,11 @@ def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1, vector_weigh
     totals: dict[str, float] = {}
     for name in voting:
         found = _distinct(arms[name])
-        gives = _scale_of(name, found, (say if name in TERM_ARMS else vector_weight) / len(voting)).gives
+        scaled = _scaled(name, found, (say if name in TERM_ARMS else vector_weight) / len(voting))
         rank, previous = 0, float("inf")
-        for place, (key, score) in enumerate(found, start=1):
+        for place, ((key, score), gave) in enumerate(zip(found, scaled, strict=True), start=1):
             if score < previous:
                 rank, previous = place, score
-            gave = gives(score)
             if key in totals:
                 totals[key] += gave
                 votes[key].append((name, rank, score, gave))
@@ -71,27 +70,20 @@ def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1, vector_weigh
     return [Fused(key, -score, tuple(votes[key])) for score, key in order]
 
 
-class _Scale(NamedTuple):
-    floor: float
-    width: float
-    base: float
-    span: float
-
-    def gives(self, score: float) -> float:
-        if score < self.floor:
-            return self.base * (score / self.floor)
-        # Divided first: the scores may be the smallest numbers there are.
-        return self.base + self.span * ((score - self.floor) / self.width if self.width else 1.0)
-
-
-def _scale_of(name: str, found: Sequence[ScoredPoint], weight: float) -> _Scale:
+def _scaled(name: str, found: Sequence[ScoredPoint], weight: float) -> list[float]:
+    """Return what an arm gives its candidates, from nothing at a score of 0 to `weight` for the best."""
     best = found[0].score
     if name in TERM_ARMS:
-        return _Scale(0.0, best, 0.0, weight)
+        return [weight * (score / best) for _, score in found]
     floor = found[min(len(found), FLOOR_RANK) - 1].score
     if len(found) < FLOOR_RANK:  # of a few, the last may be almost as near as the best
         floor = min(floor, best - _LEAST_WIDTH)
-    return _Scale(floor, best - floor, _LEAST * weight, weight * (1 - _LEAST))
+    width, least, rest = best - floor, _LEAST * weight, weight * (1 - _LEAST)
+    # Divided first: the scores may be the smallest numbers there are.
+    return [
+        least * (score / floor) if score < floor else least + rest * ((score - floor) / width if width else 1.0)
+        for _, score in found
+    ]
 
 
 def _term_arm_weight(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> float:

@@ -9,7 +9,10 @@ not calibrated.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from itertools import compress
+from operator import mul
+from typing import NamedTuple
 
 from memos.core.text.claims import terms_of
 from memos.core.text.instructions import instructs
@@ -22,8 +25,9 @@ from memos.search.succession import Replacement
 _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled
 _COSINES = frozenset({Arm.TURN.value, Arm.WINDOW.value, Arm.STANDING.value})
-_STANDING = Arm.STANDING.value
-_LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})
+_TURN = Arm.TURN.value
+_STANDING = frozenset({Arm.STANDING.value})
+_LIFTING = _STANDING | {Arm.OF_SELF.value}  # what they find holds on, whatever the question's words are
 _WINDOW_WORDS = Arm.WINDOW_BM25.value
 _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
@@ -93,6 +97,11 @@ _HIT = {
     "bias": -4.923,
 }
 
+_POOL_FEATURES = len(_ANSWERABLE) - 1
+_ANSWERABLE_BY_POOL = list(_ANSWERABLE.values())[:-1]
+_HIT_BY_POOL = list(_HIT.values())[:_POOL_FEATURES]
+_HIT_BY_ITSELF = list(_HIT.values())[_POOL_FEATURES:-1]
+
 # Evidence is often spread over several hits, of which the lesser ones look like any other, and the best hit of a
 # question without an answer looks like evidence. So the probability that there is an answer bounds the relevance of all
 # hits: from below by this share of it, and from above by the same share until it is likely enough, then by a steep
@@ -102,6 +111,20 @@ _LIKELY_ENOUGH = RELEVANT / _SHARE
 _STEEP = 6
 _TELLS_NOTHING = 0.05  # of an acknowledgement or a system message
 _REPLACED = 0.95  # of what another candidate surely replaces, of the relevance of that one at most
+
+
+class _Evidence(NamedTuple):
+    """What the arms and the words say of a candidate.
+
+    `cosine` is the best one, `turn_terms` and `window_terms` are the BM25 of the message and of its window for each
+    term of the question, `covered` says which of the question's words are in its `text`, without case.
+    """
+
+    cosine: float
+    turn_terms: float
+    window_terms: float
+    text: str
+    covered: list[bool]
 
 
 class Relevance:
@@ -124,23 +147,23 @@ class Relevance:
         self._best = best if best > 0 else 1.0
         self._by_term = max(1, terms)
         self._words = words
-        self._known: dict[str, tuple[float, float, float]] = {}
-        self._cover: dict[str, list[bool]] = {}
+        self._evidence: dict[str, _Evidence] = {}
         self._is_request = question.is_request
         count = len(first) + 1
-        known = [self._covered(entry) for entry in first]
+        evidence = [self._evidence_of(entry) for entry in first]
         # A word that few of the candidates have tells more.
-        self._weights = [math.log(count / (sum(of_one) + 0.5)) for of_one in zip(*known, strict=True)] or [0.0] * len(
-            words
-        )
+        covering = [sum(of_one) for of_one in zip(*[each.covered for each in evidence], strict=True)]
+        self._weights = [math.log(count / (number + 0.5)) for number in covering] or [0.0] * len(words)
         self._total = sum(self._weights)
         self._places = {entry.item.id: place for place, entry in enumerate(ranked)}
         self._entries = {entry.item.id: entry for entry in ranked}
         self._newer = [each for each in replaced if {each.older, each.newer} <= self._places.keys()]
-        self._pool = self._of_pool(first)
-        self._answerable = _sigmoid(_ANSWERABLE, self._pool)
+        pool = self._of_pool(first, evidence)
+        self._answerable = _logistic(_ANSWERABLE["bias"] + _weighted(_ANSWERABLE_BY_POOL, pool))
+        self._hit_by_pool = _weighted(_HIT_BY_POOL, pool)
         # Many alike are near each other and none stands out, but each has all that was asked for.
-        if len(words) > 1 and any(self._has_all_words(entry) for entry in first):
+        stems = [word.removesuffix("s") for word in words]
+        if len(words) > 1 and any(all(stem in each.text for stem in stems) for each in evidence):
             self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
@@ -157,66 +180,64 @@ class Relevance:
         return own
 
     def _alone(self, entry: Ranked) -> float:
-        own = _sigmoid(_HIT, [*self._pool, *self._of_hit(entry)])
+        own = _logistic(_HIT["bias"] + _weighted(_HIT_BY_ITSELF, self._of_hit(entry), self._hit_by_pool))
         found = own + (1 - own) * _SHARE * self._answerable
         if not self._stands(entry):
             found = min(found, self._most)
         return found * _TELLS_NOTHING if tells_nothing(entry.item) else found
 
-    def _of_pool(self, first: Sequence[Ranked]) -> list[float]:
-        telling = [entry for entry in first if not tells_nothing(entry.item)]
-        scores = [self._scores(entry) for entry in telling] or [(_FAR, 0.0, 0.0)]
-        cosines = sorted((cosine for cosine, _, _ in scores), reverse=True)
-        covered = [self._covered(entry) for entry in telling]
+    def _of_pool(self, first: Sequence[Ranked], evidence: Sequence[_Evidence]) -> list[float]:
+        telling = [each for entry, each in zip(first, evidence, strict=True) if not tells_nothing(entry.item)]
+        telling = telling or [_Evidence(_FAR, 0.0, 0.0, "", [False] * len(self._words))]
+        cosines = sorted([each.cosine for each in telling], reverse=True)
         count = len(self._words)
-        turns = [score for entry in first for arm, _, score, _ in entry.votes if arm == Arm.TURN] or [_FAR]
-        found = [any(of_one) for of_one in zip(*covered, strict=True)]
+        turns = [score for entry in first for arm, _, score, _ in entry.votes if arm == _TURN] or [_FAR]
+        found = sum(map(any, zip(*[each.covered for each in telling], strict=True)))
+        weighed = [self._weighed(each) for each in evidence] or [0.0]
         return [
             cosines[0],
             cosines[min(2, len(cosines) - 1)],
-            max(own for _, own, _ in scores),
-            max(window for _, _, window in scores),
-            max(2.7 * cosine + 0.6 * own + 0.6 * window for cosine, own, window in scores),
-            sum(found) / count if count else 0.5,
-            max((sum(of_one) for of_one in covered), default=0) / count if count else 0.5,
-            float(count - sum(found)),
+            max([each.turn_terms for each in telling]),
+            max([each.window_terms for each in telling]),
+            max([2.7 * each.cosine + 0.6 * each.turn_terms + 0.6 * each.window_terms for each in telling]),
+            found / count if count else 0.5,
+            max([sum(each.covered) for each in telling]) / count if count else 0.5,
+            float(count - found),
             math.log1p(count),
             math.log1p(self._by_term),
             math.log1p(len(first)),
             *(max(0.0, first[min(place, len(first) - 1)].score / self._best) if first else 0.0 for place in (1, 4, 9)),
             asks(first[0].item) if first else 0.0,
-            float(any(map(_is_lifted, first[:10]))),
+            float(any(_has_vote(entry, _LIFTING) for entry in first[:10])),
             sorted(turns)[len(turns) // 2],
             cosines[0] if self._is_request else 0.0,
-            self._weighed(first[0]) if first else 0.0,
-            max(map(self._weighed, first), default=0.0),
+            weighed[0],
+            max(weighed),
             self._boost(first[0], "next") if first else 0.0,
             self._boost(first[0], "session") if first else 0.0,
         ]
 
     def _of_hit(self, entry: Ranked) -> list[float]:
         item = entry.item
-        cosine, own, window = self._scores(entry)
-        boosts = {name for name, _ in entry.boosts}
+        evidence = self._evidence_of(entry)
         return [
-            cosine,
-            own,
-            window,
-            sum(self._covered(entry)) / len(self._words) if self._words else 0.5,
+            evidence.cosine,
+            evidence.turn_terms,
+            evidence.window_terms,
+            sum(evidence.covered) / len(self._words) if self._words else 0.5,
             max(0.0, min(1.3, entry.score / self._best)),
             math.log1p(self._places.get(item.id, _POOL)),
-            asks(entry.item),
+            asks(item),
             float(item.role == Role.ASSISTANT),
-            float(_is_lifted(entry)),
-            float("answers" in boosts),
+            float(_has_vote(entry, _LIFTING)),
+            float("answers" in [name for name, _ in entry.boosts]),
             self._boost(entry, "next"),
             self._boost(entry, "session"),
-            self._weighed(entry),
+            self._weighed(evidence),
         ]
 
-    def _scores(self, entry: Ranked) -> tuple[float, float, float]:
-        """Return the best cosine, and the BM25 of the message and of its window for each term of the question."""
-        known = self._known.get(entry.item.id)
+    def _evidence_of(self, entry: Ranked) -> _Evidence:
+        known = self._evidence.get(entry.item.id)
         if known is not None:
             return known
         cosine = own = window = 0.0
@@ -227,12 +248,14 @@ class Relevance:
                 window = score / self._by_term
             elif arm in TERM_ARMS:
                 own = max(own, score / self._by_term)
-        known = cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE)
-        self._known[entry.item.id] = known
+        text = entry.item.memory[:_READ_CHARS].casefold()
+        covered = [word in text for word in self._words]
+        known = _Evidence(cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE), text, covered)
+        self._evidence[entry.item.id] = known
         return known
 
     def _stands(self, entry: Ranked) -> bool:
-        if any(vote[0] == _STANDING for vote in entry.votes):
+        if _has_vote(entry, _STANDING):
             return True
         text = entry.item.memory
         return self._is_request and entry.item.role == Role.USER and (states_preference(text) or instructs(text))
@@ -243,38 +266,24 @@ class Relevance:
                 return gave / self._best
         return 0.0
 
-    def _weighed(self, entry: Ranked) -> float:
+    def _weighed(self, evidence: _Evidence) -> float:
         """Return the share of the question's words that a candidate has, rare ones weighing more."""
         if not self._total:
             return 0.5
-        found = 0.0
-        for weight, there in zip(self._weights, self._covered(entry), strict=True):
-            if there:
-                found += weight
-        return found / self._total
-
-    def _has_all_words(self, entry: Ranked) -> bool:
-        text = entry.item.memory[:_READ_CHARS].casefold()
-        return all(word.removesuffix("s") in text for word in self._words)
-
-    def _covered(self, entry: Ranked) -> list[bool]:
-        found = self._cover.get(entry.item.id)
-        if found is None:
-            text = entry.item.memory[:_READ_CHARS].casefold()
-            found = self._cover[entry.item.id] = [word in text for word in self._words]
-        return found
+        return sum(compress(self._weights, evidence.covered)) / self._total
 
 
 def _names(term: str, speakers: Collection[str]) -> bool:
     return any(speaker.startswith(term) for speaker in speakers)
 
 
-def _is_lifted(entry: Ranked) -> bool:
-    """Return True if an entry is found because it holds on, whatever the question's words are."""
-    return any(vote[0] in _LIFTING for vote in entry.votes)
+def _has_vote(entry: Ranked, arms: frozenset[str]) -> bool:
+    return not arms.isdisjoint([vote[0] for vote in entry.votes])
 
 
-def _sigmoid(weights: Mapping[str, float], features: Sequence[float]) -> float:
-    *own, bias = weights.values()
-    logit = bias + sum(weight * feature for weight, feature in zip(own, features, strict=True))
+def _weighted(weights: Sequence[float], features: Sequence[float], start: float = 0.0) -> float:
+    return sum(map(mul, weights, features), start)
+
+
+def _logistic(logit: float) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from memos.core.clock import from_micros
+from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
 from memos.core.types import TOLD, Arm, Item, Standing, Status
 from memos.memcube.judge import Judge, lost_features, question_features
@@ -26,6 +27,8 @@ from memos.search.rank import Ranked
 CONSIDERED = 20
 """Best candidates among which the order changes."""
 
+_TURN = Arm.TURN.value
+_TURN_WORDS = Arm.TURN_BM25.value
 _LIKELY = 0.5  # confidence from which what is replaced is marked as possibly outdated
 _SURE = 0.95  # and as replaced
 
@@ -112,21 +115,21 @@ def _by_what_holds(
     # A question about a day or a month wants what was said then, whatever came later.
     wanted = () if question.spans else replacements
     links = [each for each in wanted if each.older in known and each.newer in known]
-    asked = read_claim(question.text)
+    asked = question.claim
     # "What did Ann's family do?" is answered by "My kids swam"; "Where does she live?" not by "My son lives in Rome".
     named = any(map(question.names_speaker, {entry.item.speaker for entry in first}))
-    of_whom = None if named or not _some_about(asked, first) else asked
-    if not first or not first[0].score > 0 or not (links or _some_about_another(of_whom, first)):
+    by_score = named or not _some_about(asked, first)
+    if not first or not first[0].score > 0 or (by_score and not links):
         return order
-    shares = _shares(first, asked, judge, by_score=of_whom is None)
-    moved = _moved(first, shares.parts, _odds(links, first, asked, shares.asked, judge), question)
+    claims = list(map(_claim_of, first))
+    if not links and not any(is_about_another(asked, claim) for claim in claims):
+        return order
+    features = _features(first, asked, claims)
+    moved = parts = _parts(first, features, asked, judge, by_score=by_score)
+    if links:
+        moved = _moved(first, parts, _odds(links, first, features, asked, judge), question)
     best = sorted(first, key=lambda entry: (-moved[entry.item.id], -entry.score, entry.item.id))
     return [*best, *rest]
-
-
-class _Shares(NamedTuple):
-    parts: Mapping[str, float]
-    asked: Mapping[str, float]
 
 
 def _claim_of(entry: Ranked) -> Claim:
@@ -137,29 +140,36 @@ def _claim_of(entry: Ranked) -> Claim:
 
 def _some_about(asked: Claim, first: Sequence[Ranked]) -> bool:
     """Return False if a question names people of whom no candidate speaks: the name may be the speaker's."""
-    claims = [read_claim(entry.item.memory) for entry in first]
+    claims = (read_claim(entry.item.memory) for entry in first)
     return not asked.people or any(asked.people & (claim.people | claim.names) for claim in claims)
 
 
-def _some_about_another(asked: Claim | None, first: Sequence[Ranked]) -> bool:
-    return asked is not None and any(is_about_another(asked, _claim_of(entry)) for entry in first)
-
-
-def _shares(first: Sequence[Ranked], asked: Claim, judge: Judge, *, by_score: bool) -> _Shares:
-    """Return each candidate's share of relevance, and what the question adds to the odds that it replaces another.
-
-    With `by_score` the shares follow the scores alone, whomever the candidates are about.
-    """
-    cosines = [next((score for arm, _, score, _ in entry.votes if arm == Arm.TURN), 0.0) for entry in first]
-    terms = [next((score for arm, _, score, _ in entry.votes if arm == Arm.TURN_BM25), 0.0) for entry in first]
-    best = max(cosines)
-    features = np.array(
+def _features(first: Sequence[Ranked], asked: Claim, claims: Sequence[Claim]) -> Vector:
+    """Return what the question tells of each candidate, (n, features)."""
+    cosines = [_score_by(_TURN, entry) for entry in first]
+    best_score, best_cosine = first[0].score, max(cosines)
+    return np.array(
         [
-            question_features(asked, _claim_of(entry), entry.score / first[0].score, cosine, best, term)
-            for entry, cosine, term in zip(first, cosines, terms, strict=True)
+            question_features(
+                asked, claim, entry.score / best_score, cosine, best_cosine, _score_by(_TURN_WORDS, entry)
+            )
+            for entry, claim, cosine in zip(first, claims, cosines, strict=True)
         ],
         dtype=np.float32,
     )
+
+
+def _score_by(arm: str, entry: Ranked) -> float:
+    for voting, _, score, _ in entry.votes:
+        if voting == arm:
+            return score
+    return 0.0
+
+
+def _parts(
+    first: Sequence[Ranked], features: Vector, asked: Claim, judge: Judge, *, by_score: bool
+) -> Mapping[str, float]:
+    """Return each candidate's share of relevance; with `by_score` by the scores alone, whomever they are about."""
     logits = features[:, 0] * judge.ranked[0]
     if not by_score:  # what is much nearer to the question stays before what is less near
         logits -= np.minimum(
@@ -167,18 +177,15 @@ def _shares(first: Sequence[Ranked], asked: Claim, judge: Judge, *, by_score: bo
             (_MOST_LOWERED if asked.people or asked.names else _MOST_LOWERED_OF_NOBODY) * judge.ranked[0],
         )
     parts = np.exp(logits - logits.max())
-    ids = [entry.item.id for entry in first]
-    return _Shares(
-        dict(zip(ids, (parts / parts.sum()).tolist(), strict=True)),
-        dict(zip(ids, (features @ judge.asked).tolist(), strict=True)),
-    )
+    return dict(zip([entry.item.id for entry in first], (parts / parts.sum()).tolist(), strict=True))
 
 
 def _odds(
-    links: Sequence[Replacement], first: Sequence[Ranked], asked: Claim, more: Mapping[str, float], judge: Judge
+    links: Sequence[Replacement], first: Sequence[Ranked], features: Vector, asked: Claim, judge: Judge
 ) -> list[Replacement]:
     """Return the replacements with the confidence that they are of what is asked; decided ones stay decided."""
     claims = {entry.item.id: read_claim(entry.item.memory) for entry in first}
+    more = dict(zip(claims, (features @ judge.asked).tolist(), strict=True))
     # The fewer statements there are, the more likely two near ones are an old and a new one.
     few = _FEW * math.log(CONSIDERED / len(first))
     found = []
@@ -256,6 +263,6 @@ def _rescored(best: Sequence[Ranked], scores: Sequence[float]) -> list[Ranked]:
     return [
         entry
         if entry.score == score
-        else entry._replace(score=score, boosts=(*entry.boosts, ("succession", score - entry.score)))
+        else Ranked(entry.item, score, entry.votes, (*entry.boosts, ("succession", score - entry.score)))
         for entry, score in zip(best, scores, strict=True)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -69,19 +70,23 @@ def test_what_nobody_knows_has_no_neighbours(memos: MemOS, graph: LedgerGraph) -
     assert graph.adjacent(["default"], one, 0) == []
 
 
-def test_both_ends_of_a_session_are_found_by_an_index(memos: MemOS, graph: LedgerGraph) -> None:
+def test_only_what_is_adjacent_is_read(memos: MemOS, graph: LedgerGraph) -> None:
     [one] = memos.add("one", conversation="c").item_ids
-    plans: list[str] = []
+    statements: list[str] = []
 
-    def explain(connection: sa.Connection, _cursor: object, statement: str, parameters: object, *_: object) -> None:
-        if statement.startswith("WITH seed"):
-            rows = connection.connection.driver_connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)  # type: ignore[union-attr]
-            plans.extend(row[3] for row in rows)
+    def trace(connection: sqlite3.Connection, *_: object) -> None:
+        connection.set_trace_callback(statements.append)
 
-    sa.event.listen(memos.ledger._engine, "before_cursor_execute", explain)
+    sa.event.listen(memos.ledger._engine, "checkout", trace)
     graph.adjacent(["default"], one, 9)
-    assert plans
-    assert not [step for step in plans if step.startswith("SCAN") and any(name in step for name in ("items", "links"))]
+    sa.event.remove(memos.ledger._engine, "checkout", trace)
+    [query] = [statement for statement in statements if "links" in statement]
+    with memos.ledger.read() as connection:
+        steps = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+    # Neither a whole table, nor all items of a cube, nor all messages of a conversation to be sorted.
+    assert not [step for step in steps if step.startswith("SCAN") and not step.startswith("SCAN anon")]
+    assert not [step for step in steps if "ix_items_cube" in step]
+    assert steps.count("USE TEMP B-TREE FOR ORDER BY") == 1
 
 
 def test_the_folder_and_the_rows_of_the_former_engine_are_removed_at_open(tmp_path: Path, settings: Settings) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -98,9 +98,9 @@ _NUMBER_WORDS = (
     "ein|eine|einen|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|null|"
     "uno|una|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|cero"
 )
+# These are searched for in lower case, which takes a third of the time of matching without case.
 _NUMBER = re.compile(
     rf"\d+(?:[.,:]\d+)*|(?<![\w'’])(?:{_NUMBER_WORDS})(?![\w'’])|[零一二两三四五六七八九十百千万]+(?![起直定样些下会])",
-    re.I,
 )
 _DATE = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(?:january|february|march|april|may|june|july|august|"
@@ -110,7 +110,6 @@ _DATE = re.compile(
     r"diciembre|lunes|martes|miércoles|jueves|viernes|sábado|domingo|primavera|verano|otoño|invierno)s?\b"
     r"|\d+(?:st|nd|rd|th)\b|\b\d{1,2}(?::\d\d)? ?(?:am|pm)\b|\b\d{1,2}:\d\d\b|o['’]clock"
     r"|[一二三四五六七八九十\d]+[年月号日点]|(?:周|星期|礼拜)[一二三四五六日天]|月底|年底|国庆|春节|元旦|暑假|寒假",
-    re.I,
 )
 _ENDS = re.compile(
     r"\b(?:no longer|(?:not|n['’]t)\b.{0,40}\bany ?more|cancel(?:s|led|ed|ling)?|call(?:ed|ing) (?:it )?off|"
@@ -130,7 +129,6 @@ _ENDS = re.compile(
     r"renunci\w+|"
     r"abandon\w+|nunca más|sin)\b"
     r"|不再|不[去吃喝抽玩开干做养学办来]了?|没了|取消|戒|停|退[了掉订租]|卖[了掉]|辞|分手|结束|不用|作废|还清|黄了|泡汤|算了|别了",
-    re.I,
 )
 _CHANGES = re.compile(
     r"\b(?:now|instead|from now on|these days|nowadays|moved|moving|move[sd]? (?:in|out|to|into)|switch(?:ed|es|ing)?|"
@@ -154,7 +152,6 @@ _CHANGES = re.compile(
     r"últim\w+)\b"
     r"|现在|如今|改[成为名到用期]?|换|搬|迁|推迟|延期|延到|提前|升[级到]|涨|降|新|已经|终于|刚|开始|转|调|变|加到|减到|"
     r"只剩|才|又|从.{0,6}起|以后都",
-    re.I,
 )
 _SURE_CHANGES = re.compile(
     r"\b(?:no longer|any ?more|instead|from now on|as of|these days|(?:is|are|am|['’]m|['’]s|['’]re) now|now (?:a|in|"
@@ -168,7 +165,6 @@ _SURE_CHANGES = re.compile(
     r"verlängert|umbenannt|"
     r"ya no|ahora|a partir de|en vez de|mudé|mudamos|cambi[éóa]\w*|aplaz\w+|pas[óé] a)\b"
     r"|现在|如今|改[成为名到用期]|换[成了到]|搬[到去进]|迁[到移]|推迟|延期|提前|升[级到]|涨[到了]|降到|变成|转到|调[到去]",
-    re.I,
 )
 _UNREAL = re.compile(
     r"\b(?:(?:would|['’]d) (?:like|love|rather|prefer|kill)|one day|some ?day|might|maybe|perhaps|possibly|"
@@ -195,7 +191,6 @@ _UNREAL = re.compile(
     r"pens[éó]|pensando en|broma|de visita|de vacaciones|prestad[oa]|ojalá|si tuviera|propus\w+|sugir\w+|recomend\w+)\b"
     r"|梦见|梦到|做梦|想过|想要|要是|希望|也许|可能|差点|如果|以前|从前|小时候|建议|开玩笑|旅游|出差|玩了|推荐|借|临时|本来想|"
     r"考虑过|打算过|年前|羡慕",
-    re.I,
 )
 
 
@@ -272,24 +267,54 @@ class Owner(IntEnum):
     RELATIVE = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
-    """Features of a statement read from its words: whom it is about, its values, words of change and ending."""
+    """Features of a statement read from its words: whom it is about, its values, words of change and ending.
 
+    Those with word lists are read when they are asked for: a search needs one of them, comparing statements all.
+    """
+
+    text: str
     owner: Owner
     holder: str
     people: frozenset[str]
     names: frozenset[str]
     terms: frozenset[str]
-    numbers: frozenset[str]
-    dated: bool
-    changes: bool
-    sure: bool
-    ends: bool
-    unreal: bool
     head: frozenset[str]
     asks: bool
-    count: int
+
+    @cached_property
+    def _lower(self) -> str:
+        return self.text.lower()
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(_NUMBER.findall(self._lower))
+
+    @cached_property
+    def dated(self) -> bool:
+        return _DATE.search(self._lower) is not None
+
+    @cached_property
+    def changes(self) -> bool:
+        return _CHANGES.search(self._lower) is not None
+
+    @cached_property
+    def sure(self) -> bool:
+        return _SURE_CHANGES.search(self._lower) is not None
+
+    @cached_property
+    def ends(self) -> bool:
+        return _ENDS.search(self._lower) is not None
+
+    @cached_property
+    def unreal(self) -> bool:
+        return _UNREAL.search(self._lower) is not None
+
+    @cached_property
+    def count(self) -> int:
+        """The number of words; three Han characters say about as much as two words."""
+        return len(_WORD.findall(self.text)) + 2 * len(_HAN.findall(self.text)) // 3
 
 
 @lru_cache(maxsize=4096)
@@ -298,21 +323,14 @@ def read_claim(text: str) -> Claim:
     text = text[:_CHARS].replace("’", "'")
     subject = _han_subject(text) if _HAN.search(text) else _subject(text)
     return Claim(
+        text=text,
         owner=subject.owner,
         holder=subject.holder,
         people=frozenset(subject.people),
         names=frozenset(subject.names),
         terms=frozenset(terms_of(text)),
-        numbers=frozenset(found.casefold() for found in _NUMBER.findall(text)),
-        dated=_DATE.search(text) is not None,
-        changes=_CHANGES.search(text) is not None,
-        sure=_SURE_CHANGES.search(text) is not None,
-        ends=_ENDS.search(text) is not None,
-        unreal=_UNREAL.search(text) is not None,
         head=frozenset(terms_of(_head(text))),
         asks=text.rstrip().endswith(("?", "？")),
-        # Three Han characters say about as much as two words.
-        count=len(_WORD.findall(text)) + 2 * len(_HAN.findall(text)) // 3,
     )
 
 

@@ -39,6 +39,7 @@ _SIGNS = {
         moro se ao
         """),
 }
+_EVERY_SIGN = frozenset[str]().union(*_SIGNS.values())
 _LETTERS = {
     "german": "äöüß",
     "spanish": "ñ¿¡áíóú",
@@ -62,10 +63,11 @@ def language_of(text: str) -> str:
     """Return "english", "german", "spanish", "french", "italian" or "portuguese"."""
     start = text[:_CHARS].casefold()
     words = _WORD.findall(start)
-    counts = {
-        name: sum(word in signs for word in words) + any(letter in start for letter in _LETTERS[name])
-        for name, signs in _SIGNS.items()
-    }
+    telling = [word for word in words if word in _EVERY_SIGN]
+    by_letters = set[str]()
+    if not start.isascii():
+        by_letters = {name for name, letters in _LETTERS.items() if any(letter in start for letter in letters)}
+    counts = {name: sum(map(signs.__contains__, telling)) + (name in by_letters) for name, signs in _SIGNS.items()}
     best = max(counts, key=counts.__getitem__)
     enough = counts[best] >= _LEAST_SHARE * len(words) and counts[best] > counts["english"]
     return best if enough else "english"

@@ -17,7 +17,7 @@ from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Statu
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
-from memos.memcube.ledger.prepared import MOST, PreparedSelect
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
     conversations,
     items,
@@ -257,7 +257,7 @@ def _these(
     cubes: Sequence[str],
     at: datetime | None,
 ) -> Iterable[Any]:
-    if at is None and len(cubes) <= MOST:
+    if at is None:
         return now.rows(connection, ids=ids, cubes=cubes)
     rows = connection.execute(then.where(standing(at)), {"ids": ids, "cubes": list(cubes)})
     return rows if now.make is None else map(now.make, rows)

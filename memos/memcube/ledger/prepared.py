@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -16,9 +17,6 @@ from sqlalchemy.engine import Dialect
 # Lists are padded to one of these lengths by repeating the last value, so that there are few distinct statements.
 _LENGTHS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256, 512)
 _FLOAT8 = 701  # PostgreSQL's type OID of `double precision`
-MOST = _LENGTHS[-1]
-"""Maximum length of a list."""
-
 
 Make = Callable[[Iterable[Any]], Any]
 
@@ -33,9 +31,12 @@ class PreparedSelect:
         self._lock = threading.Lock()
 
     def rows(self, connection: sa.Connection, **lists: Sequence[Any]) -> list[Any]:
-        """Return all rows for these lists, each of at most `MOST` values. An empty list matches nothing."""
+        """Return all rows for these lists. An empty list matches nothing."""
         if not all(lists.values()):
             return []
+        if any(len(values) > _LENGTHS[-1] for values in lists.values()):
+            found = connection.execute(self._statement, lists)
+            return list(found if self.make is None else map(self.make, found))
         dialect = connection.dialect
         compiled = self._dialects.get(dialect.name)
         if compiled is None:
@@ -62,17 +63,17 @@ class _Compiled:
             reader = column.type.dialect_impl(dialect).result_processor(dialect, kind)
             if reader is not None:
                 self._readers.append((place, reader))
-        self._texts: dict[tuple[int, ...], str] = {}
+        self._expanded: dict[tuple[int, ...], _Expanded] = {}
 
     def rows(self, connection: sa.Connection, lists: Mapping[str, Sequence[Any]]) -> list[Any]:
-        lengths = tuple(next(length for length in _LENGTHS if length >= len(values)) for values in lists.values())
-        text = self._texts.get(lengths) or self._expanded(lists, lengths)
-        parameters = dict(self._constants)
-        for (name, values), length in zip(lists.items(), lengths, strict=True):
-            last = values[-1]
-            for place in range(length):
-                parameters[f"{name}_{place}"] = values[place] if place < len(values) else last
-        found = self._fetched(connection, text, parameters)
+        lengths = tuple(map(_padded_length, map(len, lists.values())))
+        expanded = self._expanded.get(lengths) or self._expand(lists, lengths)
+        padded: list[Any] = []
+        for values, length in zip(lists.values(), lengths, strict=True):
+            padded += values
+            padded += [values[-1]] * (length - len(values))
+        parameters = self._constants | dict(zip(expanded.names, padded, strict=True))
+        found = self._fetched(connection, expanded.text, parameters)
         make = self._make
         if not self._readers:
             return [make(row) for row in found]
@@ -95,9 +96,22 @@ class _Compiled:
         finally:
             cursor.close()
 
-    def _expanded(self, lists: Mapping[str, Sequence[Any]], lengths: tuple[int, ...]) -> str:
-        text = self._text
+    def _expand(self, lists: Mapping[str, Sequence[Any]], lengths: tuple[int, ...]) -> _Expanded:
+        text, names = self._text, list[str]()
         for name, length in zip(lists, lengths, strict=True):
-            marks = ", ".join(self._mark.format(f"{name}_{place}") for place in range(length))
-            text = text.replace(f"__[POSTCOMPILE_{name}]", marks)
-        return self._texts.setdefault(lengths, text)
+            numbered = [f"{name}_{place}" for place in range(length)]
+            text = text.replace(f"__[POSTCOMPILE_{name}]", ", ".join(map(self._mark.format, numbered)))
+            names += numbered
+        return self._expanded.setdefault(lengths, _Expanded(text, names))
+
+
+class _Expanded(NamedTuple):
+    """A statement with a parameter for each value of the lists, and their names in the order of the values."""
+
+    text: str
+    names: list[str]
+
+
+@cache
+def _padded_length(length: int) -> int:
+    return next(padded for padded in _LENGTHS if padded >= length)
