@@ -164,7 +164,32 @@ class RelationFinder:
                 older, newer = sorted((each.item, other), key=_told_at)
                 if _may_be_related(older, newer):
                     pairs.setdefault((older.id, newer.id), Pair(older, newer, point.score))
-        return self._with_odds(list(pairs.values()), vectors)
+        return self._with_rivals(self._with_odds(list(pairs.values()), vectors))
+
+    def _with_rivals(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Return the pairs with lower odds where the newer statement more likely replaces another older one.
+
+        A statement replaces one thing: what holds of "I run 5 km now" and an earlier distance does not hold of every
+        number. Earlier versions of what it replaces are no rivals of each other.
+        """
+        by_newer: dict[str, list[Pair]] = defaultdict(list)
+        for pair in pairs:
+            by_newer[pair.newer.id].append(pair)
+        contested = {id_: mine for id_, mine in by_newer.items() if sum(p.odds > _CONTESTED for p in mine) > 1}
+        if not contested:
+            return list(pairs)
+        olders = {pair.older.id for mine in contested.values() for pair in mine if pair.odds > _CONTESTED}
+        with self._ledger.read() as connection:
+            stored = replacements(connection, sorted(olders))
+        versions_of = {(older, newer) for older, newer, confidence, *_ in stored if confidence >= _VERSIONS}
+        adjusted: dict[tuple[str, str], float] = {}
+        for id_ in sorted(contested, key=lambda newer: _told_at(contested[newer][0].newer)):
+            for pair in contested[id_]:
+                odds = _contested_odds(pair, contested[id_], versions_of)
+                adjusted[pair.older.id, id_] = odds
+                if odds >= 0:
+                    versions_of.add((pair.older.id, id_))
+        return [pair._replace(odds=adjusted.get((pair.older.id, pair.newer.id), pair.odds)) for pair in pairs]
 
     def _with_odds(self, pairs: Sequence[Pair], vectors: dict[str, Vector]) -> list[Pair]:
         if not pairs:
@@ -179,6 +204,27 @@ class RelationFinder:
             newer = np.stack([vectors[p.newer.id] for p in pairs])
         odds = self._judge.log_odds(features, older, newer)
         return [pair._replace(odds=float(each)) for pair, each in zip(pairs, odds, strict=True)]
+
+
+_CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored
+_VERSIONS = 0.5  # confidence from which two older statements are versions of one
+_FEW = 8  # older statements near a newer one up to which rivals change nothing
+_PER_LEAD, _MOST_LOST = 2.0, 4.0  # log odds lost for each by which a rival is likelier, and at most
+
+
+def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:
+    """Return the log odds of a pair given that its newer statement may replace a likelier older one instead."""
+    rivals = [
+        other.odds
+        for other in of_newer
+        if other.odds > pair.odds
+        and (pair.older.id, other.older.id) not in versions_of
+        and (other.older.id, pair.older.id) not in versions_of
+    ]
+    if not rivals:
+        return pair.odds
+    crowded = max(0.0, len(of_newer) - _FEW) / (_NEAREST - _FEW)
+    return pair.odds - min(crowded * _PER_LEAD * (max(rivals) - pair.odds), _MOST_LOST)
 
 
 _MOST_WORDS = 30  # longer texts say several things, of which a newer one may replace any

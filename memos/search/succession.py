@@ -2,7 +2,7 @@
 
 Pure. Each candidate's share is the softmax of its score; an older statement keeps the part of its share that nothing
 replaces, and the rest goes to the newer ones, in the order of time. A question about before asks the other way round.
-What says the same exchanges places, so that the newest comes first.
+What says the same exchanges places, so that the newest comes first; of long messages, see `long_messages`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
 from memos.core.types import TOLD, Arm, Item, Standing, Status
 from memos.memcube.judge import Judge, lost_features, question_features
+from memos.search.long_messages import newest_of_long
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked
 
@@ -79,7 +80,7 @@ def by_succession(
     about before, or about a time.
     """
     order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
-    best = _by_what_holds(order, question, replacements, judge)
+    best = newest_of_long(_by_what_holds(order, question, replacements, judge), question, CONSIDERED)
     if repeated and not (Intent.FORMER in question.intents or question.spans):
         best = _newest_first(best, repeated)
     return _rescored(best, [entry.score for entry in order])
