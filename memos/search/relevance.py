@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from memos.core.text.claims import terms_of
 from memos.core.text.instructions import instructs
@@ -17,7 +19,7 @@ from memos.core.text.preferences import states_preference
 from memos.core.types import RELEVANT, Arm, Role
 from memos.search.question import Question
 from memos.search.rank import TERM_ARMS, Ranked, asks, tells_nothing
-from memos.search.succession import Replacement
+from memos.search.succession import LIKELY, Replacement
 
 _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled
@@ -104,6 +106,16 @@ _TELLS_NOTHING = 0.05  # of an acknowledgement or a system message
 _REPLACED = 0.95  # of what another candidate surely replaces, of the relevance of that one at most
 
 
+class Weights(NamedTuple):
+    """The weights of the two models: that memory has an answer, and that a hit is one."""
+
+    answerable: Mapping[str, float]
+    hit: Mapping[str, float]
+
+
+WEIGHTS = Weights(_ANSWERABLE, _HIT)
+
+
 class Relevance:
     """The relevance of the candidates of one search, each from 0 to 1.
 
@@ -112,11 +124,18 @@ class Relevance:
        question: The question.
        terms: The number of terms that the term arms searched for.
        replaced: Which candidates replace which.
+       weights: Other weights than those of the package, for `scripts/relevance/fit.py`.
     """
 
     def __init__(
-        self, ranked: Sequence[Ranked], question: Question, terms: int, replaced: Sequence[Replacement] = ()
+        self,
+        ranked: Sequence[Ranked],
+        question: Question,
+        terms: int,
+        replaced: Sequence[Replacement] = (),
+        weights: Weights = WEIGHTS,
     ) -> None:
+        ranked = _as_before_succession(ranked)
         first = ranked[:_POOL]
         speakers = {entry.item.speaker.casefold() for entry in first}
         words = [term for term in dict.fromkeys(terms_of(question.text)) if not _names(term, speakers)]
@@ -137,27 +156,29 @@ class Relevance:
         self._places = {entry.item.id: place for place, entry in enumerate(ranked)}
         self._entries = {entry.item.id: entry for entry in ranked}
         self._newer = [each for each in replaced if {each.older, each.newer} <= self._places.keys()]
-        self._pool = self._of_pool(first)
-        self._answerable = _sigmoid(_ANSWERABLE, self._pool)
+        self._weights_of_hit = weights.hit
+        self.pool_features = self._of_pool(first)
+        self._answerable = _sigmoid(weights.answerable, self.pool_features)
         # Many alike are near each other and none stands out, but each has all that was asked for.
         if len(words) > 1 and any(self._has_all_words(entry) for entry in first):
             self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
     def of(self, entry: Ranked) -> float:
-        """Return the relevance of a candidate; what replaces another has that one's, and leaves it less."""
+        """Return the relevance of a candidate, which what perhaps replaces it shares and what probably does bounds."""
+        entry = self._entries.get(entry.item.id, entry)
         own = self._alone(entry)
         for each in self._newer:
             if each.newer == entry.item.id:
                 own = max(own, each.confidence * self._alone(self._entries[each.older]))
         for each in self._newer:
-            if each.older == entry.item.id:
+            if each.older == entry.item.id and each.confidence >= LIKELY:
                 newer = max(self._alone(self._entries[each.newer]), each.confidence * self._alone(entry))
                 own = min(own, newer * (1 - each.confidence * (1 - _REPLACED)))
         return own
 
     def _alone(self, entry: Ranked) -> float:
-        own = _sigmoid(_HIT, [*self._pool, *self._of_hit(entry)])
+        own = _sigmoid(self._weights_of_hit, [*self.pool_features, *self.hit_features(entry)])
         found = own + (1 - own) * _SHARE * self._answerable
         if not self._stands(entry):
             found = min(found, self._most)
@@ -194,7 +215,8 @@ class Relevance:
             self._boost(first[0], "session") if first else 0.0,
         ]
 
-    def _of_hit(self, entry: Ranked) -> list[float]:
+    def hit_features(self, entry: Ranked) -> list[float]:
+        """Return what the second model sees of a candidate, beside `pool_features`."""
         item = entry.item
         cosine, own, window = self._scores(entry)
         boosts = {name for name, _ in entry.boosts}
@@ -263,6 +285,17 @@ class Relevance:
             text = entry.item.memory[:_READ_CHARS].casefold()
             found = self._cover[entry.item.id] = [word in text for word in self._words]
         return found
+
+
+def _as_before_succession(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
+    """Return the candidates as they were before scores were passed on to what perhaps replaces another."""
+    if not any(name == "succession" for entry in ranked for name, _ in entry.boosts):
+        return ranked
+    found = [
+        entry._replace(score=entry.score - sum(gave for name, gave in entry.boosts if name == "succession"))
+        for entry in ranked
+    ]
+    return sorted(found, key=attrgetter("score"), reverse=True)
 
 
 def _names(term: str, speakers: Collection[str]) -> bool:
