@@ -9,12 +9,14 @@ not calibrated.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from operator import attrgetter
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter, mul
 from typing import NamedTuple
 
-from memos.core.text.claims import terms_of
+from memos.core.text.claims import terms_of, words_of
 from memos.core.text.instructions import instructs
+from memos.core.text.languages import has_other_script, is_function_word, language_of
 from memos.core.text.preferences import states_preference
 from memos.core.types import RELEVANT, Arm, Role
 from memos.search.question import Question
@@ -30,69 +32,79 @@ _WINDOW_WORDS = Arm.WINDOW_BM25.value
 _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
 
-# Weights in the order in which `_of_pool` and then `_of_hit` give their features.
+# Weights in the order in which `_of_pool` and then `hit_features` give their features: for a question in English, and
+# for one in another language, whose cosines are higher and tell less. Made by scripts/relevance/fit.py.
 _ANSWERABLE = {
-    "best_cosine": 8.476,
-    "third_cosine": 3.391,
-    "best_turn_terms": -0.754,
-    "best_window_terms": 0.502,
-    "best_sum": 0.431,
-    "words_found": -0.293,
-    "words_in_one": 1.852,
-    "words_missing": -0.045,
-    "words": 1.257,
-    "terms": -0.071,
-    "candidates": -1.537,
-    "second_score": 0.436,
-    "fifth_score": -0.548,
-    "tenth_score": -1.624,
-    "first_asks": -1.316,
-    "some_lifted": -0.369,
-    "median_cosine": -5.825,
-    "request_cosine": 7.459,
-    "first_weighed": 1.336,
-    "most_weighed": 1.285,
-    "first_next": -9.101,
-    "first_session": -11.415,
-    "bias": 0.236,
+    "best_cosine": (8.476, 8.476),
+    "third_cosine": (3.391, 3.391),
+    "best_turn_terms": (-0.754, -0.754),
+    "best_window_terms": (0.502, 0.502),
+    "best_sum": (0.431, 0.431),
+    "words_found": (-0.293, -0.293),
+    "words_in_one": (1.852, 1.852),
+    "words_missing": (-0.045, -0.045),
+    "words": (1.257, 1.257),
+    "terms": (-0.071, -0.071),
+    "candidates": (-1.537, -1.537),
+    "second_score": (0.436, 0.436),
+    "fifth_score": (-0.548, -0.548),
+    "tenth_score": (-1.624, -1.624),
+    "first_asks": (-1.316, -1.316),
+    "some_lifted": (-0.369, -0.369),
+    "median_cosine": (-5.825, -5.825),
+    "request_cosine": (7.459, 7.459),
+    "first_weighed": (1.336, 1.336),
+    "most_weighed": (1.285, 1.285),
+    "first_next": (-9.101, -9.101),
+    "first_session": (-11.415, -11.415),
+    "dated": (0.0, 0.0),
+    "dated_missing": (0.0, 0.0),
+    "best_dated": (0.0, 0.0),
+    "dated_cosine": (0.0, 0.0),
+    "bias": (0.236, 0.236),
 }
 _HIT = {
-    "best_cosine": 3.080,
-    "third_cosine": 1.184,
-    "best_turn_terms": 0.035,
-    "best_window_terms": 0.088,
-    "best_sum": -0.080,
-    "words_found": 1.367,
-    "words_in_one": 1.130,
-    "words_missing": 0.150,
-    "words": -0.135,
-    "terms": 0.251,
-    "candidates": -0.697,
-    "second_score": -2.555,
-    "fifth_score": -0.945,
-    "tenth_score": -0.593,
-    "first_asks": 0.311,
-    "some_lifted": -1.024,
-    "median_cosine": -1.036,
-    "request_cosine": 3.972,
-    "first_weighed": -0.168,
-    "most_weighed": -1.218,
-    "first_next": -1.247,
-    "first_session": -2.387,
-    "cosine": 0.646,
-    "turn_terms": -0.217,
-    "window_terms": 0.281,
-    "words_covered": -0.365,
-    "score": 6.779,
-    "place": -0.352,
-    "asks": -3.412,
-    "assistant": -1.693,
-    "lifted": 0.793,
-    "answers": 0.220,
-    "next": -5.296,
-    "session": -5.027,
-    "weighed": 2.263,
-    "bias": -4.923,
+    "best_cosine": (3.080, 3.080),
+    "third_cosine": (1.184, 1.184),
+    "best_turn_terms": (0.035, 0.035),
+    "best_window_terms": (0.088, 0.088),
+    "best_sum": (-0.080, -0.080),
+    "words_found": (1.367, 1.367),
+    "words_in_one": (1.130, 1.130),
+    "words_missing": (0.150, 0.150),
+    "words": (-0.135, -0.135),
+    "terms": (0.251, 0.251),
+    "candidates": (-0.697, -0.697),
+    "second_score": (-2.555, -2.555),
+    "fifth_score": (-0.945, -0.945),
+    "tenth_score": (-0.593, -0.593),
+    "first_asks": (0.311, 0.311),
+    "some_lifted": (-1.024, -1.024),
+    "median_cosine": (-1.036, -1.036),
+    "request_cosine": (3.972, 3.972),
+    "first_weighed": (-0.168, -0.168),
+    "most_weighed": (-1.218, -1.218),
+    "first_next": (-1.247, -1.247),
+    "first_session": (-2.387, -2.387),
+    "dated": (0.0, 0.0),
+    "dated_missing": (0.0, 0.0),
+    "best_dated": (0.0, 0.0),
+    "dated_cosine": (0.0, 0.0),
+    "cosine": (0.646, 0.646),
+    "turn_terms": (-0.217, -0.217),
+    "window_terms": (0.281, 0.281),
+    "words_covered": (-0.365, -0.365),
+    "score": (6.779, 6.779),
+    "place": (-0.352, -0.352),
+    "asks": (-3.412, -3.412),
+    "assistant": (-1.693, -1.693),
+    "lifted": (0.793, 0.793),
+    "answers": (0.220, 0.220),
+    "next": (-5.296, -5.296),
+    "session": (-5.027, -5.027),
+    "weighed": (2.263, 2.263),
+    "of_then": (0.0, 0.0),
+    "bias": (-4.923, -4.923),
 }
 
 # Evidence is often spread over several hits, of which the lesser ones look like any other, and the best hit of a
@@ -106,11 +118,20 @@ _TELLS_NOTHING = 0.05  # of an acknowledgement or a system message
 _REPLACED = 0.95  # of what another candidate surely replaces, of the relevance of that one at most
 
 
-class Weights(NamedTuple):
-    """The weights of the two models: that memory has an answer, and that a hit is one."""
+_ELIDED = re.compile(r"\b\w{1,5}['’](?=\w{3})|-")
+_ASKS = words_of("""
+    welch welche welcher welches welchem welchen wess wessen wohin woher wofür wogegen womit worauf woran wozu viel
+    viele wieviel heißt heiß adónde cuánto cuánta cuántos cuántas combien lequel laquelle quels quelles quoi dove quanti
+    quante quanto cosa che
+    """)
+_ASKS_HAN = re.compile("[哪什么谁几吗呢怎]")
 
-    answerable: Mapping[str, float]
-    hit: Mapping[str, float]
+
+class Weights(NamedTuple):
+    """The weights of the two models, that memory has an answer and that a hit is one, in English and elsewhere."""
+
+    answerable: Mapping[str, tuple[float, float]]
+    hit: Mapping[str, tuple[float, float]]
 
 
 WEIGHTS = Weights(_ANSWERABLE, _HIT)
@@ -138,7 +159,7 @@ class Relevance:
         ranked = _as_before_succession(ranked)
         first = ranked[:_POOL]
         speakers = {entry.item.speaker.casefold() for entry in first}
-        words = [term for term in dict.fromkeys(terms_of(question.text)) if not _names(term, speakers)]
+        words = [term for term in dict.fromkeys(_asked_terms(question.text)) if not _names(term, speakers)]
         best = max((entry.score for entry in first), default=0.0)
         self._best = best if best > 0 else 1.0
         self._by_term = max(1, terms)
@@ -156,9 +177,15 @@ class Relevance:
         self._places = {entry.item.id: place for place, entry in enumerate(ranked)}
         self._entries = {entry.item.id: entry for entry in ranked}
         self._newer = [each for each in replaced if {each.older, each.newer} <= self._places.keys()]
-        self._weights_of_hit = weights.hit
+        self._spans = question.spans
+        self.is_foreign = has_other_script(question.text) or language_of(question.text) != "english"
+        answerable = [pair[self.is_foreign] for pair in weights.answerable.values()]
+        of_hit = [pair[self.is_foreign] for pair in weights.hit.values()]
         self.pool_features = self._of_pool(first)
-        self._answerable = _sigmoid(weights.answerable, self.pool_features)
+        self._answerable = _logistic(_dot(answerable, self.pool_features) + answerable[-1])
+        # The same for all hits.
+        self._of_all = _dot(of_hit, self.pool_features) + of_hit[-1]
+        self._of_each = of_hit[len(self.pool_features) : -1]
         # Many alike are near each other and none stands out, but each has all that was asked for.
         if len(words) > 1 and any(self._has_all_words(entry) for entry in first):
             self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
@@ -178,7 +205,7 @@ class Relevance:
         return own
 
     def _alone(self, entry: Ranked) -> float:
-        own = _sigmoid(self._weights_of_hit, [*self.pool_features, *self.hit_features(entry)])
+        own = _logistic(self._of_all + _dot(self._of_each, self.hit_features(entry)))
         found = own + (1 - own) * _SHARE * self._answerable
         if not self._stands(entry):
             found = min(found, self._most)
@@ -213,7 +240,16 @@ class Relevance:
             max(map(self._weighed, first), default=0.0),
             self._boost(first[0], "next") if first else 0.0,
             self._boost(first[0], "session") if first else 0.0,
+            *self._of_time(first),
         ]
+
+    def _of_time(self, first: Sequence[Ranked]) -> list[float]:
+        """Return whether a time is asked about, whether nothing is of it, and how near the best that is comes."""
+        if not self._spans:
+            return [0.0, 0.0, 0.0, 0.0]
+        found = [(score, self._scores(entry)[0]) for entry in first if (score := _dated(entry)) is not None]
+        best = max((score for score, _ in found), default=0.0)
+        return [1.0, float(not found), best, max((cosine for _, cosine in found), default=0.0)]
 
     def hit_features(self, entry: Ranked) -> list[float]:
         """Return what the second model sees of a candidate, beside `pool_features`."""
@@ -234,6 +270,7 @@ class Relevance:
             self._boost(entry, "next"),
             self._boost(entry, "session"),
             self._weighed(entry),
+            _dated(entry) or 0.0,
         ]
 
     def _scores(self, entry: Ranked) -> tuple[float, float, float]:
@@ -298,8 +335,27 @@ def _as_before_succession(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
     return sorted(found, key=attrgetter("score"), reverse=True)
 
 
+def _asked_terms(text: str) -> Iterable[str]:
+    """Yield the terms of a question that its answer may have; outside English, what the forms of a word share."""
+    if has_other_script(text):
+        yield from (term for term in terms_of(text) if not _ASKS_HAN.search(term))
+        return
+    language = language_of(text)
+    if language == "english":
+        yield from terms_of(text)
+        return
+    for term in terms_of(_ELIDED.sub(" ", text)):
+        if term not in _ASKS and not is_function_word(term, language):
+            yield term[: max(3, min(len(term) - 1, 6))] if len(term) > 3 else term
+
+
 def _names(term: str, speakers: Collection[str]) -> bool:
     return any(speaker.startswith(term) for speaker in speakers)
+
+
+def _dated(entry: Ranked) -> float | None:
+    """Return how well an entry matches among what is of the time that the question names; None if it is not."""
+    return next((score for arm, _, score, _ in entry.votes if arm == "dated"), None)
 
 
 def _is_lifted(entry: Ranked) -> bool:
@@ -307,7 +363,10 @@ def _is_lifted(entry: Ranked) -> bool:
     return any(vote[0] in _LIFTING for vote in entry.votes)
 
 
-def _sigmoid(weights: Mapping[str, float], features: Sequence[float]) -> float:
-    *own, bias = weights.values()
-    logit = bias + sum(weight * feature for weight, feature in zip(own, features, strict=True))
+def _dot(weights: Sequence[float], features: Sequence[float]) -> float:
+    """Return the sum of the features, times as many of the weights."""
+    return sum(map(mul, weights, features))
+
+
+def _logistic(logit: float) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
