@@ -55,14 +55,14 @@ LOCOMO = frozenset({"single-hop", "multi-hop", "temporal", "open-domain", "adver
 SOURCE = HERE.parents[1] / "memos" / "search" / "relevance.py"
 STORIES_OF_ONE = 150  # of each language
 FACT_CUBES = 15
-PENALTY = 5.0
+PENALTY = 0.5
 # How much a search of each source weighs: there are more of some than of others, and some are more like real use.
 SHARES = {
     "locomo": 2.0,
-    "beam": 2.0,
+    "beam": 1.0,
     "lives": 2.0,
     "parts": 1.0,
-    "preferences": 1.0,
+    "preferences": 0.5,
     "facts": 0.5,
     "stories": 0.25,
 }
