@@ -55,7 +55,8 @@ LOCOMO = frozenset({"single-hop", "multi-hop", "temporal", "open-domain", "adver
 SOURCE = HERE.parents[1] / "memos" / "search" / "relevance.py"
 STORIES_OF_ONE = 150  # of each language
 FACT_CUBES = 15
-PENALTY = 0.5
+PENALTY, FOREIGN_PENALTY = 0.5, 10.0  # of squared weights, and of what is different about foreign questions
+LEAST_SCALE = 0.2  # so that what hardly any foreign question shows gets no great weight
 # How much a search of each source weighs: there are more of some than of others, and some are more like real use.
 SHARES = {
     "locomo": 2.0,
@@ -383,11 +384,14 @@ def _named(like: Mapping[str, Any], found: np.ndarray) -> dict[str, tuple[float,
 
 
 def logistic(rows: np.ndarray, gold: Sequence[bool | None], weights: Sequence[float]) -> np.ndarray:
-    """Return the weights of a logistic regression with a quadratic penalty, the bias last, by Newton's method."""
+    """Return the weights of a penalised logistic regression, the bias last, by Newton's method."""
     mean, scale = rows.mean(0), rows.std(0) + 1e-9
+    more = len(WEIGHTS.answerable)
+    own = rows.shape[1] - more
+    scale[own:] = np.maximum(scale[own:], LEAST_SCALE)
     given = np.c_[(rows - mean) / scale, np.ones(len(rows))]
     wanted, shares = np.array(gold, float), np.array(weights)
-    penalty = np.diag([PENALTY] * (given.shape[1] - 1) + [1e-6])
+    penalty = np.diag([PENALTY] * own + [FOREIGN_PENALTY] * more + [1e-6])
     found = np.zeros(given.shape[1])
     for _ in range(30):
         likely = 1 / (1 + np.exp(-given @ found))
