@@ -134,6 +134,7 @@ class Recorder:
 def of_chats(kinds: Sequence[Sequence[Chat]]) -> Iterator[Search]:
     """Ask whole conversations as `benchmarks.relevance` does."""
     for chats in kinds:
+        source = "locomo" if _is_locomo(chats) else "beam"
         sessions = {chat.name: chat.sessions for chat in chats}
         filled: set[str] = set()
         with installation() as memos, Recorder(memos) as recorder:
@@ -146,11 +147,15 @@ def of_chats(kinds: Sequence[Sequence[Chat]]) -> Iterator[Search]:
                     name,
                     each.question.text,
                     each.question.asked,
-                    source="beam" if name.startswith("beam") else "locomo",
+                    source=source,
                     fold=name,
                     kind=each.kind,
                     is_gold=_from(each.gold),
                 )
+
+
+def _is_locomo(chats: Sequence[Chat]) -> bool:
+    return chats[0].questions[0].kind in LOCOMO
 
 
 def _from(ids: frozenset[str]) -> Callable[[Hit], bool]:
@@ -313,7 +318,7 @@ def collect(arguments: argparse.Namespace) -> Iterator[Search]:
     kinds = measured.load(arguments.chats) if arguments.chats else []
     yield from of_chats(kinds)
     for chats in kinds:
-        if chats[0].questions[0].kind in LOCOMO:
+        if _is_locomo(chats):
             yield from of_parts(chats)
     if arguments.lives:
         yield from of_lives(arguments.lives)
