@@ -128,7 +128,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     rows: list[dict[str, Any]] = []
     with installation() as memos:
         for story in progress(stories, "Lifecycle"):
-            _tell(memos, story)
+            tell(memos, story)
             found = {"raw": _answers(memos, story)}
             memos.tasks.wait(cubes=[story.id], timeout_s=_SETTLE_S)
             found["settled"] = _answers(memos, story)
@@ -173,7 +173,7 @@ def _judged(
     settings = ChatSettings(base_url=arguments.with_model, model=arguments.model, timeout_s=_MODEL_S)
     with closing(_CountedChat(settings)) as chat, installation(chat_model=chat) as memos:
         for story in progress(stories, "With a model"):
-            _tell(memos, story)
+            tell(memos, story)
             memos.tasks.wait(cubes=[story.id], timeout_s=_SETTLE_S)
             answers[story.id] = _answers(memos, story)
         spent = {
@@ -186,7 +186,8 @@ def _judged(
     return answers, spent
 
 
-def _tell(memos: MemOS, story: Story) -> None:
+def tell(memos: MemOS, story: Story) -> None:
+    """Add the turns of a story to a cube of its own, then its feedback."""
     memos.cubes.create(story.id)
     for turn in story.turns:
         message = {"role": turn.role, "name": turn.speaker, "content": turn.text, "chat_time": turn.at.isoformat()}

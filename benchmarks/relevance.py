@@ -138,7 +138,7 @@ def questions(kinds: Sequence[Sequence[Chat]]) -> list[Asked]:
             asked[chat.name] += [Asked(chat.name, ANSWERABLE, question) for question in own]
             asked[chat.name] += [Asked(chat.name, "abstention", question) for question in chat.abstentions]
             if other is not chat:
-                asked[other.name] += [Asked(other.name, "elsewhere", _renamed(each, chat, other)) for each in own]
+                asked[other.name] += [Asked(other.name, "elsewhere", renamed(each, chat, other)) for each in own]
     every = [chat for chats in kinds for chat in chats]
     for place, text in enumerate(NONSENSE):
         chat = every[place % len(every)]
@@ -146,7 +146,7 @@ def questions(kinds: Sequence[Sequence[Chat]]) -> list[Asked]:
     return [each for of_one in asked.values() for each in of_one]
 
 
-def _renamed(question: Question, chat: Chat, other: Chat) -> Question:
+def renamed(question: Question, chat: Chat, other: Chat) -> Question:
     """Return a question with the other conversation's speakers and time."""
     text = question.text
     others = dict(zip(_speakers(chat), _speakers(other), strict=False))

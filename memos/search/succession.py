@@ -28,9 +28,9 @@ from memos.search.rank import Ranked
 CONSIDERED = 20
 """Best candidates among which the order changes."""
 
+LIKELY = 0.5  # confidence from which what is replaced is marked as possibly outdated
 _TURN = Arm.TURN.value
 _TURN_WORDS = Arm.TURN_BM25.value
-_LIKELY = 0.5  # confidence from which what is replaced is marked as possibly outdated
 _SURE = 0.95  # and as replaced
 
 _MOST_LOWERED = 0.35  # of the best score, for what is about another person
@@ -59,7 +59,7 @@ def standing_of(
         return Standing.REPLACED, item.superseded_by, item.valid_to
     if item.type not in TOLD and item.valid_to is not None and item.valid_to <= now:
         return Standing.ENDED, None, item.valid_to
-    mine = [each for each in replacements if each.older == item.id and each.confidence >= _LIKELY]
+    mine = [each for each in replacements if each.older == item.id and each.confidence >= LIKELY]
     if not mine:
         return Standing.CURRENT, None, item.valid_from
     best = max(mine, key=lambda each: (each.confidence, each.newer))

@@ -246,6 +246,37 @@ def test_two_equal_questions_are_both_asked(here: Installation) -> None:
     assert answers == ["first", "second"]
 
 
+@pytest.mark.parametrize("change", ["update", "feedback", "delete", "erase"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_no_answer_from_before_a_correction_is_given_again(here: Installation, change: str, streamed: bool) -> None:
+    memos, cube = here.memos, here.cube(f"corrected-{change}-{streamed}", "My sister Maria lives in Lyon.")
+    [item] = memos.memories.list(cube=cube)
+
+    def answers(request: ChatRequest) -> str:
+        towns = re.findall(r"lives in (\w+)", "\n".join(message.content for message in request.messages))
+        return " ".join(["I am told:", *towns])
+
+    def asked() -> str:
+        if not streamed:
+            return memos.chat("Where does my sister Maria live?", cubes=[cube], store=False).text
+        with memos.chat.stream("Where does my sister Maria live?", cubes=[cube], store=False) as stream:
+            return "".join(stream)
+
+    here.script(answers)
+    assert {asked() for _ in range(2)} == {"I am told: Lyon"}
+    if change == "update":
+        memos.memories.update(item.id, memory="My sister Maria lives in Turin.")
+    elif change == "feedback":
+        memos.feedback("Maria lives in Turin, not Lyon.", cube=cube)
+    elif change == "delete":
+        memos.memories.delete(item.id)
+    else:
+        memos.erase(item.id)
+    answer = asked()
+    assert "Lyon" not in answer
+    assert ("Turin" in answer) == (change in ("update", "feedback"))
+
+
 def test_relevance_and_filter_hold_for_what_is_shown(here: Installation) -> None:
     cube = here.cube("least", "Maria lives in Lyon.")
     here.memos.add("Maria likes tea.", cube=cube, tags=["tea"])

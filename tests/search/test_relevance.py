@@ -58,3 +58,23 @@ def test_what_was_replaced_is_less_relevant_than_what_replaced_it(tmp_path: Path
         assert replaced
         by_id = {hit.item.id: hit.relevance for hit in found}
         assert all(hit.relevance < by_id[newer] for hit, newer in replaced)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "other"),
+    [
+        ("Wo wohne ich?", "Ich wohne in Köln.", "Ich bin Lehrer."),
+        ("¿Dónde vivo?", "Vivo en Valencia.", "Soy profesora."),
+        ("Où est-ce que j'habite ?", "J'habite à Nantes.", "Je suis professeur."),
+        ("Dove abito?", "Abito a Torino.", "Sono insegnante."),
+        ("我住在哪里？", "我住在成都。", "我是老师。"),
+    ],
+)
+def test_a_short_question_has_its_own_answer(told: MemOS, question: str, answer: str, other: str) -> None:
+    for number, texts in enumerate(((answer, other), (other, answer))):
+        cube = f"{answer} {number}"
+        told.cubes.create(cube)
+        for place, text in enumerate(texts):
+            told.add(text, cube=cube, conversation=f"talk {place}")
+        found = relevance(told.search(question, cubes=[cube]))
+        assert found[answer] > max(RELEVANT, found[other])

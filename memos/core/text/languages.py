@@ -71,3 +71,8 @@ def language_of(text: str) -> str:
     best = max(counts, key=counts.__getitem__)
     enough = counts[best] >= _LEAST_SHARE * len(words) and counts[best] > counts["english"]
     return best if enough else "english"
+
+
+def is_function_word(word: str, language: str) -> bool:
+    """Return True for one of the commonest words of a language that `language_of` knows."""
+    return word in _SIGNS[language]
