@@ -161,6 +161,7 @@ class FactPipeline:
         run.check_budget()
         reader = self.reader if asks else FactReader(lambda: None)
         extraction = reader.read(shown.messages, shown.zone, meter, shown.before, shown.template, shown.context)
+        run.note = extraction.note
         if extraction.model is not None:
             extraction = _masked(extraction, self.masking(run.task.cube))
         run.check_cancelled(0.4)
