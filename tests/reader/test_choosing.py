@@ -229,6 +229,8 @@ def test_only_a_users_own_statements_are_asked_about() -> None:
         said("```\nSundays are for the choir.\n```"),
         said("Translate this: Sundays are for the choir, always were."),
         said("If Sundays are for the choir I will come."),
+        said("Dad keeps telling me 'Sundays are for the choir'."),
+        said("我妈总说“choir”。"),
         said("Yes!"),
         said("choir " * 200),
     ]

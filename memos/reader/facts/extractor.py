@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -42,6 +43,8 @@ READER = "choosing/2"
 _SHOWN_CHARS = 300
 # Shorter ones ("I did!") say nothing that is understood alone.
 _LEAST_CHARS = {True: 6, False: 12}
+# What somebody quotes is mostly said by another, and small models take it for the speaker's own.
+_QUOTATION = re.compile(r"[\"“„«「『]|(?<!\w)['‘](?=\w)")
 _CONFIDENCE = 0.6
 _TYPES = {"Fact": ItemType.USER, "Preference": ItemType.PREFERENCE, "Instruction": ItemType.INSTRUCTION}
 _NOTHING = "Nothing"
@@ -165,7 +168,7 @@ def _stated(item: Item) -> list[OpenSentence]:
         least = _LEAST_CHARS[not text.isascii()]
         whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
         states = not is_question(text) and not is_hypothetical(text) and not text.endswith((":", "："))
-        if whole_own and states and asserted(text, len(text), len(text)):
+        if whole_own and states and asserted(text, len(text), len(text)) and not _QUOTATION.search(text):
             said.append(OpenSentence(item, start, end))
     return said
 
