@@ -71,12 +71,16 @@ class _CountedChat(OpenAIChat):
 
     def complete(self, request: ChatRequest) -> ChatReply:
         reply = super().complete(request)
-        asked = request.messages[-1].content
-        examined = asked.removeprefix("Sentence: ") in dict(KNOWN) or all(text in asked for text, _ in WRITTEN)
-        if not examined and "Yes" not in request.words:
+        if not _is_examination(request) and "Yes" not in request.words:
             self.calls += 1
             self.tokens += reply.tokens.prompt + reply.tokens.completion
         return reply
+
+
+def _is_examination(request: ChatRequest) -> bool:
+    asked = [message.content for message in request.messages]
+    sentence = asked[-1].removeprefix("Sentence: ")
+    return sentence in dict(KNOWN) or any(all(text in content for text, _ in WRITTEN) for content in asked)
 
 
 def _read(stories: Sequence[Story], model: _CountedChat | None) -> dict[str, Any]:
