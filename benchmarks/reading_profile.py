@@ -20,7 +20,7 @@ from benchmarks.stores import installation
 from memos import MemOS
 from memos.backends.openai.chat import OpenAIChat
 from memos.core.ports import ChatReply, ChatRequest
-from memos.core.settings import Settings
+from memos.core.settings import ChatSettings, ModelSettings, Settings
 from memos.core.types import DERIVED, ItemType
 from memos.reader.facts.extractor import KNOWN, WRITTEN
 
@@ -65,7 +65,7 @@ def measure(arguments: argparse.Namespace) -> Report:
 class _CountedChat(OpenAIChat):
     """A chat model that counts what reading costs, without examinations and without the judge of relations."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: ChatSettings) -> None:
         super().__init__(settings)
         self.calls = self.tokens = 0
 
@@ -85,7 +85,8 @@ def _is_examination(request: ChatRequest) -> bool:
 
 def _read(stories: Sequence[Story], model: _CountedChat | None) -> dict[str, Any]:
     counts: Counter[str] = Counter()
-    with installation(chat_model=model) as memos:
+    without = Settings().model_copy(update={"chat_model": ChatSettings(), "reader_model": ModelSettings()})
+    with installation(without, chat_model=model) as memos:
         for story in progress(stories, "reading"):
             _tell(memos, story)
             counts += _compared(memos, story)
