@@ -613,7 +613,22 @@ def _with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[s
 
 
 def _replacements(connection: sa.Connection, pool: Sequence[Recalled]) -> list[Replacement]:
-    return [Replacement(*found) for found in relations.replacements(connection, [entry.item.id for entry in pool])]
+    """Return the replacements among candidates; a fact that is the whole of one message shares those of the message."""
+    found = [Replacement(*each) for each in relations.replacements(connection, [entry.item.id for entry in pool])]
+    facts = {entry.item.id: _words(entry.item) for entry in pool if entry.item.type in DERIVED - {ItemType.PROFILE}}
+    if not found or not facts:
+        return found
+    words = {entry.item.id: _words(entry.item) for entry in pool}
+    same: dict[str, list[str]] = {}
+    for fact, origins in items.origins_of(connection, list(facts)).items():
+        if len(origins) == 1 and words.get(origin := next(iter(origins))) == facts[fact]:
+            same.setdefault(origin, []).append(fact)
+    return [
+        each._replace(older=older, newer=newer)
+        for each in found
+        for older in (each.older, *same.get(each.older, ()))
+        for newer in (each.newer, *same.get(each.newer, ()))
+    ]
 
 
 def _collapse(

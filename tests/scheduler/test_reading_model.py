@@ -13,10 +13,11 @@ import pytest
 from memos import MemOS, Settings
 from memos.core.ports import ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings
-from memos.core.types import Task, TaskState
+from memos.core.types import Standing, Task, TaskState
 from memos.errors import BackendUnavailable
 from memos.memcube.ledger import reading
 from memos.reader.facts.extractor import KNOWN, WRITTEN
+from memos.scheduler.jobs import judge
 from tests.fakes import WordEmbedder
 from tests.scheduler.test_long_tier import facts, settled
 from tests.support.scripted_chat import PASSING, Answer, ScriptedChat, is_writing_examination
@@ -110,6 +111,33 @@ def test_a_model_that_can_only_choose_adds_sentences_as_they_were_said(tmp_path:
         assert (record.reader, record.model) == ("choosing/2", "scripted")
         assert json.loads(record.output or "") == {CHOIR["content"]: "user"}
         assert residence(memos) == ["Lyon"]
+
+
+def test_a_chosen_sentence_holds_as_long_as_the_message_it_is(tmp_path: Path) -> None:
+    pairs = {(older, newer): changes for older, newer, changes in judge.KNOWN}
+    phones = ("My phone is a Pixel 6.", "The Pixel drowned, an iPhone 15 it is.")
+
+    def chooser(request: ChatRequest) -> str:
+        shown = request.messages[-1].content
+        if "Yes" in request.words:
+            older, newer = (line.partition(": ")[2] for line in shown.splitlines()[:2])
+            return "Yes" if pairs.get((older, newer), True) else "No"
+        lasts = dict(KNOWN).get(shown.removeprefix("Sentence: "), True)
+        return eager(request) if not request.words or lasts else "Nothing"
+
+    chat = ScriptedChat(chooser, writes=False)
+    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    with MemOS.open(tmp_path, settings=settings, chat_model=chat) as memos:
+        for day, text in enumerate(phones, start=1):
+            said = {"role": "user", "name": "Sam", "content": text, "chat_time": f"2026-03-0{day}"}
+            memos.add([said], conversation=str(day), mode="fine")
+            settled(memos)
+        assert {item.memory for item in facts(memos)} == set(phones)
+        hits = memos.search("Which phone does Sam have?").hits
+        assert [(hit.item.memory, hit.standing) for hit in hits] == [
+            (phones[1], Standing.CURRENT),
+            (phones[0], Standing.POSSIBLY_OUTDATED),
+        ]
 
 
 def able(request: ChatRequest) -> str:
