@@ -33,11 +33,19 @@ from memos.core.ports import ChatReply, ChatRequest
 from memos.core.settings import Settings
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.memcube.ledger.schema import pages
+from memos.reader.facts.extractor import WRITTEN
 
 _SESSION = 10
 _SEARCHES = 5
 _SETTLED_S = 120.0
 _LINE = re.compile(r'^\{"message": (\d+), .*?"speaker": "([^"]*)", .*?"text": "((?:[^"\\]|\\.)*)"', re.MULTILINE)
+
+
+_EXAMINED = [word for _, word in WRITTEN if word is not None]
+
+
+def _is_examination(request: ChatRequest) -> bool:
+    return all(text in request.messages[-1].content for text, _ in WRITTEN)
 
 
 class Scripted:
@@ -55,7 +63,7 @@ class Scripted:
         """Return an answer that fits the schema asked for."""
         text = json.dumps(self._answer(request), ensure_ascii=False)
         tokens = Tokens(sum(estimate_tokens(message.content) for message in request.messages), estimate_tokens(text))
-        if request.words:  # what replaces what: it fails the examination, and benchmarks.lifecycle counts these calls
+        if request.words or _is_examination(request):  # benchmarks.lifecycle counts calls about what replaces what
             return ChatReply(text, tokens)
         with self._lock:
             self.calls[request.schema_name] += 1
@@ -82,6 +90,8 @@ class Scripted:
                     facts.append(
                         {"type": "user", "subject": speaker, "text": quote, "quote": quote, "message": int(number)}
                     )
+                if _is_examination(request):
+                    return {"facts": [fact for fact in facts if any(word in fact["text"] for word in _EXAMINED)]}
                 return {"summary": "What was said.", "facts": facts[::2]}
             case "SummaryAnswer":
                 return {"summary": "What was said."}

@@ -3,7 +3,7 @@
 Parts: `labelled` precision and recall without a model on messages written for it (benchmarks/labelled_messages.json),
 `junk` how much of what is stored states nothing lasting, `speed` messages a second, `locomo` how much of the evidence
 of a LoCoMo file is a source of a fact, `calls` what a language model is asked for each hundred messages of it, `model`
-how well the configured model reads labelled messages.
+how well the configured model reads labelled messages, `profile` how much of what stories leave is out of date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reading_calls, reading_locomo, reading_model, reading_quality
+from benchmarks import reading_calls, reading_locomo, reading_model, reading_profile, reading_quality
 from benchmarks.report import Report, output_parser, run
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
@@ -24,6 +24,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
     "locomo": reading_locomo.measure,
     "calls": reading_calls.measure,
     "model": reading_model.measure,
+    "profile": reading_profile.measure,
 }
 
 
@@ -45,6 +46,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     reading_locomo.add_arguments(parser)
     reading_calls.add_arguments(parser)
     reading_model.add_arguments(parser)
+    reading_profile.add_arguments(parser)
     return parser.parse_args(argv)
 
 

@@ -164,9 +164,10 @@ def preview(given: PreviewSource, reading: Reading) -> Preview:
         items = [_item(draft, name, number) for number, (draft, name) in enumerate(zip(drafts, names, strict=True), 1)]
     facts: list[Fact] = []
     by, rejected = None, 0
+    reader = FactReader(reading.asker)
     for window in _windows(items) if reading.facts else ():
         meter = UsageMeter("reader", cube=_CUBE)
-        found = FactReader(reading.asker).read(window, reading.zone, meter, template=standard())
+        found = reader.read(window, reading.zone, meter, template=standard())
         facts += found.facts
         by, rejected = found.model or PATTERNS, rejected + found.rejected
     texts = {item.id: item.memory for item in items}

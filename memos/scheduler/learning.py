@@ -23,6 +23,7 @@ from memos.memcube.facts import event_time
 from memos.memcube.ledger import cubes, items
 from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.views import template_of
+from memos.reader.facts import llm
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
 from memos.scheduler import consolidation
@@ -161,6 +162,7 @@ class FactPipeline:
         run.check_budget()
         reader = self.reader if asks else FactReader(lambda: None)
         extraction = reader.read(shown.messages, shown.zone, meter, shown.before, shown.template, shown.context)
+        run.note = extraction.note
         if extraction.model is not None:
             extraction = _masked(extraction, self.masking(run.task.cube))
         run.check_cancelled(0.4)
@@ -169,7 +171,9 @@ class FactPipeline:
         with run.ledger.read() as connection:
             known = items.current(connection, [cube], {one.item for close in near for one in close})
         run.check_budget()
-        pairs = consolidation.undecided(found, near, known) if asks else ()
+        # A model that cannot write facts does not decide which of them replace others, either.
+        writes = extraction.reader == llm.READER
+        pairs = consolidation.undecided(found, near, known) if writes else ()
         verdicts = self.judge.decide(found, pairs, known, meter)
         run.check_cancelled(0.7)
         return ExtractedFacts(extraction, near, verdicts)

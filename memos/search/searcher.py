@@ -627,14 +627,36 @@ def _with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[s
 def _replacements(
     connection: sa.Connection, pool: Sequence[Recalled]
 ) -> tuple[list[Replacement], list[tuple[str, str]]]:
-    """Return what replaces items of the pool, and which older item which newer one says again."""
+    """Return what replaces items of the pool, and which older item which newer one says again.
+
+    A fact that is the whole of one message shares the replacements of the message.
+    """
     replaced, repeated = [], []
     for older, newer, confidence, at, kind in relations.replacements(connection, [entry.item.id for entry in pool]):
         if kind == LinkKind.SAME:
             repeated.append((older, newer))
         else:
             replaced.append(Replacement(older, newer, confidence, at))
-    return replaced, repeated
+    same = _facts_of_messages(connection, pool) if replaced else {}
+    shared = [
+        each._replace(older=older, newer=newer)
+        for each in replaced
+        for older in (each.older, *same.get(each.older, ()))
+        for newer in (each.newer, *same.get(each.newer, ()))
+    ]
+    return shared, repeated
+
+
+def _facts_of_messages(connection: sa.Connection, pool: Sequence[Recalled]) -> dict[str, list[str]]:
+    """Return the ids of facts that are the whole of a message, by the id of the message."""
+    facts = {entry.item.id: _words(entry.item) for entry in pool if entry.item.type in DERIVED - {ItemType.PROFILE}}
+    same: dict[str, list[str]] = {}
+    if facts:
+        words = {entry.item.id: _words(entry.item) for entry in pool}
+        for fact, origins in items.origins_of(connection, list(facts)).items():
+            if len(origins) == 1 and words.get(origin := next(iter(origins))) == facts[fact]:
+                same.setdefault(origin, []).append(fact)
+    return same
 
 
 def _collapse(

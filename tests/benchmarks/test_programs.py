@@ -335,10 +335,7 @@ def test_reading_with_a_model_that_tells_nothing_apart_is_reading_by_pattern(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(asked: Asked) -> Said:
-        shape = asked.body["response_format"]["json_schema"]
-        return answer(
-            json.dumps(dict.fromkeys(shape["schema"]["properties"], "fact")) if shape["name"] == "Choices" else "no"
-        )
+        return answer("no" if "response_format" in asked.body else "Fact")
 
     with OpenAIServer(said) as server:
         for name, value in (("BASE_URL", server.url), ("MODEL", "eager")):
@@ -351,6 +348,31 @@ def test_reading_with_a_model_that_tells_nothing_apart_is_reading_by_pattern(
         name: patterns[name] for name in ("stored", "junk", "recall")
     }
     assert unexamined["junk items"] > patterns["junk items"]
+
+
+def test_what_fine_reading_leaves_of_stories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = [
+        {"speaker": "Ana", "role": "user", "text": text, "at": f"2025-01-0{day}T10:00:00Z", "conversation": f"c{day}"}
+        for day, text in enumerate(("I live in Paris.", "I moved to Lyon."), start=1)
+    ]
+    asked = {"ask": "Where does Ana live?", "at": "2025-02-01T10:00:00Z", "about": "now"}
+    question = {**asked, "want": "Lyon", "want_turn": 1, "stale_turns": [0]}
+    story = {"id": "s", "kind": "update", "lang": "en", "turns": turns, "feedback": None, "questions": [question]}
+    data = tmp_path / "lives.jsonl"
+    data.write_text(json.dumps(story) + "\n", encoding="utf-8")
+    parts = ["--parts", "profile", "--lives", str(data), "--with-model"]
+    with OpenAIServer(lambda _: answer("no")) as server:
+        for name, value in (("BASE_URL", server.url), ("MODEL", "eager")):
+            monkeypatch.setenv(f"MEMOS_CHAT_MODEL__{name}", value)
+        figures = closing_line(reading, parts, capsys)["profile"]
+    assert figures["eager"] == figures["patterns"]  # it fails its examination
+    assert figures["patterns"] == {
+        "messages": 2, "facts": 1, "traits": 1, "now known": 1.0, "stale facts": 0, "stale traits": 0,
+        "calls a message": 0.0, "tokens a message": 0,
+    }  # fmt: skip
+    assert reading.main(parts[:2]) == BAD_DATA
 
 
 def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_what_is_added_finely_is_found_at_once_and_becomes_facts_with_sources_an
         assert set(states(memos).values()) == {"read"}
         assert memos.maintenance.verify().clean
         with memos.ledger.read() as connection:
-            assert connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.purpose == "read")) == 1
+            assert connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.purpose == "read")) == 2
 
 
 def test_without_a_model_the_patterns_read_and_the_record_says_so(memos: MemOS) -> None:

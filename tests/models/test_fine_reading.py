@@ -1,4 +1,4 @@
-"""Fine reading with a real small model over HTTP: the wire, the schema, retries and accounts, never its wisdom."""
+"""Fine reading with a real small model over HTTP: the wire, the examination and accounts, never its wisdom."""
 
 from __future__ import annotations
 
@@ -49,13 +49,6 @@ def opened(home: Path, server: LlamaServer, max_tokens: int) -> MemOS:
     return MemOS.open(home, settings=settings, embedder=WordEmbedder())
 
 
-def failed_once(memos: MemOS, task: str) -> None:
-    for found in memos.tasks.follow(task, timeout_s=600):
-        if found.error is not None:
-            return
-    raise AssertionError("an answer of five tokens was taken")
-
-
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An answer has two facts at most and one of all else: a small model fills every list, at ten tokens a second."""
@@ -67,38 +60,33 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: Path, server: LlamaServer) -> None:
-    with opened(tmp_path, server, max_tokens=5) as memos:
+def test_a_small_model_is_examined_before_it_reads_and_its_calls_are_counted(
+    tmp_path: Path, server: LlamaServer
+) -> None:
+    with opened(tmp_path, server, max_tokens=250) as memos:
         memos.profiles.use_template("default", TEMPLATE)
         receipt = memos.add([{"role": "user", "name": "Ana", "content": SAID}], conversation="c", mode="fine")
         assert receipt.task is not None
-        failed_once(memos, receipt.task)
-        task = memos.tasks.get(receipt.task)
-        assert "cut off after 5 tokens" in (task.error or "")
-        assert "Lyon" not in (task.error or "")
-        assert task.tokens > 100
-        intact(memos, receipt.item_ids)
-        assert memos.memories.extractions(receipt.item_ids[0]) == ()
-    with opened(tmp_path, server, max_tokens=250) as memos:
-        if (tried := memos.tasks.get(receipt.task)).ended:
-            memos.tasks.retry(tried.id)
         done = ended(memos, receipt.task)
         assert done.state is TaskState.DONE, done.error
-        assert done.tokens > tried.tokens + 100
         intact(memos, receipt.item_ids)
         [record] = memos.memories.extractions(receipt.item_ids[0])
+        # It fails, can tell sentences, or passes, by chance of its weights.
         if record.reader == "model/2":
             FactsAnswer.model_validate_json(record.output or "")
-        else:  # it repeated itself to the end of its room, and was asked about sentences: it could tell them, or not
-            assert (record.reader, record.model) in [("choosing/1", "smollm2"), ("patterns/2", None)]
+        elif record.reader == "choosing/2":
+            assert (record.model, done.note) == ("smollm2", None)
+        else:
+            assert (record.reader, record.model) == ("patterns/2", None)
+            assert done.note == "the model smollm2 fails its examination; patterns read alone"
+        if record.reader != "model/2":
             assert "Lyon" in {item.value for item in memos.memories.list(filter={"type": "user"})}
         with memos.ledger.read() as connection:
             [row] = connection.execute(sa.select(t.usage).where(t.usage.c.purpose == "read"))
             here = sa.select(t.items.c.reading).where(t.items.c.id == receipt.item_ids[0])
             assert connection.scalar(here) == "read"
         assert row.calls >= 2
-        assert row.prompt_tokens + row.completion_tokens >= done.tokens
-        assert row.completion_tokens > 5
+        assert row.prompt_tokens + row.completion_tokens >= done.tokens > 1_000
         grounded(memos)
 
 

@@ -67,7 +67,8 @@ def test_one_call_gives_facts_with_their_passage_and_a_summary() -> None:
     assert (found.summary, found.model, found.rejected) == ("Ana moved.", "scripted", 0)
     assert found.output is not None
     assert json.loads(found.output) == {"summary": "Ana moved.", "facts": [fact()]}
-    assert len(model.requests) == meter.spent.calls == 1
+    assert len(model.requests) == 1
+    assert meter.spent.calls == 2  # with the examination
 
 
 def test_no_facts_are_no_failure() -> None:
@@ -211,7 +212,7 @@ def test_garbage_is_an_error_and_never_text(garbage: str) -> None:
 def test_an_answer_repaired_is_an_answer() -> None:
     found, _, meter = read(["no JSON", answer(fact())])
     assert len(found.facts) == 1
-    assert meter.spent.calls == 2
+    assert meter.spent.calls == 3  # with the examination
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("down"), ModelError("refused", permanent=True)])

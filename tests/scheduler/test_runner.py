@@ -117,6 +117,19 @@ def test_a_thread_rests_nine_times_as_long_as_it_worked_while_people_wait(ledger
     assert spans[1][0] - spans[0][1] >= 9 * 0.05
 
 
+def test_waiting_for_a_model_takes_no_rest(ledger: Ledger) -> None:
+    def job(run: TaskRun) -> None:
+        run.spend(1, 10, 10)
+        time.sleep(0.3)
+
+    with running(ledger, Job("work", job), busy=lambda: True) as runner:
+        began = time.monotonic()
+        [_, last] = put(ledger, NewTask("work", {"n": 1}), NewTask("work", {"n": 2}))
+        runner.wake()
+        assert ended(ledger, last).state is TaskState.DONE
+        assert time.monotonic() - began < 0.3 * 9
+
+
 def test_a_rest_ends_when_nobody_waits_any_more(ledger: Ledger) -> None:
     waiting = iter([True, True])
     with running(ledger, Job("work", lambda _: time.sleep(0.4)), busy=lambda: next(waiting, False)) as runner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Generator, Iterable
 
@@ -10,21 +11,40 @@ from memos.backends.openai.requests import sendable
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.errors import BackendUnavailable, InvalidAnswer
+from memos.reader.facts.extractor import WRITTEN
 
 Answer = str | ChatReply | Exception
 Script = Iterable[Answer] | Callable[[ChatRequest], Answer]
 
 
+PASSING = json.dumps(
+    {
+        "facts": [
+            {"type": "user", "subject": "Ada", "text": f"Ada said: {text}", "quote": text, "message": number}
+            for number, (text, word) in enumerate(WRITTEN, start=1)
+            if word is not None
+        ]
+    }
+)
+"""An answer that passes the examination of what writes facts."""
+
+
+def is_writing_examination(request: ChatRequest) -> bool:
+    return all(text in request.messages[-1].content for text, _ in WRITTEN)
+
+
 class ScriptedChat:
     """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is an InvalidAnswer.
 
-    Tokens are estimated unless a `ChatReply` says them. `requests` are the calls that reached it.
+    Tokens are estimated unless a `ChatReply` says them. `requests` are the calls that reached it. With `writes` it
+    passes the examination that precedes the first fine reading, which is then neither scripted nor among `requests`.
     """
 
-    def __init__(self, script: Script, name: str = "scripted") -> None:
+    def __init__(self, script: Script, name: str = "scripted", *, writes: bool = True) -> None:
         self._answer_to = script if callable(script) else None
         self._answers = iter(()) if callable(script) else iter(script)
         self._name = name
+        self._writes = writes
         self._lock = threading.Lock()
         self._closed = False
         self.requests: list[ChatRequest] = []
@@ -45,6 +65,8 @@ class ScriptedChat:
         if self._closed:
             raise BackendUnavailable("This scripted model is closed.", permanent=True)
         with_small_images(request)
+        if self._writes and is_writing_examination(request):
+            return ChatReply(PASSING, Tokens())
         with self._lock:
             self.requests.append(request)
             answer = None if self._answer_to else next(self._answers, None)

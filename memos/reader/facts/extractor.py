@@ -1,28 +1,31 @@
 """Extract long-term facts from messages: by pattern, or with one model call.
 
-A model that fails at writing facts down is asked which sentences state lasting facts instead.
+A model is examined before its first reading. One that writes facts badly is asked which sentences state lasting facts
+instead, and one that cannot tell those either is not used.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
-
-from pydantic import BaseModel, create_model
 
 from memos.core.ports import ChatMessage
 from memos.core.text.sentences import asserted, is_hypothetical, is_question, sentences, without_pasted_text
-from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
+from memos.core.text.statements import key_of
+from memos.core.types import Fact, Item, ItemType, Role, Span, Status, Tier, Trust
 from memos.errors import InvalidAnswer
 from memos.llm.client import LLMClient
+from memos.llm.examination import Examination
 from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.extraction import TraitsAnswer, traits_of
 from memos.memcube.profiles.template import Template
@@ -34,16 +37,20 @@ from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
 
 log = logging.getLogger(__name__)
 
-READER = "choosing/1"
-"""The number is that of the prompt, `prompts/choosing-1.txt`, and of what is known of `KNOWN`."""
+READER = "choosing/2"
+"""The number is that of the prompt, `prompts/choosing-2.txt`."""
 
-_AT_ONCE = 16
 _SHOWN_CHARS = 300
 # Shorter ones ("I did!") say nothing that is understood alone.
 _LEAST_CHARS = {True: 6, False: 12}
+# What somebody quotes is mostly said by another, and small models take it for the speaker's own.
+_QUOTATION = re.compile(r"[\"“„«「『]|(?<!\w)['‘](?=\w)")
 _CONFIDENCE = 0.6
-_Kind = Literal["fact", "preference", "instruction", "nothing"]
-_TYPES = {"fact": ItemType.USER, "preference": ItemType.PREFERENCE, "instruction": ItemType.INSTRUCTION}
+_TYPES = {"Fact": ItemType.USER, "Preference": ItemType.PREFERENCE, "Instruction": ItemType.INSTRUCTION}
+_NOTHING = "Nothing"
+_WORDS = (*_TYPES, _NOTHING)
+_LEAST_PROBABILITY = 0.75
+"""How probable it has to be that a sentence says something lasting: small models say too often that it does."""
 
 # With 20 of each a guesser passes 3 times in 100,000 at most, whatever its rate (two binomial tails, best at 0.4).
 _MUST_TAKE = 14
@@ -73,11 +80,6 @@ KNOWN: tuple[tuple[str, bool], ...] = (
 """Sentences in the order in which a model is asked about them, and whether they say something that lasts."""
 
 
-class Chosen(NamedTuple):
-    kinds: tuple[str, ...]
-    output: str
-
-
 class OpenSentence(NamedTuple):
     item: Item
     start: int
@@ -88,49 +90,48 @@ class OpenSentence(NamedTuple):
         return self.item.memory[self.start : self.end]
 
 
-class ModelExamination:
-    """Remembers, by model name, which models pass the evaluation of sentence choice. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._passed: dict[str, bool] = {}
-
-    def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
-        with self._lock:
-            known = self._passed.get(asker.model)
-        if known is not None:
-            return known
-        kinds = choose(asker, [text for text, _ in KNOWN], meter).kinds
-        taken = [lasts for kind, (_, lasts) in zip(kinds, KNOWN, strict=True) if kind != "nothing"]
-        right, wrong = taken.count(True), taken.count(False)
-        passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
-        if not passed:
-            log.warning(
-                "The model %s cannot tell lasting facts from small talk: it selected %d of %d lasting sentences, and "
-                "%d of %d others. Facts are extracted by patterns until a larger model is configured.",
-                asker.model,
-                right,
-                sum(lasts for _, lasts in KNOWN),
-                wrong,
-                sum(not lasts for _, lasts in KNOWN),
-            )
-        with self._lock:
-            self._passed[asker.model] = passed
-        return passed
+def can_choose(asker: LLMClient, meter: UsageMeter) -> bool:
+    """Examine a model: return True if it tells sentences that say something lasting from others."""
+    taken = [lasts for text, lasts in KNOWN if choose(asker, text, meter) is not None]
+    right, wrong = taken.count(True), taken.count(False)
+    passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
+    if not passed:
+        log.warning(
+            "The model %s cannot tell lasting facts from small talk: it selected %d of %d lasting sentences, and "
+            "%d of %d others. Facts are extracted by patterns until a larger model is configured.",
+            asker.model,
+            right,
+            sum(lasts for _, lasts in KNOWN),
+            wrong,
+            sum(not lasts for _, lasts in KNOWN),
+        )
+    return passed
 
 
-def choice_question(texts: Sequence[str]) -> list[ChatMessage]:
-    lines = [f"{number}. {' '.join(text.split())[:_SHOWN_CHARS]}" for number, text in enumerate(texts, 1)]
-    return [ChatMessage("system", _prompt()), ChatMessage("user", "\n".join(lines))]
+def choice_question(text: str) -> list[ChatMessage]:
+    """Build the prompt about a sentence; what precedes it is always the same, so that a server computes it once."""
+    system, examples = _prompt().split("\n\n")
+    talk = [ChatMessage("system", system)]
+    for line in examples.splitlines():
+        answer, sentence = line.split(" | ")
+        talk += [ChatMessage("user", _asked(sentence)), ChatMessage("assistant", answer)]
+    return [*talk, ChatMessage("user", _asked(text))]
 
 
-def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
-    kinds: list[str] = []
-    for first in range(0, len(texts), _AT_ONCE):
-        part = texts[first : first + _AT_ONCE]
-        answer = asker.complete_json(choice_question(part), _answer(len(part)), meter=meter)
-        kinds += answer.model_dump(by_alias=True).values()
-    return Chosen(tuple(kinds), json.dumps(dict(zip(texts, kinds, strict=True)), ensure_ascii=False))
+def choose(asker: LLMClient, text: str, meter: UsageMeter) -> ItemType | None:
+    """Return as what a model would keep a sentence, None if it would not."""
+    try:
+        found = asker.complete_choice(choice_question(text), _WORDS, meter=meter)
+    except InvalidAnswer:
+        return None
+    lasting = {word: found.get(word, 0.0) for word in _TYPES}
+    if sum(lasting.values()) < _LEAST_PROBABILITY * (sum(lasting.values()) + found.get(_NOTHING, 0.0)):
+        return None
+    return _TYPES[max(lasting, key=lambda word: lasting[word])]
+
+
+def _asked(text: str) -> str:
+    return f"Sentence: {' '.join(text.split())[:_SHOWN_CHARS]}"
 
 
 def undecided_sentences(messages: Sequence[Item], found: Sequence[Fact]) -> list[OpenSentence]:
@@ -153,9 +154,9 @@ def facts_by_choice(
     left = undecided_sentences(messages, found)
     if not left:
         return found, None
-    chosen = choose(asker, [one.text for one in left], meter)
-    kept = [_fact(one, _TYPES[kind]) for one, kind in zip(left, chosen.kinds, strict=True) if kind in _TYPES]
-    return [*found, *kept], chosen.output
+    chosen = [(one, choose(asker, one.text, meter)) for one in left]
+    output = json.dumps({one.text: kind for one, kind in chosen}, ensure_ascii=False)
+    return [*found, *(_fact(one, kind) for one, kind in chosen if kind is not None)], output
 
 
 def _stated(item: Item) -> list[OpenSentence]:
@@ -167,7 +168,7 @@ def _stated(item: Item) -> list[OpenSentence]:
         least = _LEAST_CHARS[not text.isascii()]
         whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
         states = not is_question(text) and not is_hypothetical(text) and not text.endswith((":", "："))
-        if whole_own and states and asserted(text, len(text), len(text)):
+        if whole_own and states and asserted(text, len(text), len(text)) and not _QUOTATION.search(text):
             said.append(OpenSentence(item, start, end))
     return said
 
@@ -188,20 +189,31 @@ def _fact(one: OpenSentence, type_: ItemType) -> Fact:
     )
 
 
-@lru_cache(maxsize=_AT_ONCE)
-def _answer(count: int) -> type[BaseModel]:
-    fields: Any = {f"of_{number}": (_Kind, ...) for number in range(1, count + 1)}
-    return create_model("Choices", __config__={"alias_generator": lambda name: name.removeprefix("of_")}, **fields)
-
-
 @lru_cache(maxsize=1)
 def _prompt() -> str:
-    return resources.files("memos.reader").joinpath("prompts", "choosing-1.txt").read_text(encoding="utf-8").strip()
+    return resources.files("memos.reader").joinpath("prompts", "choosing-2.txt").read_text(encoding="utf-8").strip()
 
 
 # So many useless answers in a row, and a model is asked less, but for each so many-th time.
 _UNFIT = 2
 _AGAIN = 50
+
+WRITTEN: tuple[tuple[str, str | None], ...] = (
+    ("Morning! The tram was packed again.", None),
+    ("My sister Nora teaches maths in Graz.", "Graz"),
+    ("Could you shorten the last paragraph?", None),
+    ("I have been allergic to walnuts since I was a child.", "walnut"),
+    ("I've worked at a print shop in Turin since 2021.", "Turin"),
+    ("We might get a parrot some day, who knows.", None),
+    ("Never use emojis when you answer me.", "emoji"),
+)
+"""Messages that a model is given to write facts from, and a word of the fact that is in one; None: there is none."""
+
+_EXAMINED = "Ada"
+_SISTER = "Nora"
+_MUST_WRITE = 3
+# What grounding rejects counts, too: a model that writes a fact of each message does not tell what is one.
+_MAY_WRITE_WRONGLY = 2
 
 FEEDBACK = "feedback"
 """The tag of messages that correct what is stored."""
@@ -213,7 +225,7 @@ class Extraction:
 
     # `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote
     # one; `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not
-    # support.
+    # support. `note` says what a person should know of the reading, such as that a model is not used.
 
     facts: tuple[Fact, ...]
     reader: str = patterns.READER
@@ -221,6 +233,7 @@ class Extraction:
     model: str | None = None
     output: str | None = None
     rejected: int = 0
+    note: str | None = None
 
 
 class FactReader:
@@ -228,7 +241,8 @@ class FactReader:
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
-        self._examined = ModelExamination()
+        self._writing = Examination(can_write)
+        self._choosing = Examination(can_choose)
         self._lock = threading.Lock()
         self._unfit: dict[str, int] = {}
         self._reads: Counter[str] = Counter()
@@ -244,18 +258,20 @@ class FactReader:
     ) -> Extraction:
         """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far."""
         # With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
-        # only tell a model what the others mean: nothing is read in them. A model whose answers do not fit, twice in a
-        # row or about a single message, is asked about sentences instead.
+        # only tell a model what the others mean: nothing is read in them. A model that failed the examination of its
+        # writing, or whose answers do not fit, twice in a row or about a single message, is asked about sentences.
         shown = _Shown(messages, [message for message in messages if message.id not in context], zone, template)
         if not shown.messages:
             return Extraction(())
         asker = self._asker()
         if asker is None:
             return _by_patterns(shown)
-        if self._may_write(asker.model):
+        unusable = None
+        if self._writing.result(asker, meter) and self._may_write(asker.model):
             try:
                 found = _written(asker, shown, before, meter)
-            except InvalidAnswer:
+            except InvalidAnswer as error:
+                unusable = error
                 # Of a window with several messages the next attempt shows fewer; a good model answers then.
                 with self._lock:
                     self._unfit[asker.model] = times = self._unfit.get(asker.model, 0) + 1
@@ -264,12 +280,12 @@ class FactReader:
             else:
                 self._told_fit(asker.model)
                 return found
-        try:
-            return self._chosen(asker, shown, meter)
-        except InvalidAnswer:
-            # It can do neither now: next time it begins anew, as a server does that was given another model.
-            self._told_fit(asker.model)
-            raise
+        if self._choosing.result(asker, meter):
+            return _chosen(asker, shown, meter)
+        if unusable is not None:
+            raise unusable  # by a model that can write: it is asked again before patterns read alone
+        note = f"the model {asker.model} fails its examination; patterns read alone"
+        return replace(_by_patterns(shown), note=note)
 
     def _may_write(self, model: str) -> bool:
         """Return True if a model may write facts: not after useless answers, except for a retry now and then."""
@@ -281,13 +297,54 @@ class FactReader:
         with self._lock:
             self._unfit.pop(model, None)
 
-    def _chosen(self, asker: LLMClient, shown: _Shown, meter: UsageMeter) -> Extraction:
-        if not self._examined.passes(asker, meter):
-            return _by_patterns(shown)
-        facts, output = facts_by_choice(asker, shown.messages, shown.zone, meter)
-        if output is None:
-            return Extraction(_with_traits(facts, shown))
-        return Extraction(_with_traits(facts, shown), READER, None, asker.model, output)
+
+def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
+    """Examine a model: return True if it writes down the facts in messages, and hardly anything else."""
+    messages = [_examined(text, place) for place, (text, _) in enumerate(WRITTEN)]
+    words = {message.id: word for message, (_, word) in zip(messages, WRITTEN, strict=True)}
+    try:
+        found = _written(asker, _Shown(messages, messages, ZoneInfo("UTC"), None), "", meter)
+    except InvalidAnswer:
+        found = Extraction(())
+    right, wrong = set[str](), found.rejected
+    for fact in found.facts:
+        [message] = {span.item for span in fact.spans}
+        word = words[message]
+        if word is not None and word in fact.memory:
+            right.add(message)
+        else:
+            wrong += 1
+    misattributed = sum(map(_misattributed, found.facts))
+    passed = len(right) >= _MUST_WRITE and wrong <= _MAY_WRITE_WRONGLY and not misattributed
+    if not passed:
+        log.warning(
+            "The model %s does not write facts down well enough: in its examination it found %d of %d facts, "
+            "wrote %d wrong entries, and took %d for another person's. It is asked which sentences say something "
+            "lasting instead.",
+            asker.model,
+            len(right),
+            sum(word is not None for word in words.values()),
+            wrong,
+            misattributed,
+        )
+    return passed
+
+
+def _misattributed(fact: Fact) -> bool:
+    """Return True if an examined fact gives the speaker a home, which nobody mentioned, or what is her sister's."""
+    of_speaker = (fact.key or "").startswith(key_of(_EXAMINED, ""))
+    of_sister = _SISTER in fact.memory and fact.value != _SISTER
+    return of_speaker and (of_sister or fact.key == key_of(_EXAMINED, "residence"))
+
+
+def _examined(text: str, place: int) -> Item:
+    at = datetime(2024, 3, 4, 9, place, tzinfo=UTC)
+    return Item(
+        id=f"examined-{place}", cube="", version=1, version_id=f"examined-{place}", memory=text,
+        type=ItemType.MESSAGE, tier=Tier.SHORT, status=Status.ACTIVE, speaker=_EXAMINED, role=Role.USER, key=None,
+        value=None, tags=(), info={}, confidence=1.0, entities=(), keywords=(), conversation=None, position=place,
+        page=place, session=1, said_at=at, valid_from=at, valid_to=None, created_at=at, updated_at=at, sources=(),
+    )  # fmt: skip
 
 
 class _Shown(NamedTuple):
@@ -304,6 +361,13 @@ class _Shown(NamedTuple):
 
 def _by_patterns(shown: _Shown) -> Extraction:
     return Extraction(_with_traits(facts_by_pattern(shown.messages, shown.zone), shown))
+
+
+def _chosen(asker: LLMClient, shown: _Shown, meter: UsageMeter) -> Extraction:
+    facts, output = facts_by_choice(asker, shown.messages, shown.zone, meter)
+    if output is None:
+        return Extraction(_with_traits(facts, shown))
+    return Extraction(_with_traits(facts, shown), READER, None, asker.model, output)
 
 
 def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +17,7 @@ from memos.core.ports import ChatMessage
 from memos.core.types import Relation
 from memos.errors import BackendUnavailable, InvalidAnswer, ModelError
 from memos.llm.client import LLMClient
+from memos.llm.examination import Examination
 from memos.llm.usage import UsageMeter
 from memos.memcube import relations
 from memos.memcube.ledger import items, tasks
@@ -66,37 +66,24 @@ KNOWN: tuple[tuple[str, str, bool], ...] = (
 """Earlier and later statements, and whether the later one means that the earlier one no longer holds."""
 
 
-class ReplacementExamination:
-    """Examines each model before its first use, and remembers by its name how it answers. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._neutral: dict[str, float | None] = {}
-
-    def neutral(self, asker: LLMClient, meter: UsageMeter) -> float | None:
-        """Return the log odds halfway between the model's answers to changes and to others, None if it fails."""
-        with self._lock:
-            if asker.model in self._neutral:
-                return self._neutral[asker.model]
-        changes, others = (
-            [_examined(asker, older, newer, meter) for older, newer, changed in KNOWN if changed is wanted]
-            for wanted in (True, False)
-        )
-        couples = [(change > other) + 0.5 * (change == other) for change in changes for other in others]
-        share = sum(couples) / len(couples)
-        neutral = (sum(changes) / len(changes) + sum(others) / len(others)) / 2
-        passed = share >= _MUST_ORDER
-        if not passed:
-            log.warning(
-                "The model %s cannot tell changes from other statements: it ordered %.0f %% of the couples of its "
-                "examination, of %.0f %% needed. Rules alone judge what is replaced until another model is configured.",
-                asker.model,
-                100 * share,
-                100 * _MUST_ORDER,
-            )
-        with self._lock:
-            self._neutral[asker.model] = neutral if passed else None
-        return neutral if passed else None
+def neutral_odds(asker: LLMClient, meter: UsageMeter) -> float | None:
+    """Examine a model: return the log odds halfway between its answers to changes and to others, None if it fails."""
+    changes, others = (
+        [_examined(asker, older, newer, meter) for older, newer, changed in KNOWN if changed is wanted]
+        for wanted in (True, False)
+    )
+    couples = [(change > other) + 0.5 * (change == other) for change in changes for other in others]
+    share = sum(couples) / len(couples)
+    if share >= _MUST_ORDER:
+        return (sum(changes) / len(changes) + sum(others) / len(others)) / 2
+    log.warning(
+        "The model %s cannot tell changes from other statements: it ordered %.0f %% of the couples of its "
+        "examination, of %.0f %% needed. Rules alone judge what is replaced until another model is configured.",
+        asker.model,
+        100 * share,
+        100 * _MUST_ORDER,
+    )
+    return None
 
 
 def _examined(asker: LLMClient, older: str, newer: str, meter: UsageMeter) -> float:
@@ -143,7 +130,7 @@ class JudgeJob:
 
     asker: Callable[[], LLMClient | None]
     open_pairs: Callable[[str, Sequence[str]], list[Pair]]
-    examination: ReplacementExamination = field(default_factory=ReplacementExamination)
+    examination: Examination[float | None] = field(default_factory=lambda: Examination(neutral_odds))
 
     def run(self, run: TaskRun) -> None:
         """Judge the first statements of the payload, and leave the others to another task."""
@@ -178,7 +165,7 @@ class JudgeJob:
         if not pairs:
             return judged
         run.check_budget()
-        neutral = self.examination.neutral(asker, meter)
+        neutral = self.examination.result(asker, meter)
         if neutral is None:
             return None
         for place, pair in enumerate(pairs):
