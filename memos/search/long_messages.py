@@ -66,7 +66,7 @@ def newest_of_long(order: list[Ranked], question: Question, considered: int) -> 
     if question.spans or question.is_request or {Intent.FORMER, Intent.ORDER, Intent.FIRST} & question.intents:
         return order
     told = [(place, entry) for place, entry in enumerate(order[:considered]) if _is_told(entry)]
-    if not any(_is_long(entry) for _, entry in told) or wants_no_newest(text):
+    if wants_no_newest(text) or not any(_is_long(entry) for _, entry in told):
         return order
     said = sentences_for(text, [entry.item.memory for entry in order[:considered]])
     in_time = sorted(told, key=lambda each: (each[1].item.said_at or 0, each[1].item.id))

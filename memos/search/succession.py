@@ -21,7 +21,7 @@ from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
 from memos.core.types import TOLD, Arm, Item, Standing, Status
 from memos.memcube.judge import Judge, lost_features, question_features
-from memos.search.long_messages import newest_of_long
+from memos.search.long_messages import LONG, newest_of_long
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked
 
@@ -80,7 +80,9 @@ def by_succession(
     about before, or about a time.
     """
     order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
-    best = newest_of_long(_by_what_holds(order, question, replacements, judge), question, CONSIDERED)
+    best = _by_what_holds(order, question, replacements, judge)
+    if any(read_claim(entry.item.memory).count > LONG for entry in order[:CONSIDERED]):
+        best = newest_of_long(best, question, CONSIDERED)
     if repeated and not (Intent.FORMER in question.intents or question.spans):
         best = _newest_first(best, repeated)
     return _rescored(best, [entry.score for entry in order])
