@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
-from memos.core.text.claims import Claim, Owner, read_claim
+from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -209,7 +209,7 @@ class RelationFinder:
 _CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored
 _VERSIONS = 0.5  # confidence from which two older statements are versions of one
 _FEW = 8  # older statements near a newer one up to which rivals change nothing
-_PER_LEAD, _MOST_LOST = 2.0, 4.0  # log odds lost for each by which a rival is likelier, and at most
+_PER_LEAD, _MOST_LOST = 0.7, 4.0  # log odds lost for each by which a rival is likelier, and at most
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:
@@ -248,7 +248,7 @@ def _about_others(older: Claim, newer: Claim) -> bool:
     relative, named = conflicts(older, newer)
     own_first = older.owner is Owner.SPEAKER and newer.owner is Owner.RELATIVE
     two = min(older.owner, newer.owner) >= Owner.NAMED
-    return bool(named or (relative and (own_first or two)))
+    return bool(named or (relative and (own_first or two)) or are_namesakes(older, newer))
 
 
 def _is_open(pair: Pair) -> bool:

@@ -298,3 +298,53 @@ def test_a_question_about_before_and_now_gets_both_in_order(memos: MemOS) -> Non
 def test_of_several_versions_each_question_gets_its_own(memos: MemOS, question: str, wanted: str) -> None:
     tell(memos, "I live in Paris.", "The bus was late.", "I moved to Lyon.", "It rained.", "I moved to Nice.")
     assert first(memos, question) == wanted
+
+
+def test_people_with_one_given_name_are_told_apart(memos: MemOS) -> None:
+    tell(memos, "Maria Brandt likes fondue.", "The printer is out of toner.", "Maria Stolz can't eat cheese.")
+    assert first(memos, "Can Maria Stolz have fondue?") == "Maria Stolz can't eat cheese."
+    assert first(memos, "What does Maria Brandt like?") == "Maria Brandt likes fondue."
+
+
+LONG_BEFORE = (
+    "I'm planning the launch of our newsletter and want to get the list of subscribers in shape before we send anything. "
+    "The mailing list has 4,200 subscribers at the moment, most of them from the fair. How do I clean the addresses?"
+)
+LONG_AFTER = (
+    "Let's look at the template again, since the pictures are too large for phones and the footer breaks in two places. "
+    "The mailing list has now grown to 5,100 subscribers after the webinar. Which width should the pictures have?"
+)
+LONG_BESIDE = (
+    "The printers want the final files of the brochure by Thursday, and the paper we chose is out of stock until spring. "
+    "They offered a recycled paper of 120 grams instead, which costs 300 euros more. Is that worth it, in your opinion?"
+)
+
+
+def test_the_newer_of_two_long_messages_comes_first_if_a_sentence_says_so(memos: MemOS) -> None:
+    tell(memos, LONG_BEFORE, LONG_BESIDE, LONG_AFTER)
+    assert first(memos, "How many subscribers does the mailing list have?") == LONG_AFTER
+    assert first(memos, "How many subscribers did the mailing list have before?") == LONG_BEFORE
+    assert first(memos, "What does the recycled paper cost more?") == LONG_BESIDE
+
+
+MANY = """
+The stand-up is at 11:15.|Physiotherapy is every Wednesday at 6.|I get up at 7:40.|My tyres are from Nokian.|
+I keep my passwords in Bitwarden.|The team meeting is on Monday.|I sit in room 127.|My boss is Marguerite.|
+I run 3 km in the morning.|My rent is 840 euros a month.|I have a cleaner, Greta.|My hairdresser is Studio Eleven.|
+At noon I eat at Osteria Nino.|My phone is a Pixel.|I grow chillies on my balcony.|I take my notes in OneNote.|
+My dentist appointment is on 17 February.|The deadline of Heron is 12 March.|My family doctor is Dr Eklund.|
+I'm watching Severance.|I drive a Toyota Yaris.|I go to the judo class for exercise.|My employer is Sauter.
+"""
+
+
+def test_among_many_statements_a_new_one_replaces_the_one_that_it_fits(memos: MemOS) -> None:
+    many = [text.strip() for text in MANY.split("|")]
+    tell(memos, *many, "Getting up at 7:40 was torture, it's 6:20 these days.", "I have a new cleaner, Helmut.")
+    found = {
+        "When do I get up?": "Getting up at 7:40 was torture, it's 6:20 these days.",
+        "When is physiotherapy?": "Physiotherapy is every Wednesday at 6.",
+        "What time is the stand-up?": "The stand-up is at 11:15.",
+        "Who cleans?": "I have a new cleaner, Helmut.",
+        "Who is my hairdresser?": "My hairdresser is Studio Eleven.",
+    }
+    assert {question: first(memos, question) for question in found} == found

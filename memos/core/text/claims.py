@@ -436,8 +436,28 @@ def share(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / min(len(one), len(other)) if one and other else 0.0
 
 
+_FULL_NAME = re.compile(r"\b([A-Z][^\W\d_]+)(?= ([A-Z][^\W\d_]+(?:-[A-Z][^\W\d_]+)?)\b)")
+
+
+def are_namesakes(one: Claim, other: Claim) -> bool:
+    """Return True for two people with one given name: "Chris Vega" and "Chris Holm"."""
+    if not one.people & other.people:
+        return False
+    surnames, theirs = _surnames(one.text), _surnames(other.text)
+    return any(surname != theirs.get(given, surname) for given, surname in surnames.items())
+
+
+@lru_cache(maxsize=1024)
+def _surnames(text: str) -> dict[str, str]:
+    """Return the surname that follows each given name of a text."""
+    found = ((given.casefold(), surname.casefold()) for given, surname in _FULL_NAME.findall(text))
+    return {given: surname.removesuffix("'s") for given, surname in found if given in _GIVEN_NAMES}
+
+
 def is_about_another(question: Claim, statement: Claim) -> bool:
     """Return True if a statement is about somebody whom a question does not ask about."""
+    if are_namesakes(question, statement):
+        return True
     if statement.owner is Owner.SPEAKER:
         return bool(question.people) and not question.people & (statement.people | statement.names)
     if statement.owner is Owner.UNKNOWN:
