@@ -28,8 +28,9 @@ _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled
 _COSINES = frozenset({Arm.TURN.value, Arm.WINDOW.value, Arm.STANDING.value})
 _TURN = Arm.TURN.value
-_STANDING = frozenset({Arm.STANDING.value})
-_LIFTING = _STANDING | {Arm.OF_SELF.value}  # what they find holds on, whatever the question's words are
+_DATED = Arm.DATED.value
+_STANDING = Arm.STANDING.value
+_LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})  # what they find holds on, whatever the question's words are
 _WINDOW_WORDS = Arm.WINDOW_BM25.value
 _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
@@ -143,14 +144,17 @@ class _Evidence(NamedTuple):
     """What the arms and the words say of a candidate.
 
     `cosine` is the best one, `turn_terms` and `window_terms` are the BM25 of the message and of its window for each
-    term of the question, `covered` says which of the question's words are in its `text`, without case.
+    term of the question, `dated` says how well it matches among what is of the time that the question names (None if it
+    is not), `covered` which of the question's words are in its `text`, without case. `arms` are those that found it.
     """
 
     cosine: float
     turn_terms: float
     window_terms: float
+    dated: float | None
     text: str
     covered: list[bool]
+    arms: frozenset[str]
 
 
 class Relevance:
@@ -228,7 +232,7 @@ class Relevance:
 
     def _of_pool(self, first: Sequence[Ranked], evidence: Sequence[_Evidence]) -> list[float]:
         telling = [each for entry, each in zip(first, evidence, strict=True) if not tells_nothing(entry.item)]
-        telling = telling or [_Evidence(_FAR, 0.0, 0.0, "", [False] * len(self._words))]
+        telling = telling or [_Evidence(_FAR, 0.0, 0.0, None, "", [False] * len(self._words), frozenset())]
         cosines = sorted([each.cosine for each in telling], reverse=True)
         count = len(self._words)
         turns = [score for entry in first for arm, _, score, _ in entry.votes if arm == _TURN] or [_FAR]
@@ -248,22 +252,21 @@ class Relevance:
             math.log1p(len(first)),
             *(max(0.0, first[min(place, len(first) - 1)].score / self._best) if first else 0.0 for place in (1, 4, 9)),
             asks(first[0].item) if first else 0.0,
-            float(any(_has_vote(entry, _LIFTING) for entry in first[:10])),
+            float(any(each.arms & _LIFTING for each in evidence[:10])),
             sorted(turns)[len(turns) // 2],
             cosines[0] if self._is_request else 0.0,
             weighed[0],
             max(weighed),
             self._boost(first[0], "next") if first else 0.0,
             self._boost(first[0], "session") if first else 0.0,
-            *self._of_time(first, evidence),
+            *self._of_time(evidence),
         ]
 
-    def _of_time(self, first: Sequence[Ranked], evidence: Sequence[_Evidence]) -> list[float]:
+    def _of_time(self, evidence: Sequence[_Evidence]) -> list[float]:
         """Return whether a time is asked about, whether nothing is of it, and how near the best that is comes."""
         if not self._spans:
             return [0.0, 0.0, 0.0, 0.0]
-        dated = [(_dated(entry), each.cosine) for entry, each in zip(first, evidence, strict=True)]
-        found = [(score, cosine) for score, cosine in dated if score is not None]
+        found = [(each.dated, each.cosine) for each in evidence if each.dated is not None]
         best = max((score for score, _ in found), default=0.0)
         return [1.0, float(not found), best, max((cosine for _, cosine in found), default=0.0)]
 
@@ -280,12 +283,12 @@ class Relevance:
             math.log1p(self._places.get(item.id, _POOL)),
             asks(item),
             float(item.role == Role.ASSISTANT),
-            float(_has_vote(entry, _LIFTING)),
+            float(bool(evidence.arms & _LIFTING)),
             float("answers" in [name for name, _ in entry.boosts]),
             self._boost(entry, "next"),
             self._boost(entry, "session"),
             self._weighed(evidence),
-            _dated(entry) or 0.0,
+            evidence.dated or 0.0,
         ]
 
     def _evidence_of(self, entry: Ranked) -> _Evidence:
@@ -293,6 +296,7 @@ class Relevance:
         if known is not None:
             return known
         cosine = own = window = 0.0
+        dated = None
         for arm, _, score, _ in entry.votes:
             if arm in _COSINES:
                 cosine = max(cosine, score)
@@ -300,14 +304,22 @@ class Relevance:
                 window = score / self._by_term
             elif arm in TERM_ARMS:
                 own = max(own, score / self._by_term)
+            elif arm == _DATED and dated is None:
+                dated = score
         text = entry.item.memory[:_READ_CHARS].casefold()
-        covered = [word in text for word in self._words]
-        known = _Evidence(cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE), text, covered)
-        self._evidence[entry.item.id] = known
+        known = self._evidence[entry.item.id] = _Evidence(
+            cosine or _FAR,
+            min(own, _MOST_TERM_SCORE),
+            min(window, _MOST_TERM_SCORE),
+            dated,
+            text,
+            [word in text for word in self._words],
+            frozenset([vote[0] for vote in entry.votes]),
+        )
         return known
 
     def _stands(self, entry: Ranked) -> bool:
-        if _has_vote(entry, _STANDING):
+        if _STANDING in self._evidence_of(entry).arms:
             return True
         text = entry.item.memory
         return self._is_request and entry.item.role == Role.USER and (states_preference(text) or instructs(text))
@@ -352,15 +364,6 @@ def _asked_terms(text: str) -> Iterable[str]:
 
 def _names(term: str, speakers: Collection[str]) -> bool:
     return any(speaker.startswith(term) for speaker in speakers)
-
-
-def _dated(entry: Ranked) -> float | None:
-    """Return how well an entry matches among what is of the time that the question names; None if it is not."""
-    return next((score for arm, _, score, _ in entry.votes if arm == "dated"), None)
-
-
-def _has_vote(entry: Ranked, arms: frozenset[str]) -> bool:
-    return not arms.isdisjoint([vote[0] for vote in entry.votes])
 
 
 def _dot(weights: Sequence[float], features: Sequence[float]) -> float:
