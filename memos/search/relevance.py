@@ -339,11 +339,11 @@ class Relevance:
 
 def _as_before_succession(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
     """Return the candidates as they were before scores were passed on to what perhaps replaces another."""
-    if not any(name == "succession" for entry in ranked for name, _ in entry.boosts):
+    given = [sum([gave for name, gave in entry.boosts if name == "succession"]) for entry in ranked]
+    if not any(given):
         return ranked
     found = [
-        entry._replace(score=entry.score - sum(gave for name, gave in entry.boosts if name == "succession"))
-        for entry in ranked
+        entry._replace(score=entry.score - gave) if gave else entry for entry, gave in zip(ranked, given, strict=True)
     ]
     return sorted(found, key=attrgetter("score"), reverse=True)
 
