@@ -113,22 +113,30 @@ def sentences_for(question: str, messages: Sequence[str]) -> list[Said]:
     """Return the sentence of each message that says most of a question, whose words weigh by their rarity here."""
     asked = frozenset(terms_of(question))
     split = [_sentences(message) for message in messages]
-    found = Counter(term for each in split for term in frozenset().union(*(terms for _, terms in each)) & asked)
+    shared = [[_shared(sentence, asked) for sentence in each] for each in split]
+    found = Counter(term for each in shared for term in frozenset().union(*each))
     weight = {term: math.log(1 + len(messages) / (0.5 + found[term])) for term in asked}
     total = sum(weight.values()) or 1.0
     best = []
-    for each in split:
-        covered = [sum(weight[term] for term in terms & asked) / total for _, terms in each]
+    for each, terms in zip(split, shared, strict=True):
+        covered = [sum([weight[term] for term in one]) / total for one in terms]
         most = max(covered, default=0.0)
-        best.append(Said(each[covered.index(most)][0] if each else "", most))
+        best.append(Said(each[covered.index(most)] if each else "", most))
     return best
 
 
-@lru_cache(maxsize=512)
-def _sentences(message: str) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the sentences of a message without its code, and the stems of each."""
-    parts = _BREAK.split(_CODE.sub(" ", message[:_READ]))
-    return tuple((part, frozenset(terms_of(part))) for part in parts if part.strip())
+def _shared(sentence: str, asked: frozenset[str]) -> frozenset[str]:
+    """Return which of the stems that are asked for a sentence has."""
+    low = sentence.casefold()
+    if not any(term in low for term in asked):  # a stem is the beginning of a word
+        return frozenset()
+    return frozenset(terms_of(sentence)) & asked
+
+
+@lru_cache(maxsize=1024)
+def _sentences(message: str) -> tuple[str, ...]:
+    """Return the sentences of a message without its code."""
+    return tuple(part for part in _BREAK.split(_CODE.sub(" ", message[:_READ])) if part.strip())
 
 
 def _is_told(entry: Ranked) -> bool:

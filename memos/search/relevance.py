@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import compress
 from operator import attrgetter, mul
 from typing import NamedTuple
 
@@ -26,8 +27,10 @@ from memos.search.succession import LIKELY, Replacement
 _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled
 _COSINES = frozenset({Arm.TURN.value, Arm.WINDOW.value, Arm.STANDING.value})
+_TURN = Arm.TURN.value
+_DATED = Arm.DATED.value
 _STANDING = Arm.STANDING.value
-_LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})
+_LIFTING = frozenset({_STANDING, Arm.OF_SELF.value})  # what they find holds on, whatever the question's words are
 _WINDOW_WORDS = Arm.WINDOW_BM25.value
 _MOST_TERM_SCORE = 4.0
 _READ_CHARS = 600
@@ -137,6 +140,23 @@ class Weights(NamedTuple):
 WEIGHTS = Weights(_ANSWERABLE, _HIT)
 
 
+class _Evidence(NamedTuple):
+    """What the arms and the words say of a candidate.
+
+    `cosine` is the best one, `turn_terms` and `window_terms` are the BM25 of the message and of its window for each
+    term of the question, `dated` says how well it matches among what is of the time that the question names (None if it
+    is not), `covered` which of the question's words are in its `text`, without case. `arms` are those that found it.
+    """
+
+    cosine: float
+    turn_terms: float
+    window_terms: float
+    dated: float | None
+    text: str
+    covered: list[bool]
+    arms: frozenset[str]
+
+
 class Relevance:
     """The relevance of the candidates of one search, each from 0 to 1.
 
@@ -164,15 +184,13 @@ class Relevance:
         self._best = best if best > 0 else 1.0
         self._by_term = max(1, terms)
         self._words = words
-        self._known: dict[str, tuple[float, float, float]] = {}
-        self._cover: dict[str, list[bool]] = {}
+        self._evidence: dict[str, _Evidence] = {}
         self._is_request = question.is_request
         count = len(first) + 1
-        known = [self._covered(entry) for entry in first]
+        evidence = [self._evidence_of(entry) for entry in first]
         # A word that few of the candidates have tells more.
-        self._weights = [math.log(count / (sum(of_one) + 0.5)) for of_one in zip(*known, strict=True)] or [0.0] * len(
-            words
-        )
+        covering = [sum(of_one) for of_one in zip(*[each.covered for each in evidence], strict=True)]
+        self._weights = [math.log(count / (number + 0.5)) for number in covering] or [0.0] * len(words)
         self._total = sum(self._weights)
         self._places = {entry.item.id: place for place, entry in enumerate(ranked)}
         self._entries = {entry.item.id: entry for entry in ranked}
@@ -181,13 +199,14 @@ class Relevance:
         self.is_foreign = has_other_script(question.text) or language_of(question.text) != "english"
         answerable = [pair[self.is_foreign] for pair in weights.answerable.values()]
         of_hit = [pair[self.is_foreign] for pair in weights.hit.values()]
-        self.pool_features = self._of_pool(first)
+        self.pool_features = self._of_pool(first, evidence)
         self._answerable = _logistic(_dot(answerable, self.pool_features) + answerable[-1])
         # The same for all hits.
         self._of_all = _dot(of_hit, self.pool_features) + of_hit[-1]
         self._of_each = of_hit[len(self.pool_features) : -1]
         # Many alike are near each other and none stands out, but each has all that was asked for.
-        if len(words) > 1 and any(self._has_all_words(entry) for entry in first):
+        stems = [word.removesuffix("s") for word in words]
+        if len(words) > 1 and any(all(stem in each.text for stem in stems) for each in evidence):
             self._answerable = max(self._answerable, _LIKELY_ENOUGH * 1.05)
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
@@ -211,74 +230,73 @@ class Relevance:
             found = min(found, self._most)
         return found * _TELLS_NOTHING if tells_nothing(entry.item) else found
 
-    def _of_pool(self, first: Sequence[Ranked]) -> list[float]:
-        telling = [entry for entry in first if not tells_nothing(entry.item)]
-        scores = [self._scores(entry) for entry in telling] or [(_FAR, 0.0, 0.0)]
-        cosines = sorted((cosine for cosine, _, _ in scores), reverse=True)
-        covered = [self._covered(entry) for entry in telling]
+    def _of_pool(self, first: Sequence[Ranked], evidence: Sequence[_Evidence]) -> list[float]:
+        telling = [each for entry, each in zip(first, evidence, strict=True) if not tells_nothing(entry.item)]
+        telling = telling or [_Evidence(_FAR, 0.0, 0.0, None, "", [False] * len(self._words), frozenset())]
+        cosines = sorted([each.cosine for each in telling], reverse=True)
         count = len(self._words)
-        turns = [score for entry in first for arm, _, score, _ in entry.votes if arm == Arm.TURN] or [_FAR]
-        found = [any(of_one) for of_one in zip(*covered, strict=True)]
+        turns = [score for entry in first for arm, _, score, _ in entry.votes if arm == _TURN] or [_FAR]
+        found = sum(map(any, zip(*[each.covered for each in telling], strict=True)))
+        weighed = [self._weighed(each) for each in evidence] or [0.0]
         return [
             cosines[0],
             cosines[min(2, len(cosines) - 1)],
-            max(own for _, own, _ in scores),
-            max(window for _, _, window in scores),
-            max(2.7 * cosine + 0.6 * own + 0.6 * window for cosine, own, window in scores),
-            sum(found) / count if count else 0.5,
-            max((sum(of_one) for of_one in covered), default=0) / count if count else 0.5,
-            float(count - sum(found)),
+            max([each.turn_terms for each in telling]),
+            max([each.window_terms for each in telling]),
+            max([2.7 * each.cosine + 0.6 * each.turn_terms + 0.6 * each.window_terms for each in telling]),
+            found / count if count else 0.5,
+            max([sum(each.covered) for each in telling]) / count if count else 0.5,
+            float(count - found),
             math.log1p(count),
             math.log1p(self._by_term),
             math.log1p(len(first)),
             *(max(0.0, first[min(place, len(first) - 1)].score / self._best) if first else 0.0 for place in (1, 4, 9)),
             asks(first[0].item) if first else 0.0,
-            float(any(map(_is_lifted, first[:10]))),
+            float(any(each.arms & _LIFTING for each in evidence[:10])),
             sorted(turns)[len(turns) // 2],
             cosines[0] if self._is_request else 0.0,
-            self._weighed(first[0]) if first else 0.0,
-            max(map(self._weighed, first), default=0.0),
+            weighed[0],
+            max(weighed),
             self._boost(first[0], "next") if first else 0.0,
             self._boost(first[0], "session") if first else 0.0,
-            *self._of_time(first),
+            *self._of_time(evidence),
         ]
 
-    def _of_time(self, first: Sequence[Ranked]) -> list[float]:
+    def _of_time(self, evidence: Sequence[_Evidence]) -> list[float]:
         """Return whether a time is asked about, whether nothing is of it, and how near the best that is comes."""
         if not self._spans:
             return [0.0, 0.0, 0.0, 0.0]
-        found = [(score, self._scores(entry)[0]) for entry in first if (score := _dated(entry)) is not None]
+        found = [(each.dated, each.cosine) for each in evidence if each.dated is not None]
         best = max((score for score, _ in found), default=0.0)
         return [1.0, float(not found), best, max((cosine for _, cosine in found), default=0.0)]
 
     def hit_features(self, entry: Ranked) -> list[float]:
         """Return what the second model sees of a candidate, beside `pool_features`."""
         item = entry.item
-        cosine, own, window = self._scores(entry)
-        boosts = {name for name, _ in entry.boosts}
+        evidence = self._evidence_of(entry)
         return [
-            cosine,
-            own,
-            window,
-            sum(self._covered(entry)) / len(self._words) if self._words else 0.5,
+            evidence.cosine,
+            evidence.turn_terms,
+            evidence.window_terms,
+            sum(evidence.covered) / len(self._words) if self._words else 0.5,
             max(0.0, min(1.3, entry.score / self._best)),
             math.log1p(self._places.get(item.id, _POOL)),
-            asks(entry.item),
+            asks(item),
             float(item.role == Role.ASSISTANT),
-            float(_is_lifted(entry)),
-            float("answers" in boosts),
+            float(bool(evidence.arms & _LIFTING)),
+            float("answers" in [name for name, _ in entry.boosts]),
             self._boost(entry, "next"),
             self._boost(entry, "session"),
-            self._weighed(entry),
-            _dated(entry) or 0.0,
+            self._weighed(evidence),
+            evidence.dated or 0.0,
         ]
 
-    def _scores(self, entry: Ranked) -> tuple[float, float, float]:
-        """Return the best cosine, and the BM25 of the message and of its window for each term of the question."""
-        known = self._known.get(entry.item.id)
+    def _evidence_of(self, entry: Ranked) -> _Evidence:
+        known = self._evidence.get(entry.item.id)
         if known is not None:
             return known
         cosine = own = window = 0.0
+        dated = None
         for arm, _, score, _ in entry.votes:
             if arm in _COSINES:
                 cosine = max(cosine, score)
@@ -286,12 +304,22 @@ class Relevance:
                 window = score / self._by_term
             elif arm in TERM_ARMS:
                 own = max(own, score / self._by_term)
-        known = cosine or _FAR, min(own, _MOST_TERM_SCORE), min(window, _MOST_TERM_SCORE)
-        self._known[entry.item.id] = known
+            elif arm == _DATED and dated is None:
+                dated = score
+        text = entry.item.memory[:_READ_CHARS].casefold()
+        known = self._evidence[entry.item.id] = _Evidence(
+            cosine or _FAR,
+            min(own, _MOST_TERM_SCORE),
+            min(window, _MOST_TERM_SCORE),
+            dated,
+            text,
+            [word in text for word in self._words],
+            frozenset([vote[0] for vote in entry.votes]),
+        )
         return known
 
     def _stands(self, entry: Ranked) -> bool:
-        if any(vote[0] == _STANDING for vote in entry.votes):
+        if _STANDING in self._evidence_of(entry).arms:
             return True
         text = entry.item.memory
         return self._is_request and entry.item.role == Role.USER and (states_preference(text) or instructs(text))
@@ -302,35 +330,20 @@ class Relevance:
                 return gave / self._best
         return 0.0
 
-    def _weighed(self, entry: Ranked) -> float:
+    def _weighed(self, evidence: _Evidence) -> float:
         """Return the share of the question's words that a candidate has, rare ones weighing more."""
         if not self._total:
             return 0.5
-        found = 0.0
-        for weight, there in zip(self._weights, self._covered(entry), strict=True):
-            if there:
-                found += weight
-        return found / self._total
-
-    def _has_all_words(self, entry: Ranked) -> bool:
-        text = entry.item.memory[:_READ_CHARS].casefold()
-        return all(word.removesuffix("s") in text for word in self._words)
-
-    def _covered(self, entry: Ranked) -> list[bool]:
-        found = self._cover.get(entry.item.id)
-        if found is None:
-            text = entry.item.memory[:_READ_CHARS].casefold()
-            found = self._cover[entry.item.id] = [word in text for word in self._words]
-        return found
+        return sum(compress(self._weights, evidence.covered)) / self._total
 
 
 def _as_before_succession(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
     """Return the candidates as they were before scores were passed on to what perhaps replaces another."""
-    if not any(name == "succession" for entry in ranked for name, _ in entry.boosts):
+    given = [sum([gave for name, gave in entry.boosts if name == "succession"]) for entry in ranked]
+    if not any(given):
         return ranked
     found = [
-        entry._replace(score=entry.score - sum(gave for name, gave in entry.boosts if name == "succession"))
-        for entry in ranked
+        entry._replace(score=entry.score - gave) if gave else entry for entry, gave in zip(ranked, given, strict=True)
     ]
     return sorted(found, key=attrgetter("score"), reverse=True)
 
@@ -351,16 +364,6 @@ def _asked_terms(text: str) -> Iterable[str]:
 
 def _names(term: str, speakers: Collection[str]) -> bool:
     return any(speaker.startswith(term) for speaker in speakers)
-
-
-def _dated(entry: Ranked) -> float | None:
-    """Return how well an entry matches among what is of the time that the question names; None if it is not."""
-    return next((score for arm, _, score, _ in entry.votes if arm == "dated"), None)
-
-
-def _is_lifted(entry: Ranked) -> bool:
-    """Return True if an entry is found because it holds on, whatever the question's words are."""
-    return any(vote[0] in _LIFTING for vote in entry.votes)
 
 
 def _dot(weights: Sequence[float], features: Sequence[float]) -> float:

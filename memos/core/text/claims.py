@@ -6,11 +6,11 @@ Word lists in English, German, Spanish and Chinese; a statement in another langu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from memos.core.text.languages import language_of
@@ -405,17 +405,20 @@ def _han_subject(text: str) -> _Subject:
     return _Subject(owner, holder, people, names)
 
 
-def terms_of(text: str) -> Iterable[str]:
+def terms_of(text: str) -> Iterator[str]:
     """Yield the stems of the words that say something; of Chinese, pairs of signs."""
-    for match in _WORD.finditer(text.casefold()):
-        word = match.group()
-        if _HAN.search(word):
-            yield from (one + other for one, other in pairwise(word))
-            continue
-        word = word.split("'")[0]
-        if (len(word) < 2 and not word.isdigit()) or word in _FILLERS:
-            continue
-        yield _SUFFIX.sub("", word) if len(word) > 4 else word
+    return chain.from_iterable(map(_stems_of, _WORD.findall(text.casefold())))
+
+
+@lru_cache(maxsize=16_384)
+def _stems_of(word: str) -> tuple[str, ...]:
+    """Return the stem of a word, none of one that says nothing."""
+    if _HAN.search(word):
+        return tuple(one + other for one, other in pairwise(word))
+    word = word.split("'", maxsplit=1)[0]
+    if (len(word) < 2 and not word.isdigit()) or word in _FILLERS:
+        return ()
+    return (_SUFFIX.sub("", word) if len(word) > 4 else word,)
 
 
 _HEAD = re.compile(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 
 from memos.core.text.preferences import states_preference
 from memos.core.text.sentences import is_question, sentences
@@ -291,4 +291,9 @@ def is_lasting_preference(text: str) -> bool:
 
 
 def instructs(text: str) -> bool:
-    return bool(standing_instructions(text[:_PREFERENCE_SCAN_CHARS]))
+    return _has_instructions(text[:_PREFERENCE_SCAN_CHARS])
+
+
+@lru_cache(maxsize=4096)
+def _has_instructions(head: str) -> bool:
+    return bool(standing_instructions(head))
