@@ -80,9 +80,7 @@ MEMORY = Group(
     "Versions, facts, topics and review of memories, and calls of tools.",
     {
         "history": Command("memory:history", "Show every version of a memory."),
-        "relations": Command(
-            "memory:relations", "List what a memory replaces, repeats or extends, and what does the same to it."
-        ),
+        "relations": Command("memory:relations", "List the relations of a memory to older and newer ones."),
         "rollback": Command("memory:rollback", "Restore an earlier version of a memory, or a deleted memory."),
         "erase": Command("memory:erase", "Permanently erase memories and all copies of them, and print the receipt."),
         "extract": Command(

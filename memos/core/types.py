@@ -171,7 +171,7 @@ REPLACING = frozenset({LinkKind.UPDATES, LinkKind.ENDS})
 """Links from a newer statement to an older one that no longer holds."""
 
 JUDGED = REPLACING | {LinkKind.SAME, LinkKind.EXTENDS}
-"""Links from a newer statement to an older one, judged with a confidence; after SAME and EXTENDS both hold."""
+"""Links from a newer statement to an older one, judged with a confidence; with SAME and EXTENDS both hold."""
 
 
 class Arm(StrEnum):

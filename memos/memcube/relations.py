@@ -209,11 +209,11 @@ class RelationFinder:
 _CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored
 _VERSIONS = 0.5  # confidence from which two older statements are versions of one
 _FEW = 8  # older statements near a newer one up to which rivals change nothing
-_PER_LEAD, _MOST_LOST = 0.7, 4.0  # log odds lost for each by which a rival is likelier, and at most
+_PER_LEAD, _MOST_LOST = 1.0, 4.0  # log odds lost for each by which a rival is likelier, and at most
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:
-    """Return the log odds of a pair given that its newer statement may replace a likelier older one instead."""
+    """Return the log odds of a pair, lowered by the lead of the likeliest rival."""
     rivals = [
         other.odds
         for other in of_newer
@@ -264,14 +264,14 @@ _CERTAIN = {
     Repetition.SAME: (LinkKind.SAME, 0.95),
     Repetition.EXTENDED: (LinkKind.EXTENDS, 0.9),
 }
-"""Kinds and confidences of what is said again word for word: there the network, which knows changes, errs."""
+"""Kind and confidence of literal repetitions, which the network would take for changes."""
 
 _WITHIN = 0.8
 """Confidence that the older statement is extended if the network is sure that it is not replaced."""
 
 
 def relation_of(pair: Pair, decided_by: str = RULES) -> Relation:
-    """Return the relation of a pair: what is repeated is not replaced, and a replacement is as sure as its log odds."""
+    """Return the relation of a pair: SAME or EXTENDS for a repetition, else UPDATES or ENDS with its probability."""
     repeated = _repetition(pair)
     replaced = 1 / (1 + math.exp(-pair.odds))
     if repeated in _CERTAIN:
@@ -297,7 +297,7 @@ def _repetition(pair: Pair) -> Repetition | None:
 
 
 def _time_told(item: Item) -> tuple[datetime | None, datetime | None] | None:
-    """Return the time that a statement tells of, None if it names none: that is "tomorrow", not when it was said."""
+    """Return the time that a statement is about ("tomorrow"), None if it names none."""
     return None if item.valid_from == item.said_at else (item.valid_from, item.valid_to)
 
 

@@ -153,7 +153,7 @@ class Runner:
             used_s = time.thread_time()
             self._attempt(run)
             if run.task.priority >= tasks.PRIORITY:
-                # A task that asked a model mostly waited for it: nobody else missed the processor meanwhile.
+                # A task that calls a model mostly waits, so only the processor time that it used counts.
                 asked = run.spent.calls > 0
                 self._rest(time.thread_time() - used_s if asked else time.monotonic() - run.started)
 

@@ -43,8 +43,8 @@ _TWO_TIMES = re.compile(
 )
 _HELP = re.compile(r"^\W*(?:show|explain|how (?:can|should|do|would|could) i|how to)\b", re.I)
 
-# More of the question's words than the older one, and as many; words of the older one; words of change; "never" where
-# it is asked whether; another number where a value is asked for.
+# In the order of `features`: newer minus older coverage, lower coverage, shared words, word of change, "never" after a
+# yes-or-no question, new number after a question for a value.
 _WEIGHTS = (0.5, 4.43, 5.51, 1.51, 4.64, 3.73)
 _BIAS = -6.95
 

@@ -120,7 +120,7 @@ _STEEP = 6
 _TELLS_NOTHING = 0.05  # of an acknowledgement or a system message
 _REPLACED = 0.95  # of what another candidate surely replaces, of the relevance of that one at most
 
-# Outside English: what is cut off before a word, and words that only ask.
+# For other languages than English: elided articles ("l'"), and interrogative words.
 _ELIDED = re.compile(r"\b\w{1,5}['’](?=\w{3})|-")
 _ASKS = words_of("""
     welch welche welcher welches welchem welchen wess wessen wohin woher wofür wogegen womit worauf woran wozu viel
@@ -131,7 +131,7 @@ _ASKS_HAN = re.compile("[哪什么谁几吗呢怎]")
 
 
 class Weights(NamedTuple):
-    """The weights of the two models, that memory has an answer and that a hit is one, in English and elsewhere."""
+    """Weights of the two models, whether there is an answer and whether a hit is one, for English and for the rest."""
 
     answerable: Mapping[str, tuple[float, float]]
     hit: Mapping[str, tuple[float, float]]
@@ -144,8 +144,7 @@ class _Evidence(NamedTuple):
     """What the arms and the words say of a candidate.
 
     `cosine` is the best one, `turn_terms` and `window_terms` are the BM25 of the message and of its window for each
-    term of the question, `dated` says how well it matches among what is of the time that the question names (None if it
-    is not), `covered` which of the question's words are in its `text`, without case. `arms` are those that found it.
+    term of the question, `dated` is the score by the time that the question names (None outside it), `covered` says which of the question's words are in its `text`, without case. `arms` are those that found it.
     """
 
     cosine: float
@@ -211,7 +210,7 @@ class Relevance:
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
     def of(self, entry: Ranked) -> float:
-        """Return the relevance of a candidate, which what perhaps replaces it shares and what probably does bounds."""
+        """Return the relevance of a candidate, at least that of what it replaces and at most that of what replaced it."""
         entry = self._entries.get(entry.item.id, entry)
         own = self._alone(entry)
         for each in self._newer:
@@ -263,7 +262,7 @@ class Relevance:
         ]
 
     def _of_time(self, evidence: Sequence[_Evidence]) -> list[float]:
-        """Return whether a time is asked about, whether nothing is of it, and how near the best that is comes."""
+        """Return whether the question names a time, whether no candidate is of it, and the best of those that are."""
         if not self._spans:
             return [0.0, 0.0, 0.0, 0.0]
         found = [(each.dated, each.cosine) for each in evidence if each.dated is not None]
@@ -338,7 +337,7 @@ class Relevance:
 
 
 def _as_before_succession(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
-    """Return the candidates as they were before scores were passed on to what perhaps replaces another."""
+    """Return the candidates with their scores from before succession."""
     given = [sum([gave for name, gave in entry.boosts if name == "succession"]) for entry in ranked]
     if not any(given):
         return ranked
@@ -349,7 +348,7 @@ def _as_before_succession(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
 
 
 def _asked_terms(text: str) -> Iterable[str]:
-    """Yield the terms of a question that its answer may have; outside English, what the forms of a word share."""
+    """Yield the terms of a question that an answer may contain, cut to stems in other languages than English."""
     if has_other_script(text):
         yield from (term for term in terms_of(text) if not _ASKS_HAN.search(term))
         return
@@ -367,7 +366,7 @@ def _names(term: str, speakers: Collection[str]) -> bool:
 
 
 def _dot(weights: Sequence[float], features: Sequence[float]) -> float:
-    """Return the sum of the features, times as many of the weights."""
+    """Return the dot product of the features with the first of the weights."""
     total: float = sum(map(mul, weights, features))
     return total
 

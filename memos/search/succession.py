@@ -89,7 +89,7 @@ def by_succession(
 
 
 def _newest_first(order: list[Ranked], repeated: Sequence[tuple[str, str]]) -> list[Ranked]:
-    """Return the candidates with those that say the same in their places the other way round, newest first."""
+    """Return the candidates with those that say the same sorted newest first among their places."""
     places = {entry.item.id: place for place, entry in enumerate(order)}
     group: dict[str, set[str]] = {}
     for pair in repeated:
@@ -112,7 +112,7 @@ def _said_at(entry: Ranked) -> tuple[int, str]:
 def _by_what_holds(
     order: list[Ranked], question: Question, replacements: Sequence[Replacement], judge: Judge
 ) -> list[Ranked]:
-    """Return the candidates in another order, with the scores that they had."""
+    """Return the candidates reordered by what holds now, with unchanged scores."""
     first, rest = order[:CONSIDERED], order[CONSIDERED:]
     known = {entry.item.id for entry in first}
     # A question about a day or a month wants what was said then, whatever came later.

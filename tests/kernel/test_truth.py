@@ -307,16 +307,19 @@ def test_people_with_one_given_name_are_told_apart(memos: MemOS) -> None:
 
 
 LONG_BEFORE = (
-    "I'm planning the launch of our newsletter and want to get the list of subscribers in shape before we send anything. "
-    "The mailing list has 4,200 subscribers at the moment, most of them from the fair. How do I clean the addresses?"
+    "I'm planning the launch of our newsletter and want to get the list of subscribers in shape before we "
+    "send anything. The mailing list has 4,200 subscribers at the moment, most of them from the fair. How "
+    "do I clean the addresses?"
 )
 LONG_AFTER = (
-    "Let's look at the template again, since the pictures are too large for phones and the footer breaks in two places. "
-    "The mailing list has now grown to 5,100 subscribers after the webinar. Which width should the pictures have?"
+    "Let's look at the template again, since the pictures are too large for phones and the footer breaks "
+    "in two places. The mailing list has now grown to 5,100 subscribers after the webinar. Which width "
+    "should the pictures have?"
 )
 LONG_BESIDE = (
-    "The printers want the final files of the brochure by Thursday, and the paper we chose is out of stock until spring. "
-    "They offered a recycled paper of 120 grams instead, which costs 300 euros more. Is that worth it, in your opinion?"
+    "The printers want the final files of the brochure by Thursday, and the paper we chose is out of "
+    "stock until spring. They offered a recycled paper of 120 grams instead, which costs 300 euros more. "
+    "Is that worth it, in your opinion?"
 )
 
 

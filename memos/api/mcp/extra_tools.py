@@ -258,7 +258,7 @@ def feedback(
 
 
 def memory_relations(id: ItemId) -> Relations:
-    """Show what a memory replaces, repeats or extends, and what does the same to it, the surest first."""
+    """List the relations of a memory to older and newer ones (updates, ends, repeats, extends), surest first."""
     context = current_context()
     return _related(context.memos.memories.relations(id, actor=context.actor))
 

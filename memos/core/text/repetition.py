@@ -55,7 +55,7 @@ def repetition_of(older: str, newer: str) -> Repetition | None:
 _CHARS = 600
 
 _LEAST = 2
-"""Words, or Han characters, of a statement that another one may extend."""
+"""Minimum words, or Han characters, of a statement that another one may extend."""
 
 _BETWEEN = 2
 """Words that may stand between those of the older clause."""
@@ -103,7 +103,7 @@ def _stems_of(text: str) -> frozenset[str]:
 _POSSESSION = _stems_of(
     "have has got of habe hat haben von tengo tiene tienen tenemos de 有 一 个 只 条 位 名 套 辆 家"
 )
-"""Words that a detail replaces: who has a dog, and then what their dog is called."""
+"""Words of possession, which more detail may drop: "My sister has a dog", "My sister's dog is called Rex"."""
 
 _JOINS = words_of("and or but who which because where und oder aber weil wo y e o pero porque donde 和 但")
 _CORRECTIONS = _stems_of("no nope wrong correction sorry rather nein quatsch falsch sondern sino perdón 不 错")
@@ -164,7 +164,7 @@ def _is_rotation(older: tuple[str, ...], newer: tuple[str, ...]) -> bool:
 
 
 def _holds(wide: Sequence[str], clause: Sequence[str]) -> bool:
-    """Return True if a clause has the words of another in their order, up to a rotation, and limits them by none."""
+    """Return True if a wider clause has all words of another in order, or with the last ones first, and no limiting word."""
     wanted = [word for word in clause if word not in _POSSESSION]
     there = [word for word in wide if word not in _POSSESSION]
     if not _LIMITS.isdisjoint(set(there).difference(wanted)) or not set(wanted) <= set(there):

@@ -43,14 +43,14 @@ READER = "choosing/2"
 _SHOWN_CHARS = 300
 # Shorter ones ("I did!") say nothing that is understood alone.
 _LEAST_CHARS = {True: 6, False: 12}
-# What somebody quotes is mostly said by another, and small models take it for the speaker's own.
+# Quotations are mostly somebody else's words, but small models attribute them to the speaker.
 _QUOTATION = re.compile(r"[\"“„«「『]|(?<!\w)['‘](?=\w)")
 _CONFIDENCE = 0.6
 _TYPES = {"Fact": ItemType.USER, "Preference": ItemType.PREFERENCE, "Instruction": ItemType.INSTRUCTION}
 _NOTHING = "Nothing"
 _WORDS = (*_TYPES, _NOTHING)
 _LEAST_PROBABILITY = 0.75
-"""How probable it has to be that a sentence says something lasting: small models say too often that it does."""
+"""Minimum probability that a sentence says something lasting; small models overestimate it."""
 
 # With 20 of each a guesser passes 3 times in 100,000 at most, whatever its rate (two binomial tails, best at 0.4).
 _MUST_TAKE = 14
@@ -119,7 +119,7 @@ def choice_question(text: str) -> list[ChatMessage]:
 
 
 def choose(asker: LLMClient, text: str, meter: UsageMeter) -> ItemType | None:
-    """Return as what a model would keep a sentence, None if it would not."""
+    """Return the kind of memory that a model makes of a sentence; None if it would not keep it."""
     try:
         found = asker.complete_choice(choice_question(text), _WORDS, meter=meter)
     except InvalidAnswer:
@@ -207,12 +207,12 @@ WRITTEN: tuple[tuple[str, str | None], ...] = (
     ("We might get a parrot some day, who knows.", None),
     ("Never use emojis when you answer me.", "emoji"),
 )
-"""Messages that a model is given to write facts from, and a word of the fact that is in one; None: there is none."""
+"""Messages of the examination, each with a word that its fact must contain; None if it contains no fact."""
 
 _EXAMINED = "Ada"
 _SISTER = "Nora"
 _MUST_WRITE = 3
-# What grounding rejects counts, too: a model that writes a fact of each message does not tell what is one.
+# Rejected facts count, too: a model that writes one for every message cannot tell facts from the rest.
 _MAY_WRITE_WRONGLY = 2
 
 FEEDBACK = "feedback"
@@ -331,7 +331,7 @@ def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
 
 
 def _misattributed(fact: Fact) -> bool:
-    """Return True if an examined fact gives the speaker a home, which nobody mentioned, or what is her sister's."""
+    """Return True if a fact attributes to the speaker what is her sister's, or a home that nobody mentioned."""
     of_speaker = (fact.key or "").startswith(key_of(_EXAMINED, ""))
     of_sister = _SISTER in fact.memory and fact.value != _SISTER
     return of_speaker and (of_sister or fact.key == key_of(_EXAMINED, "residence"))
