@@ -12,6 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from memos.core.identities import Right
+from memos.core.text.caches import forget_texts
 from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
@@ -228,6 +229,7 @@ class Maintenance:
         installation = self._installation
         installation.embedder.forget()
         installation.askers.forget()
+        forget_texts()
         removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
         for gone in self._removal.forget(erased_in):  # before models are asked which they still may have
             if gone.cube in removed:

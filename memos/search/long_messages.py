@@ -11,9 +11,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import read_claim, terms_of
 from memos.core.types import ItemType, Role
 from memos.search.question import Intent, Question
@@ -133,7 +133,7 @@ def _shared(sentence: str, asked: frozenset[str]) -> frozenset[str]:
     return frozenset(terms_of(sentence)) & asked
 
 
-@lru_cache(maxsize=1024)
+@cached_by_text(maxsize=1024)
 def _sentences(message: str) -> tuple[str, ...]:
     """Return the sentences of a message without its code."""
     return tuple(part for part in _BREAK.split(_CODE.sub(" ", message[:_READ])) if part.strip())

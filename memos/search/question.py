@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, Or, fields_of
+from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import Claim, read_claim
 from memos.core.text.matching import entities
 from memos.core.text.sentences import is_request
@@ -289,7 +289,7 @@ def _to_you(name: re.Match[str]) -> str:
     return " you " if name.group()[-1] not in "'’" and name.group()[-2:-1] not in ("'", "’") else " your "
 
 
-@lru_cache(maxsize=1024)
+@cached_by_text(maxsize=1024)
 def _meant(speaker: str) -> re.Pattern[str] | None:
     """Return a pattern for names that are also words: "Will" as written, "May" only where it is not the month."""
     named, name = _named(speaker), speaker.strip()

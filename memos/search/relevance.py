@@ -143,8 +143,9 @@ WEIGHTS = Weights(_ANSWERABLE, _HIT)
 class _Evidence(NamedTuple):
     """What the arms and the words say of a candidate.
 
-    `cosine` is the best one, `turn_terms` and `window_terms` are the BM25 of the message and of its window for each
-    term of the question, `dated` is the score by the time that the question names (None outside it), `covered` says which of the question's words are in its `text`, without case. `arms` are those that found it.
+    `cosine` is the best one. `turn_terms` and `window_terms` are the BM25 of the message and of its window, per term
+    of the question. `dated` is the score by the time that the question names, None outside it. `covered` says which of
+    the question's words are in its `text`, without case. `arms` are those that found it.
     """
 
     cosine: float
@@ -210,7 +211,7 @@ class Relevance:
         self._most = _SHARE * self._answerable * max(1.0, self._answerable / _LIKELY_ENOUGH) ** _STEEP
 
     def of(self, entry: Ranked) -> float:
-        """Return the relevance of a candidate, at least that of what it replaces and at most that of what replaced it."""
+        """Return the relevance of a candidate: at least that of what it replaces, at most of what replaced it."""
         entry = self._entries.get(entry.item.id, entry)
         own = self._alone(entry)
         for each in self._newer:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.text.caches import count_texts
 from memos.errors import NotFound
 from memos.scheduler.scheduler import PeriodicJob
 from tests.fakes import FixedClock, WordEmbedder
@@ -114,6 +115,14 @@ def test_what_an_erased_item_had_replaced_stays_superseded_and_names_no_successo
     assert memos.get(old).status == "superseded"
     assert new not in str(memos.memories.history(old))
     assert memos.maintenance.verify().clean
+
+
+def test_what_was_read_from_texts_leaves_the_process_with_an_erasure(memos: MemOS) -> None:
+    [item] = memos.add("The safe opens with 7731 and a turn to the left.").item_ids
+    memos.search("How does the safe open?")
+    assert count_texts() > 0
+    memos.erase(item)
+    assert count_texts() == 0
 
 
 def test_a_repeated_request_after_an_erasure_is_a_new_one(memos: MemOS) -> None:

@@ -2,6 +2,7 @@
 
 __all__ = [
     "acknowledgements",
+    "caches",
     "claims",
     "corrections",
     "instructions",

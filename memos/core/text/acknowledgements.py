@@ -6,7 +6,8 @@ Word lists in English, German, Spanish, French and Chinese. "Yes" and "no" answe
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from memos.core.text.caches import cached_by_text
 
 _MOST_CHARS = 80
 
@@ -54,7 +55,7 @@ _CHINESE = (
 _ONLY = re.compile(rf"\W*(?:(?:(?:{'|'.join(_PHRASES)})(?!\w)|(?:{'|'.join(_CHINESE)}))\W*)*", re.I)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(maxsize=4096)
 def acknowledges(text: str) -> bool:
     """Return True if a text is only an acknowledgement, thanks or a greeting: it answers no question."""
     return len(text) <= _MOST_CHARS and _ONLY.fullmatch(text.replace("’", "'")) is not None

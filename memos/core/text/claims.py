@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from memos.core.text.caches import cached_by_text
 from memos.core.text.languages import language_of
 
 
@@ -317,7 +318,7 @@ class Claim:
         return len(_WORD.findall(self.text)) + 2 * len(_HAN.findall(self.text)) // 3
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(maxsize=4096)
 def read_claim(text: str) -> Claim:
     """Read a statement or a question, of which the first 600 characters count."""
     text = text[:_CHARS].replace("’", "'")
@@ -410,7 +411,7 @@ def terms_of(text: str) -> Iterator[str]:
     return chain.from_iterable(map(_stems_of, _WORD.findall(text.casefold())))
 
 
-@lru_cache(maxsize=16_384)
+@cached_by_text(maxsize=16_384)
 def _stems_of(word: str) -> tuple[str, ...]:
     """Return the stem of a word, none of one that says nothing."""
     if _HAN.search(word):
@@ -450,7 +451,7 @@ def are_namesakes(one: Claim, other: Claim) -> bool:
     return any(surname != theirs.get(given, surname) for given, surname in surnames.items())
 
 
-@lru_cache(maxsize=1024)
+@cached_by_text(maxsize=1024)
 def _surnames(text: str) -> dict[str, str]:
     """Return the surname that follows each given name of a text."""
     found = ((given.casefold(), surname.casefold()) for given, surname in _FULL_NAME.findall(text))

@@ -361,8 +361,8 @@ def _neighbours(new: _Slot, old: _Slot, statement: str, text: str) -> bool:
     if same_after or same_before:
         return True
     near = statement[max(0, old.start - 25) : old.start]
-    said = terms_of(text[: new.start] + " " + text[new.end :])
-    return bool(frozenset(terms_of(near)) & frozenset(said)) and _only_near(old, statement, frozenset(said))
+    said = frozenset(terms_of(text[: new.start] + " " + text[new.end :]))
+    return not said.isdisjoint(terms_of(near)) and _only_near(old, statement, said)
 
 
 def _only_near(old: _Slot, statement: str, said: frozenset[str]) -> bool:

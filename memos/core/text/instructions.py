@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache, lru_cache
+from functools import cache
 
+from memos.core.text.caches import cached_by_text
 from memos.core.text.preferences import states_preference
 from memos.core.text.sentences import is_question, sentences
 from memos.core.text.validation import is_invisible
@@ -294,6 +295,6 @@ def instructs(text: str) -> bool:
     return _has_instructions(text[:_PREFERENCE_SCAN_CHARS])
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(maxsize=4096)
 def _has_instructions(head: str) -> bool:
     return bool(standing_instructions(head))

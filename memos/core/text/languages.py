@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from memos.core.text.caches import cached_by_text
 
 _WORD = re.compile(r"[^\W\d_]+")
 _CHARS = 300
@@ -58,7 +59,7 @@ def has_other_script(text: str) -> bool:
     return _OTHER_SCRIPT.search(text) is not None
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(maxsize=4096)
 def language_of(text: str) -> str:
     """Return "english", "german", "spanish", "french", "italian" or "portuguese"."""
     start = text[:_CHARS].casefold()

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
+from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import Claim, Owner, read_claim, words_of
 
 
@@ -120,7 +120,7 @@ class _Said:
     words: frozenset[str]
 
 
-@lru_cache(maxsize=4096)
+@cached_by_text(maxsize=4096)
 def _read(text: str) -> _Said:
     text = unicodedata.normalize("NFKC", text[:_CHARS]).casefold().replace("’", "'")
     for pattern, whole in _CONTRACTIONS:
@@ -164,7 +164,7 @@ def _is_rotation(older: tuple[str, ...], newer: tuple[str, ...]) -> bool:
 
 
 def _holds(wide: Sequence[str], clause: Sequence[str]) -> bool:
-    """Return True if a wider clause has all words of another in order, or with the last ones first, and no limiting word."""
+    """Return True if a wider clause has all words of another in order, or rotated, and no word that limits them."""
     wanted = [word for word in clause if word not in _POSSESSION]
     there = [word for word in wide if word not in _POSSESSION]
     if not _LIMITS.isdisjoint(set(there).difference(wanted)) or not set(wanted) <= set(there):
