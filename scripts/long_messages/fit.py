@@ -1,6 +1,6 @@
 """Fit the weights of `memos.search.long_messages` to chats in BEAM's format, and print them.
 
-    python scripts/long_messages/fit.py --chats ../shared/bench/data ../shared/bench/long
+    python -m scripts.long_messages.fit --chats ../shared/bench/data ../shared/bench/long
 
 Of each question, the user's messages among the twenty best by BM25 are compared. For a question whose evidence changed,
 the newest evidence replaces the older; no other message replaces evidence. Prints the share of questions with the
