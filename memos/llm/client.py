@@ -205,7 +205,7 @@ class LLMClient:
     ) -> Mapping[str, float]:
         """Return how probable each word is as the answer; without probabilities, 1 for the one answered.
 
-        Raises: InvalidAnswer (the answer is none of `words`), and what `complete` raises.
+        Raises: InvalidAnswer (another answer than one of `words`), BackendUnavailable, ModelError.
         """
         request = ChatRequest(tuple(messages), _WORD_TOKENS, 0.0, words=words)
         key, generation = key_of(self.model, request), self._cache.generation

@@ -22,9 +22,10 @@ class _Held(NamedTuple, Generic[Result]):
 
 
 class Examination(Generic[Result]):
-    """Examines each model once, by name, and remembers the result in this process. Thread-safe."""
+    """Examines each model once, by name, and remembers the result in this process. Thread-safe.
 
-    # What an examination raises, such as a model that is away, is raised to the caller and not remembered.
+    Errors during an examination, such as those of a model that is away, are raised and not remembered.
+    """
 
     def __init__(self, examine: Callable[[LLMClient, UsageMeter], Result]) -> None:
         self._examine = examine
@@ -32,7 +33,7 @@ class Examination(Generic[Result]):
         self._held: dict[str, _Held[Result]] = {}
 
     def result(self, asker: LLMClient, meter: UsageMeter) -> Result:
-        """Return the result of a model's examination, which is held now if there is none. Others wait meanwhile."""
+        """Return the result of a model's examination, examining the model now if it is new; other threads wait."""
         with self._lock:
             held = self._held.get(asker.model)
             if held is None or held.until < time.monotonic():

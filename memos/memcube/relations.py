@@ -53,6 +53,9 @@ OPEN = (-3.5, 2.94)
 JUDGE = "judge"
 """Kind of the task that has a model judge the pairs of new statements; its payload lists the statements."""
 
+MOST_WORDS = 30
+"""Maximum words of a statement with relations: a longer text says several things, and a newer one may replace any."""
+
 _NEAREST = 24
 _MOST_OPEN = 3  # pairs of a newer statement that a model judges
 
@@ -227,9 +230,6 @@ def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collectio
     return pair.odds - min(crowded * _PER_LEAD * (max(rivals) - pair.odds), _MOST_LOST)
 
 
-_MOST_WORDS = 30  # longer texts say several things, of which a newer one may replace any
-
-
 def _may_be_related(older: Item, newer: Item) -> bool:
     """Return False for long texts, for wishes, dreams and near misses, and for statements about different people.
 
@@ -238,7 +238,7 @@ def _may_be_related(older: Item, newer: Item) -> bool:
     """
     old, new = read_claim(older.memory), read_claim(newer.memory)
     wished = new.unreal and not (new.sure or new.ends)
-    if max(old.count, new.count) > _MOST_WORDS or wished or _about_others(old, new):
+    if max(old.count, new.count) > MOST_WORDS or wished or _about_others(old, new):
         return False
     own = Owner.SPEAKER in (old.owner, new.owner)
     return not own or normalized_value(older.speaker) == normalized_value(newer.speaker)

@@ -15,7 +15,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
-from memos.core.types import Draft, Json, Message, Picture, Role, ToolCall, Trust
+from memos.core.types import Draft, Item, Json, Message, Picture, Role, Source, ToolCall, Trust
 from memos.errors import InvalidInput, shown
 from memos.reader.images import ImageParts, without_bytes
 
@@ -38,6 +38,45 @@ def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Js
         )
         for message in messages
     ]
+
+
+def unstored(draft: Draft, cube: str, conversation: str | None, number: int) -> Item:
+    """Return a draft as the item it would be stored as; its id and position are the number."""
+    message, id_ = draft.message, str(number)
+    speaker = message.name or message.role
+    said_at, text = message.chat_time, message.text
+    source = Source(
+        id_, draft.start, draft.end, speaker, said_at, text, conversation, message.message_id, message.trust
+    )
+    return Item(
+        id=id_,
+        cube=cube,
+        version=1,
+        version_id=id_,
+        memory=draft.memory,
+        type=draft.type,
+        tier=draft.tier,
+        status=draft.status,
+        speaker=speaker,
+        role=message.role,
+        key=draft.key,
+        value=draft.value,
+        tags=draft.tags,
+        info=draft.info,
+        confidence=draft.confidence,
+        entities=draft.entities,
+        keywords=draft.keywords,
+        conversation=conversation,
+        position=number,
+        page=None,
+        session=None,
+        said_at=said_at,
+        valid_from=draft.valid_from,
+        valid_to=draft.valid_to,
+        created_at=said_at,
+        updated_at=said_at,
+        sources=(source,),
+    )
 
 
 def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:

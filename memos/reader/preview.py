@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.text.validation import MAX_MESSAGE_BYTES, decode
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Draft, Fact, Item, ItemType, Json, Masked, Role, Source, Trust
+from memos.core.types import Draft, Fact, Item, ItemType, Json, Masked, Role, Trust
 from memos.errors import InvalidInput
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
@@ -161,7 +161,8 @@ def preview(given: PreviewSource, reading: Reading) -> Preview:
         read = read_messages(said, reading.zone, reading.now)
         drafts = fast.read(read, (), {}, reading.zone)
         names = [None if name is None else masking.name("conversation", name) for name in given.conversations]
-        items = [_item(draft, name, number) for number, (draft, name) in enumerate(zip(drafts, names, strict=True), 1)]
+        named = enumerate(zip(drafts, names, strict=True), 1)
+        items = [fast.unstored(draft, _CUBE, name, number) for number, (draft, name) in named]
     facts: list[Fact] = []
     by, rejected = None, 0
     reader = FactReader(reading.asker)
@@ -199,44 +200,6 @@ def _export(data: bytes, name: str, reading: Reading, most: int) -> PreviewSourc
         tuple(record.conversation for record in taken),
         tuple((record.place, record.problem) for record in found[:most] if record.problem is not None),
         len(found) > most,
-    )
-
-
-def _item(draft: Draft, conversation: str | None, number: int) -> Item:
-    message, id_ = draft.message, str(number)
-    speaker = message.name or message.role
-    said_at, text = message.chat_time, message.text
-    source = Source(
-        id_, draft.start, draft.end, speaker, said_at, text, conversation, message.message_id, message.trust
-    )
-    return Item(
-        id=id_,
-        cube=_CUBE,
-        version=1,
-        version_id=id_,
-        memory=draft.memory,
-        type=draft.type,
-        tier=draft.tier,
-        status=draft.status,
-        speaker=speaker,
-        role=message.role,
-        key=draft.key,
-        value=draft.value,
-        tags=draft.tags,
-        info=draft.info,
-        confidence=draft.confidence,
-        entities=draft.entities,
-        keywords=draft.keywords,
-        conversation=conversation,
-        position=number,
-        page=None,
-        session=None,
-        said_at=said_at,
-        valid_from=draft.valid_from,
-        valid_to=draft.valid_to,
-        created_at=said_at,
-        updated_at=said_at,
-        sources=(source,),
     )
 
 

@@ -10,22 +10,21 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import read_claim, terms_of
+from memos.core.text.sentences import sentences, without_pasted_text
 from memos.core.types import ItemType, Role
+from memos.memcube.relations import MOST_WORDS
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked
 
-LONG = 30  # words from which no relation of a message is judged
 _SHORTEST = 10  # words of the other message of a pair
 _READ = 2_000  # characters of a message
 _LEAST_COVERED = 0.2  # share of the question's words, weighted by rarity, that one of both sentences has
 
-_CODE = re.compile(r"```.*?(?:```|\Z)", re.S)
-_BREAK = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
 _NEVER = re.compile(r"\b(?:never|haven['’]t|hasn['’]t|not yet|nie|noch nicht|nunca|jamás)\b|从来?[没不]", re.I)
 _WHETHER = re.compile(
     r"^\W*(?:have|has|had|did|do|does|am|is|are|was|were|habe?|hat|hast|bin|ist|sind|war)\b|[吗嗎]\W*$",
@@ -38,15 +37,14 @@ _WHICH = re.compile(
 )
 # A question about two moments wants what was said of both.
 _TWO_TIMES = re.compile(
-    r"\bbetween\b|\bhow long did\b|\bfirst\b|\border\b|\bhow (?:did|has|have)\b|\bhow many (?:days|weeks|months)\b",
-    re.I,
+    r"\bbetween\b|\bhow long did\b|\bhow (?:did|has|have)\b|\bhow many (?:days|weeks|months)\b", re.I
 )
-_HELP = re.compile(r"^\W*(?:show|explain|how (?:can|should|do|would|could) i|how to)\b", re.I)
 
 # In the order of `features`: newer minus older coverage, lower coverage, shared words, word of change, "never" after a
-# yes-or-no question, new number after a question for a value.
-_WEIGHTS = (0.5, 4.43, 5.51, 1.51, 4.64, 3.73)
-_BIAS = -6.95
+# yes-or-no question, new number after a question for a value; and the bias.
+WEIGHTS = (0.48, 4.42, 5.5, 1.51, 4.64, 3.71, -6.94)
+
+_JUST_BEFORE = 1e-6
 
 
 class Said(NamedTuple):
@@ -59,40 +57,59 @@ class Said(NamedTuple):
 def newest_of_long(order: list[Ranked], question: Question, considered: int) -> list[Ranked]:
     """Return the candidates, best first, with the newer of two long messages in the place of the older one.
 
-    Only among the first `considered`; a question about before, a time, an order, two moments or what to do changes
-    nothing.
+    Only the first `considered` change places.
     """
-    text = question.text
-    if question.spans or question.is_request or {Intent.FORMER, Intent.ORDER, Intent.FIRST} & question.intents:
+    if not wants_newest(question):
         return order
-    told = [(place, entry) for place, entry in enumerate(order[:considered]) if _is_told(entry)]
-    if wants_no_newest(text) or not any(_is_long(entry) for _, entry in told):
-        return order
-    said = sentences_for(text, [entry.item.memory for entry in order[:considered]])
-    in_time = sorted(told, key=lambda each: (each[1].item.said_at or 0, each[1].item.id))
-    places = {place: float(place) for place, _ in told}
-    for number, (older, was) in enumerate(in_time):
-        for newer, now in in_time[number + 1 :]:
-            if places[newer] < places[older] or not (_is_long(was) or _is_long(now)):
-                continue
-            if was.item.speaker == now.item.speaker and replaces(text, said[older], said[newer]) > 0:
-                places[newer] = places[older] - 1e-6
-    if all(places[place] == place for place in places):
-        return order
-    head = sorted(range(min(considered, len(order))), key=lambda place: (places.get(place, float(place)), place))
+    first = order[:considered]
+    said = sentences_for(question.text, [entry.item.memory for entry in first])
+    told = [place for place, entry in enumerate(first) if _is_told(entry)]
+    told.sort(key=lambda place: (first[place].item.said_at or 0, first[place].item.id))
+
+    def replaced(older: int, newer: int) -> bool:
+        was, now = first[older], first[newer]
+        return (
+            was.item.speaker == now.item.speaker
+            and (has_no_relations(was) or has_no_relations(now))
+            and log_odds(question.text, said[older], said[newer]) > 0
+        )
+
+    places = newest_places(told, replaced)
+    head = sorted(range(len(first)), key=lambda place: (places.get(place, float(place)), place))
     return [*(order[place] for place in head), *order[considered:]]
 
 
-def wants_no_newest(question: str) -> bool:
-    """Return True for a question about two moments, or about what to do."""
-    return bool(_TWO_TIMES.search(question) or _HELP.search(question))
+def newest_places(told: Sequence[int], replaced: Callable[[int, int], bool]) -> dict[int, float]:
+    """Return the new places of candidates, each newer one just before the first of the older ones that it replaces.
+
+    Args:
+        told: Places of the candidates, in the order in which they were said.
+        replaced: Whether the candidate at the first place is replaced by the one at the second.
+    """
+    places = {place: float(place) for place in told}
+    for number, older in enumerate(told):
+        for newer in told[number + 1 :]:
+            if places[newer] >= places[older] and replaced(older, newer):
+                places[newer] = places[older] - _JUST_BEFORE
+    return places
 
 
-def replaces(question: str, older: Said, newer: Said) -> float:
+def wants_newest(question: Question) -> bool:
+    """Return False for a question about before, a time, an order or two moments, and for a request."""
+    other = {Intent.FORMER, Intent.ORDER, Intent.FIRST} & question.intents
+    return not (other or question.spans or question.is_request or _TWO_TIMES.search(question.text))
+
+
+def has_no_relations(entry: Ranked) -> bool:
+    """Return True for a message that is too long for relations to be judged."""
+    return read_claim(entry.item.memory).count > MOST_WORDS
+
+
+def log_odds(question: str, older: Said, newer: Said, weights: Sequence[float] = WEIGHTS) -> float:
     """Return the log odds that the newer of two sentences replaces the older one as an answer."""
     if max(older.covered, newer.covered) < _LEAST_COVERED:
         return -math.inf
-    return _BIAS + math.fsum(w * x for w, x in zip(_WEIGHTS, features(question, older, newer), strict=True))
+    return math.fsum(w * x for w, x in zip(weights, [*features(question, older, newer), 1.0], strict=True))
 
 
 def features(question: str, older: Said, newer: Said) -> list[float]:
@@ -116,10 +133,10 @@ def sentences_for(question: str, messages: Sequence[str]) -> list[Said]:
     shared = [[_shared(sentence, asked) for sentence in each] for each in split]
     found = Counter(term for each in shared for term in frozenset().union(*each))
     weight = {term: math.log(1 + len(messages) / (0.5 + found[term])) for term in asked}
-    total = sum(weight.values()) or 1.0
+    total = math.fsum(weight.values()) or 1.0
     best = []
     for each, terms in zip(split, shared, strict=True):
-        covered = [sum([weight[term] for term in one]) / total for one in terms]
+        covered = [math.fsum(weight[term] for term in one) / total for one in terms]
         most = max(covered, default=0.0)
         best.append(Said(each[covered.index(most)] if each else "", most))
     return best
@@ -135,14 +152,11 @@ def _shared(sentence: str, asked: frozenset[str]) -> frozenset[str]:
 
 @cached_by_text(maxsize=1024)
 def _sentences(message: str) -> tuple[str, ...]:
-    """Return the sentences of a message without its code."""
-    return tuple(part for part in _BREAK.split(_CODE.sub(" ", message[:_READ])) if part.strip())
+    """Return the sentences of a message without what is pasted in it, such as code."""
+    text = without_pasted_text(message[:_READ])
+    return tuple(text[start:end] for start, end in sentences(text))
 
 
 def _is_told(entry: Ranked) -> bool:
     item = entry.item
     return item.type == ItemType.MESSAGE and item.role == Role.USER and read_claim(item.memory).count > _SHORTEST
-
-
-def _is_long(entry: Ranked) -> bool:
-    return read_claim(entry.item.memory).count > LONG

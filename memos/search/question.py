@@ -309,6 +309,10 @@ def _named(speaker: str) -> re.Pattern[str] | None:
     return re.compile(rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})(?:['’]s\b|(?<=s)['’](?!\w))?", re.I)
 
 
+# "Have I been there before?" asks whether it ever happened, "Where was I before?" what held then.
+_EVER = re.compile(r"^\W*(?:have|has)(?:n['’]t)?\b.*\bbefore\W*$", re.I)
+
+
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
     """Parse a question; relative dates count from `asked_at` (aware) in `zone`."""
     quoted = (double or single for double, single in _QUOTED.findall(text))
@@ -318,9 +322,14 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
         phrases=tuple(dict.fromkeys(" ".join(phrase.casefold().split()) for phrase in quoted)),
         names=entities(text),
         spans=asked_spans(text, time_expressions(text, asked_at, zone), asked_at),
-        intents=frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text)),
+        intents=_intents_of(text),
         is_request=is_request(text),
     )
+
+
+def _intents_of(text: str) -> frozenset[Intent]:
+    found = frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text))
+    return found - {Intent.FORMER} if _EVER.search(text) else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ WEIGHTS = Weights(_ANSWERABLE, _HIT)
 
 
 class _Evidence(NamedTuple):
-    """What the arms and the words say of a candidate.
+    """Scores and words of a candidate that its relevance is computed from.
 
     `cosine` is the best one. `turn_terms` and `window_terms` are the BM25 of the message and of its window, per term
     of the question. `dated` is the score by the time that the question names, None outside it. `covered` says which of

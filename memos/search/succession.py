@@ -19,9 +19,10 @@ import numpy as np
 from memos.core.clock import from_micros
 from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
-from memos.core.types import TOLD, Arm, Item, Standing, Status
+from memos.core.types import TOLD, Arm, Item, Role, Standing, Status
 from memos.memcube.judge import Judge, lost_features, question_features
-from memos.search.long_messages import LONG, newest_of_long
+from memos.memcube.relations import MOST_WORDS
+from memos.search.long_messages import newest_of_long
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked
 
@@ -81,7 +82,7 @@ def by_succession(
     """
     order = sorted(scored, key=lambda entry: (-entry.score, entry.item.id))
     best = _by_what_holds(order, question, replacements, judge)
-    if any(read_claim(entry.item.memory).count > LONG for entry in order[:CONSIDERED]):
+    if any(map(_has_no_relations, order[:CONSIDERED])):
         best = newest_of_long(best, question, CONSIDERED)
     if repeated and not (Intent.FORMER in question.intents or question.spans):
         best = _newest_first(best, repeated)
@@ -103,6 +104,11 @@ def _newest_first(order: list[Ranked], repeated: Sequence[tuple[str, str]]) -> l
         for place, entry in zip(taken, newest, strict=True):
             best[place] = entry
     return best
+
+
+def _has_no_relations(entry: Ranked) -> bool:
+    """Return True for what a user told in more words than relations are judged of."""
+    return entry.item.role == Role.USER and read_claim(entry.item.memory).count > MOST_WORDS
 
 
 def _said_at(entry: Ranked) -> tuple[int, str]:

@@ -11,9 +11,11 @@ Takes a minute.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -22,11 +24,11 @@ from benchmarks.data import load_beam
 from benchmarks.floors import TermIndex
 from benchmarks.metrics import newest_first
 from memos.backends.encoders.bm25 import QdrantBm25
-from memos.core.text.sentences import is_request
-from memos.search import long_messages
-from memos.search.long_messages import Said, features, sentences_for
+from memos.search.long_messages import Said, features, log_odds, newest_places, sentences_for, wants_newest
+from memos.search.question import read_question
 
 CONSIDERED, CHANGED_WEIGHT, RIDGE = 20, 4.0, 1.0
+ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 SEVERAL = ("event_ordering", "summarization", "multi_session_reasoning")  # abilities that want all of the evidence
 
 
@@ -79,7 +81,7 @@ def pairs(question: Asked) -> list[tuple[list[float], bool]]:
 
 
 def fitted(known: Sequence[tuple[list[float], bool]]) -> Any:
-    """Return weights and bias, (features + 1,): logistic regression with a ridge, by Newton's method."""
+    """Return weights and bias, (features + 1,), of a logistic regression with a ridge, by Newton's method."""
     x = np.array([[*row, 1.0] for row, _ in known])
     y = np.array([replaced for _, replaced in known], dtype=float)
     scale = np.append(x[:, :-1].std(0) + 1e-6, 1.0)
@@ -93,18 +95,18 @@ def fitted(known: Sequence[tuple[list[float], bool]]) -> Any:
     return w / scale
 
 
-def ranked(question: Asked, log_odds: Callable[[list[float]], float]) -> list[int]:
-    """Return the candidates with the newer of two in the place of the older one, as the product does."""
-    places = {place: float(place) for place in range(len(question.found))}
-    order = sorted((place for place in places if question.own[place]), key=lambda place: question.found[place])
-    skipped = long_messages.wants_no_newest(question.text) or is_request(question.text)
-    for number, older in enumerate([] if skipped else order):
-        for newer in order[number + 1 :]:
-            a, b = question.said[older], question.said[newer]
-            enough = max(a.covered, b.covered) >= 0.2
-            if places[newer] >= places[older] and enough and log_odds(features(question.text, a, b)) > 0:
-                places[newer] = places[older] - 1e-6
-    return [question.found[place] for place in sorted(places, key=lambda place: (places[place], place))]
+def ranked(question: Asked, weights: Sequence[float]) -> list[int]:
+    """Return the candidates with the newer of two in the place of the older one."""
+
+    def replaced(older: int, newer: int) -> bool:
+        return log_odds(question.text, question.said[older], question.said[newer], weights) > 0
+
+    own = [place for place, told in enumerate(question.own) if told]
+    places: dict[int, float] = {}
+    if wants_newest(read_question(question.text, ASKED_AT, ZoneInfo("UTC"))):
+        places = newest_places(sorted(own, key=question.found.__getitem__), replaced)
+    order = sorted(range(len(question.found)), key=lambda place: (places.get(place, float(place)), place))
+    return [question.found[place] for place in order]
 
 
 def main() -> None:
@@ -118,7 +120,7 @@ def main() -> None:
         w = fitted([pair for other, theirs in by_chat.items() if other != chat for q in theirs for pair in pairs(q)])
         for question in mine:
             before = question.found
-            after = ranked(question, lambda row, w=w: float(np.dot(w[:-1], row) + w[-1]))
+            after = ranked(question, w)
             for name, order in (("before", before), ("after", after)):
                 figures[f"any {name}"].append(float(order[0] in question.gold))
                 first = newest_first(order, question.gold) if question.ability in TWO_SIDED else None
@@ -127,7 +129,7 @@ def main() -> None:
     for name, values in figures.items():
         print(f"{name}: {np.mean(values):.3f} of {len(values)}")
     w = fitted([pair for question in asked for pair in pairs(question)])
-    print("weights", [round(float(each), 2) for each in w[:-1]], "bias", round(float(w[-1]), 2))
+    print("weights and bias", [round(float(each), 2) for each in w])
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ def test_questions_of_another_conversation_name_its_speakers(tmp_path: Path) -> 
     assert ("talk-1", "Where is Ana?") in elsewhere
 
 
-def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def moved(folder: Path) -> Path:
+    """Write a story in which somebody moves."""
     turns = [
         {"speaker": "Ana", "role": "user", "text": text, "at": f"2025-01-0{day}T10:00:00Z", "conversation": f"c{day}"}
         for day, text in enumerate(("I live in Paris.", "I moved to Lyon."), start=1)
@@ -100,8 +101,13 @@ def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"ask": "Where does Ana live?", "at": "2025-02-01T10:00:00Z", "about": "now"}
     question = {**asked, "want": "Lyon", "want_turn": 1, "stale_turns": [0]}
     story = {"id": "s", "kind": "update", "lang": "en", "turns": turns, "feedback": None, "questions": [question]}
-    data, rows = tmp_path / "lives.jsonl", tmp_path / "rows.jsonl"
+    data = folder / "lives.jsonl"
     data.write_text(json.dumps(story) + "\n", encoding="utf-8")
+    return data
+
+
+def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, rows = moved(tmp_path), tmp_path / "rows.jsonl"
     figures = closing_line(lifecycle, ["--data", str(data), "--per-question", str(rows)], capsys)
     assert figures["n"] == 1
     for system in ("raw", "settled", "bm25", "minilm", "newest"):
@@ -353,15 +359,7 @@ def test_reading_with_a_model_that_tells_nothing_apart_is_reading_by_pattern(
 def test_what_fine_reading_leaves_of_stories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    turns = [
-        {"speaker": "Ana", "role": "user", "text": text, "at": f"2025-01-0{day}T10:00:00Z", "conversation": f"c{day}"}
-        for day, text in enumerate(("I live in Paris.", "I moved to Lyon."), start=1)
-    ]
-    asked = {"ask": "Where does Ana live?", "at": "2025-02-01T10:00:00Z", "about": "now"}
-    question = {**asked, "want": "Lyon", "want_turn": 1, "stale_turns": [0]}
-    story = {"id": "s", "kind": "update", "lang": "en", "turns": turns, "feedback": None, "questions": [question]}
-    data = tmp_path / "lives.jsonl"
-    data.write_text(json.dumps(story) + "\n", encoding="utf-8")
+    data = moved(tmp_path)
     parts = ["--parts", "profile", "--lives", str(data), "--with-model"]
     with OpenAIServer(lambda _: answer("no")) as server:
         for name, value in (("BASE_URL", server.url), ("MODEL", "eager")):

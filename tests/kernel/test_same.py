@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from memos import MemOS
 from memos.core.types import LinkKind, Relation, Standing
+from tests.support.telling import BEGAN, tell
 
-BEGAN = datetime(2025, 3, 1, 9, tzinfo=UTC)
 SAME, EXTENDS = LinkKind.SAME, LinkKind.EXTENDS
 
 
@@ -20,16 +20,6 @@ def memos(tmp_path: Path) -> Iterator[MemOS]:
     """An installation with the default embedder: what replaces what is judged by its vectors."""
     with MemOS.open(tmp_path) as opened:
         yield opened
-
-
-def tell(memos: MemOS, *texts: str, cube: str = "default", speaker: str = "Sam") -> list[str]:
-    """Say each text in a conversation of its own, three days apart."""
-    ids = []
-    for place, text in enumerate(texts):
-        at = BEGAN + timedelta(days=3 * place)
-        said = {"role": "user", "name": speaker, "content": text, "chat_time": at.isoformat()}
-        ids += memos.add(said, cube=cube, conversation=f"{cube}-{place}").item_ids
-    return ids
 
 
 PAIRS = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,7 @@ import pytest
 from memos import MemOS
 from memos.core.types import LinkKind, Outcome, Standing, Status
 from memos.errors import InvalidInput, NotFound
-
-BEGAN = datetime(2025, 3, 1, 9, tzinfo=UTC)
+from tests.support.telling import BEGAN, tell
 
 
 @pytest.fixture
@@ -20,16 +19,6 @@ def memos(tmp_path: Path) -> Iterator[MemOS]:
     """An installation with the default embedder: what replaces what is judged by its vectors."""
     with MemOS.open(tmp_path) as opened:
         yield opened
-
-
-def tell(memos: MemOS, *texts: str, cube: str = "default", speaker: str = "Sam") -> list[str]:
-    """Say each text in a conversation of its own, a few days apart."""
-    ids = []
-    for place, text in enumerate(texts):
-        said = {"role": "user", "name": speaker, "content": text, "chat_time": (BEGAN + timedelta(days=3 * place))}
-        said["chat_time"] = said["chat_time"].isoformat()
-        ids += memos.add(said, cube=cube, conversation=f"{cube}-{place}").item_ids
-    return ids
 
 
 def first(memos: MemOS, question: str, cube: str = "default") -> str:
@@ -328,6 +317,11 @@ def test_the_newer_of_two_long_messages_comes_first_if_a_sentence_says_so(memos:
     assert first(memos, "How many subscribers does the mailing list have?") == LONG_AFTER
     assert first(memos, "How many subscribers did the mailing list have before?") == LONG_BEFORE
     assert first(memos, "What does the recycled paper cost more?") == LONG_BESIDE
+
+
+def test_whether_something_ever_happened_is_no_question_about_before(memos: MemOS) -> None:
+    tell(memos, "I have never flown.", "The printer is out of toner.", "I flew to Oslo on Monday.")
+    assert first(memos, "Has she flown before?") == "I flew to Oslo on Monday."
 
 
 MANY = """

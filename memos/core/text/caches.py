@@ -30,8 +30,3 @@ def forget_texts() -> None:
     """Empty the caches of this process."""
     for cached in _CACHES:
         cached.cache_clear()
-
-
-def count_texts() -> int:
-    """Return how many results the caches of this process hold."""
-    return sum(cached.cache_info().currsize for cached in _CACHES)

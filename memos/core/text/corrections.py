@@ -362,12 +362,7 @@ def _neighbours(new: _Slot, old: _Slot, statement: str, text: str) -> bool:
         return True
     near = statement[max(0, old.start - 25) : old.start]
     said = frozenset(terms_of(text[: new.start] + " " + text[new.end :]))
-    return not said.isdisjoint(terms_of(near)) and _only_near(old, statement, said)
-
-
-def _only_near(old: _Slot, statement: str, said: frozenset[str]) -> bool:
-    others = [slot for slot in _slots(statement) if slot.kind == old.kind and slot.start != old.start]
-    return not any(frozenset(terms_of(statement[max(0, other.start - 25) : other.start])) & said for other in others)
+    return not said.isdisjoint(terms_of(near))
 
 
 def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> float:

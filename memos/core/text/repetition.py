@@ -16,7 +16,7 @@ from memos.core.text.claims import Claim, Owner, read_claim, words_of
 
 
 class Repetition(Enum):
-    """What a newer statement repeats of an older one."""
+    """How much of an older statement a newer one repeats."""
 
     SAME = "same"
     """The same words up to fillers."""

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 from memos.core.ports import ChatMessage
 from memos.core.text.sentences import asserted, is_hypothetical, is_question, sentences, without_pasted_text
 from memos.core.text.statements import key_of
-from memos.core.types import Fact, Item, ItemType, Role, Span, Status, Tier, Trust
+from memos.core.types import Fact, Item, ItemType, Json, Role, Span, Trust
 from memos.errors import InvalidAnswer
 from memos.llm.client import LLMClient
 from memos.llm.examination import Examination
@@ -34,6 +34,7 @@ from memos.reader.facts import llm, patterns
 from memos.reader.facts.grounding import said_at, trust_of
 from memos.reader.facts.llm import answer_about, ground, question, shown_tokens
 from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
+from memos.reader.messages import read, read_messages, unstored
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +210,7 @@ WRITTEN: tuple[tuple[str, str | None], ...] = (
 )
 """Messages of the examination, each with a word that its fact must contain; None if it contains no fact."""
 
-_EXAMINED = "Ada"
+_EXAMINED, _EXAMINED_AT = "Ada", datetime(2024, 3, 4, 9, tzinfo=UTC)
 _SISTER = "Nora"
 _MUST_WRITE = 3
 # Rejected facts count, too: a model that writes one for every message cannot tell facts from the rest.
@@ -300,7 +301,9 @@ class FactReader:
 
 def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
     """Examine a model: return True if it writes down the facts in messages, and hardly anything else."""
-    messages = [_examined(text, place) for place, (text, _) in enumerate(WRITTEN)]
+    raw: list[Json] = [{"role": "user", "name": _EXAMINED, "content": text} for text, _ in WRITTEN]
+    drafts = read(read_messages(raw, ZoneInfo("UTC"), _EXAMINED_AT), (), {}, ZoneInfo("UTC"))
+    messages = [unstored(draft, "", None, number) for number, draft in enumerate(drafts)]
     words = {message.id: word for message, (_, word) in zip(messages, WRITTEN, strict=True)}
     try:
         found = _written(asker, _Shown(messages, messages, ZoneInfo("UTC"), None), "", meter)
@@ -335,16 +338,6 @@ def _misattributed(fact: Fact) -> bool:
     of_speaker = (fact.key or "").startswith(key_of(_EXAMINED, ""))
     of_sister = _SISTER in fact.memory and fact.value != _SISTER
     return of_speaker and (of_sister or fact.key == key_of(_EXAMINED, "residence"))
-
-
-def _examined(text: str, place: int) -> Item:
-    at = datetime(2024, 3, 4, 9, place, tzinfo=UTC)
-    return Item(
-        id=f"examined-{place}", cube="", version=1, version_id=f"examined-{place}", memory=text,
-        type=ItemType.MESSAGE, tier=Tier.SHORT, status=Status.ACTIVE, speaker=_EXAMINED, role=Role.USER, key=None,
-        value=None, tags=(), info={}, confidence=1.0, entities=(), keywords=(), conversation=None, position=place,
-        page=place, session=1, said_at=at, valid_from=at, valid_to=None, created_at=at, updated_at=at, sources=(),
-    )  # fmt: skip
 
 
 class _Shown(NamedTuple):
