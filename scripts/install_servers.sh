@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs what the tests of PostgreSQL and Neo4j run on, on Debian and Ubuntu, as far as it is missing.
+# Installs what the tests of PostgreSQL, Neo4j and the console run on, on Debian and Ubuntu, as far as it is missing.
 set -eu
 
 packages=""
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || packages="$packages postgresql"
 command -v java >/dev/null 2>&1 || packages="$packages openjdk-17-jre-headless"
+[ -n "${MEMOS_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1 || packages="$packages chromium"
 command -v mvn >/dev/null 2>&1 || packages="$packages maven"
 [ -n "$packages" ] || exit 0
 

@@ -25,7 +25,7 @@ TESTS = Path(__file__).parent
 hypothesis.settings.register_profile("more", max_examples=1_000)
 
 # What is in them needs servers, models in PyTorch, killed processes or minutes.
-_HEAVY_FOLDERS = ("benchmarks", "models", "processes", "servers")
+_HEAVY_FOLDERS = ("benchmarks", "browser", "models", "processes", "servers")
 _SERVER_FIXTURES = {"neo4j_server", "postgres_server"}
 _SERVER_PARAMETERS = {"postgresql"}
 

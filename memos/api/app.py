@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos.api")
 
-_GROUPS = {"/api/v1": "memos.api.v1.routes", "/api/openmem/v1": "memos.api.openmem", "/product": "memos.api.product"}
+_API = "/api/v1"
+_GROUPS = {_API: "memos.api.v1.routes", "/api/openmem/v1": "memos.api.openmem", "/product": "memos.api.product"}
 _PROXY = "/openai/v1"
+_CONSOLE = "/console"
 
 
 class LazyApp:
@@ -77,13 +79,19 @@ class RouteGroups:
         self._upstream: Upstream | None = None
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
-        self._builders = {path: partial(self._built, path) for path in (*_GROUPS, _PROXY)}
+        paths = (*_GROUPS, _PROXY, _CONSOLE)
+        self._builders = {path: partial(self._built, path) for path in paths}
         self._lazy = {path: LazyApp(build) for path, build in self._builders.items()}
+        self._ready: dict[str, ASGIApp] = {}
         # Not mounted: clients do not follow a redirect to a path with a slash at its end.
         self.mcp = LazyApp(self._make_mcp, self._begin_mcp)
 
     def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
-        return self._lazy if lazy else {path: build() for path, build in self._builders.items()}
+        if lazy:
+            return self._lazy
+        for path, build in self._builders.items():
+            self._ready[path] = build()
+        return self._ready
 
     @asynccontextmanager
     async def running(self, *, lazy: bool) -> AsyncIterator[None]:
@@ -109,7 +117,9 @@ class RouteGroups:
 
     # Each imports what it needs itself: hundreds of models, and the MCP library.
 
-    def _built(self, path: str) -> FastAPI:
+    def _built(self, path: str) -> ASGIApp:
+        if path == _CONSOLE:
+            return self._console()
         app = self._proxy() if path == _PROXY else import_module(_GROUPS[path]).create(self._memos, self._token)
         app.state.stopping = self._stopping
         return app
@@ -120,6 +130,11 @@ class RouteGroups:
 
         self._upstream = Upstream(self._memos.settings.chat_model, lambda: self._memos.models.local)
         return create(self._memos, self._token, self._upstream)
+
+    def _console(self) -> ASGIApp:
+        from memos.api.console.app import create  # noqa: PLC0415 - see above
+
+        return create(self._memos, self._ready.get(_API, self._lazy[_API]))
 
     def _make_mcp(self) -> ASGIApp:
         from memos.api.mcp.http import Mcp  # noqa: PLC0415 - see above

@@ -17,10 +17,11 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memos.core.identities import Caller, Identity, IdentityKind, Key, Right
+from memos.core.identities import Caller
 from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, LimitReached, MemosError, PermissionDenied
 from memos.kernel.access.guard import acting_as
+from memos.kernel.access.sessions import LOCAL_KEY, PREFIX, local_caller
 from memos.kernel.memos import MemOS
 
 _MOST_FAILURES = 20
@@ -77,7 +78,6 @@ def _digest(secret: str) -> bytes:
 
 
 _SCHEMES = {"token", "bearer"}
-_LOCAL_KEY = "local"
 # Keys have threads of their own, so that a busy server still refuses strangers at once.
 _LOOKUPS_AT_ONCE = 8
 
@@ -89,16 +89,27 @@ class Unauthenticated(PermissionDenied):
 
 
 class KeyAuthentication:
-    """Limits requests to the rights of their key; `local_token` is that of who can read the data folder."""
+    """Limits requests to the rights of their key; `local_token` is that of who can read the data folder.
+
+    With `sessions` the secret of a console's session is taken in place of a key.
+    """
 
     def __init__(
-        self, app: ASGIApp, *, memos: MemOS, refuse: Refuse, local_token: str | None, open_paths: frozenset[str]
+        self,
+        app: ASGIApp,
+        *,
+        memos: MemOS,
+        refuse: Refuse,
+        local_token: str | None,
+        open_paths: frozenset[str],
+        sessions: bool = False,
     ) -> None:
         self._app = app
         self._memos = memos
         self._refuse = refuse
         self._local_token = local_token
         self._open_paths = open_paths
+        self._sessions = sessions
         self._limiter: anyio.CapacityLimiter | None = None
         self._attempts = LoginThrottle()
 
@@ -123,20 +134,25 @@ class KeyAuthentication:
     async def _caller(self, connection: HTTPConnection) -> Caller:
         secret = read_key(connection.headers.get("authorization", ""))
         if self._local_token is not None and hmac.compare_digest(secret.encode(), self._local_token.encode()):
-            return local_caller(self._memos)
+            return local_caller(self._memos.clock)
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_LOOKUPS_AT_ONCE)
         address = connection.client.host if connection.client else ""
         self._attempts.check(address, secret)
         try:
-            caller = await to_thread.run_sync(self._memos.keys.authenticate, secret, limiter=self._limiter)
+            caller = await to_thread.run_sync(self._authenticate, secret, limiter=self._limiter)
         except PermissionDenied:
             self._attempts.failed(address)
             raise
         self._attempts.succeeded(secret)
-        if self._memos.quotas.limits_of(caller.key).requests_per_minute is not None:
+        if not is_local(caller) and self._memos.quotas.limits_of(caller.key).requests_per_minute is not None:
             await to_thread.run_sync(self._memos.quotas.request, caller, limiter=self._limiter)
         return caller
+
+    def _authenticate(self, secret: str) -> Caller:
+        if self._sessions and secret.startswith(PREFIX):
+            return self._memos.sessions.authenticate(secret)
+        return self._memos.keys.authenticate(secret)
 
 
 def set_retry_after(error: MemosError, response: Response) -> None:
@@ -152,14 +168,8 @@ def read_key(header: str) -> str:
     return secret.strip()
 
 
-def local_caller(memos: MemOS) -> Caller:
-    now = memos.clock.now()
-    owner = Identity(LOCAL_OWNER, IdentityKind.USER, LOCAL_OWNER, True, False, None, None, LOCAL_OWNER, now)
-    return Caller(owner, Key(_LOCAL_KEY, LOCAL_OWNER, _LOCAL_KEY, "", tuple(Right), LOCAL_OWNER, now))
-
-
 def is_local(caller: Caller) -> bool:
-    return caller.key.id == _LOCAL_KEY and caller.identity.id == LOCAL_OWNER
+    return caller.key.id == LOCAL_KEY and caller.identity.id == LOCAL_OWNER
 
 
 def check_key(memos: MemOS, caller: Caller) -> None:

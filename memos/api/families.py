@@ -111,8 +111,12 @@ def create_group(
     open_paths: frozenset[str] = frozenset(),
     documented: bool = False,
     large: frozenset[str] = frozenset(),
+    sessions: bool = False,
 ) -> FastAPI:
-    """Return the application of a route group; `open_paths` need no key, `large` ones limit bodies themselves."""
+    """Return the application of a route group; `open_paths` need no key, `large` ones limit bodies themselves.
+
+    With `sessions` the secret of a session of the console is taken as a key.
+    """
     app = FastAPI(
         title=title,
         version=__version__,
@@ -158,6 +162,7 @@ def create_group(
         refuse=error_response,
         local_token=local_token,
         open_paths=open_paths | ({"/openapi.json"} if documented else set()),
+        sessions=sessions,
     )
     return app
 

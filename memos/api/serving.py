@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx2
 import uvicorn
 
 from memos.api.app import create_app
-from memos.api.endpoint import Endpoint, announced, new_token
+from memos.api.endpoint import Endpoint, announced, find, new_token
+from memos.api.local.client import served
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
 from memos.kernel.memos import MemOS
@@ -38,11 +40,12 @@ log = logging.getLogger("memos.serving")
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A server that listens; `key` is the first key, shown once."""
+    """A server that listens; `key` is the first key, shown once, and `sign_in` a one-time link to the console."""
 
     url: str
     key: str | None
     loopback: bool
+    sign_in: str
 
 
 def serve(home: Path | None, settings: Settings, announce: Callable[[Started], None]) -> None:
@@ -67,7 +70,8 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         server = uvicorn.Server(config)
         endpoint = Endpoint(_url(listening, local=True), token, os.getpid())
         with announced(memos.home, endpoint) if own_folder else nullcontext():
-            announce(Started(url, key, settings.server.host in _LOOPBACK))
+            sign_in = sign_in_link(endpoint.url, memos)
+            announce(Started(url, key, settings.server.host in _LOOPBACK, sign_in))
             server.run(sockets=[listening])
 
 
@@ -99,6 +103,24 @@ def _tracing() -> Iterator[Tracing | None]:
         yield tracing
     finally:
         tracing.close()
+
+
+def sign_in_link(url: str, memos: MemOS) -> str:
+    """Return the address that signs the local owner in to the console of a server, once."""
+    return f"{url}/console/sign-in?link={memos.sessions.create_link().secret}"
+
+
+def sign_in_link_of(home: Path) -> str | None:
+    """Return that address for the server of a folder, None if none runs. Raises: BackendUnavailable."""
+    endpoint, memos = find(home), served(home)
+    if endpoint is None or memos is None:
+        return None
+    with memos:
+        if httpx2.get(f"{endpoint.url}/health", trust_env=False).status_code != 200:
+            raise BackendUnavailable(
+                f"Process {endpoint.pid} has {home} open and serves no console (`memos mcp`); stop it, then repeat."
+            )
+        return sign_in_link(endpoint.url, memos)
 
 
 def first_key(memos: MemOS) -> str | None:

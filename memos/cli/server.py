@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import webbrowser
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,17 +52,38 @@ def serve(
     log_level: LogLevel = None,
     data_dir: DataDir = None,
 ) -> None:
-    serving = _serving()
-    settings = _settings(config, host=host, port=port, log_level=log_level)
+    _serve(data_dir, _settings(config, host=host, port=port, log_level=log_level))
 
+
+@command(opens=False, has_json=False)
+def console(
+    browser: Annotated[bool, typer.Option(help="Open the browser, or only print the address")] = True,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of a server that is started")] = None,
+    config: Config = None,
+    data_dir: DataDir = None,
+) -> None:
+    serving, settings = _serving(), _settings(config, port=port)
+    link = serving.sign_in_link_of(data_dir or settings.home)
+    if link is None:
+        _serve(data_dir, settings, opens_browser=browser)
+        return
+    say(f"Console: {link}")
+    if browser:
+        webbrowser.open(link)
+
+
+def _serve(data_dir: Path | None, settings: Settings, *, opens_browser: bool = False) -> None:
     def announce(started: Started) -> None:
         say(f"hippocube serves on {started.url}")
         if started.key is not None:
             say(f"Admin's API key, shown only once: {started.key}")
+        say(f"Console: {started.sign_in}")
+        if opens_browser:
+            webbrowser.open(started.sign_in)
         if not started.loopback:
             complain("This address can be reached from other machines; put TLS in front of it (docs/deploy.md).")
 
-    serving.serve(data_dir, settings, announce)
+    _serving().serve(data_dir, settings, announce)
 
 
 @command(opens=False, has_json=False)

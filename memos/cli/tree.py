@@ -314,6 +314,12 @@ TREE: Panels = {
             example="memos serve --host 0.0.0.0 --port 8765",
             more="The first start prints an admin's key, once.",
         ),
+        "console": Command(
+            "server:console",
+            "Open the console in a browser; start a server if none runs.",
+            example="memos console --no-browser",
+            more="The address signs in once. On another machine sign in with an API key at /console.",
+        ),
         "mcp": Command("server:mcp", "Serve memory to one MCP host over standard input and output."),
         "doctor": Command(
             "doctor:doctor",

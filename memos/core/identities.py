@@ -121,6 +121,26 @@ class NewKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """A person who is signed in to the console: with an API key, or as the local owner (`key` is None)."""
+
+    id: Annotated[str, "Its id"]
+    identity: Annotated[str, "Who is signed in"]
+    key: Annotated[str | None, "API key that was used to sign in"]
+    client: Annotated[str, "Browser that signed in, as it names itself"]
+    created_at: Annotated[datetime, "When it began"]
+    expires_at: Annotated[datetime, "When it expires"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that was just started; its `secret` is returned this once and stored nowhere."""
+
+    session: Session
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Whom a key stands for, and what calls with it may do at the most."""
 

@@ -15,6 +15,7 @@ from memos.core.types import DEFAULT_CUBE
 from memos.errors import BackendUnavailable, Conflict
 from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
+from memos.kernel.access.sessions import Sessions
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.adapters.training import AdapterTraining, LearningTasks
@@ -116,6 +117,7 @@ class MemOS(FormerNames):
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
         self.keys = Keys(context)
+        self.sessions = Sessions(context)
         self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions = Submissions(context)

@@ -31,6 +31,7 @@ from memos.core.aliases import own_signature
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
+from memos.kernel.access.sessions import Sessions
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.chat.chat import Chat, ChatStream
 from memos.kernel.chat.results import ChatResult
@@ -72,6 +73,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "retention": Retention,
         "review": Review,
         "search": SearchService,
+        "sessions": Sessions,
         "sharing": Sharing,
         "statistics": Statistics,
         "tasks": Tasks,

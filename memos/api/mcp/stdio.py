@@ -69,11 +69,11 @@ class _Installation:
                 self._shared = SharedInstallation(self._data_dir, Settings())
             memos = self._shared()
             if self._identity is None:
-                from memos.api.auth import local_caller  # noqa: PLC0415
                 from memos.api.dialects import resolve_identity  # noqa: PLC0415
+                from memos.kernel.access.sessions import local_caller  # noqa: PLC0415
 
                 name = None if self._user == LOCAL_OWNER else self._user
-                self._identity = resolve_identity(memos, local_caller(memos), name)
+                self._identity = resolve_identity(memos, local_caller(memos.clock), name)
             return memos, self._identity
 
     def close(self) -> None:

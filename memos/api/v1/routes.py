@@ -82,6 +82,7 @@ _ROUTERS = (
     cubes.router,
     users.router,
     users.keys_router,
+    users.sessions_router,
     documents.router,
     documents.knowledge_router,
     documents.images_router,
@@ -104,6 +105,7 @@ def create(memos: MemOS, local_token: str | None) -> FastAPI:
         summary="Memory for agents",
         open_paths=frozenset({DOCUMENT}),
         large=frozenset({"/cubes/load", "/cubes/inspect"}),
+        sessions=True,
     )
     for router in _ROUTERS:
         app.include_router(router, generate_unique_id_function=operation_id)

@@ -21,10 +21,11 @@ from memos.api.v1.common import (
     creation,
     value_router,
 )
-from memos.core.identities import Identity, Key, NewKey
+from memos.core.identities import Identity, Key, NewKey, Session
 
 router = value_router("users")
 keys_router = value_router("keys", prefix="/keys")
+sessions_router = value_router("sessions", prefix="/sessions")
 
 
 class CreateUserBody(BaseModel):
@@ -178,3 +179,17 @@ def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: Curre
 def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> Key:
     """Revoke a key, so that it no longer grants access."""
     return memos.keys.revoke(key, actor=acting.actor)
+
+
+@sessions_router.get("", name="list_")
+def list_sessions(memos: CurrentMemos, acting: CurrentIdentity) -> list[Session]:
+    """Return who is signed in to the console, newest first: everybody for an admin, else one's own sessions."""
+    return memos.sessions.list(actor=acting.actor)
+
+
+@sessions_router.delete("/{session}", status_code=204, name="revoke")
+def revoke_session(
+    session: Annotated[str, Path(description="Id of a session")], memos: CurrentMemos, acting: CurrentIdentity
+) -> None:
+    """End a session."""
+    memos.sessions.revoke(session, actor=acting.actor)

@@ -40,7 +40,7 @@ _LIMITS = tuple(each.name for each in fields(KeyLimits))
 _MOST = 10**15
 # A key's use is written down at most that often: a request must not wait for a write.
 _USE_NOTED_EVERY = timedelta(minutes=1)
-_CLOSED = "The API key is unknown, expired or revoked; use another key or create one."
+CLOSED = "The API key is unknown, expired or revoked; use another key or create one."
 
 Identities = list[Identity]  # `list` is a method here
 Keys_ = list[Key]
@@ -244,7 +244,7 @@ class Keys:
         with context.write() as connection:
             if access.require_identity(connection, identity).kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; only users and agents can have keys")
-            access.add_key(connection, key, _digest(secret))
+            access.add_key(connection, key, secret_digest(secret))
         return NewKey(key, secret)
 
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
@@ -288,10 +288,10 @@ class Keys:
         now = context.clock.now()
         with context.ledger.read() as connection:
             # Looked up by digest: how long that takes tells nothing of a secret.
-            key = access.key_with(connection, _digest(secret))
+            key = access.key_with(connection, secret_digest(secret))
             identity = None if key is None else access.find_identity(connection, key.identity)
-        if key is None or identity is None or not _opens(key, identity, now):
-            raise PermissionDenied(_CLOSED)
+        if key is None or identity is None or not opens(key, identity, now):
+            raise PermissionDenied(CLOSED)
         if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
             # A disk that is full leaves what is stored to be read.
             with suppress(BackendUnavailable), context.write() as connection:
@@ -305,8 +305,8 @@ class Keys:
         with context.ledger.read() as connection:
             found = access.require_key(connection, key)
             identity = access.find_identity(connection, found.identity)
-        if identity is None or not _opens(found, identity, context.clock.now()):
-            raise PermissionDenied(_CLOSED)
+        if identity is None or not opens(found, identity, context.clock.now()):
+            raise PermissionDenied(CLOSED)
 
     def get(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
         """Return a key, without its secret. Raises: NotFound."""
@@ -337,7 +337,8 @@ class Keys:
             self._context.access.check_admin(actor)
 
 
-def _opens(key: Key, identity: Identity, now: datetime) -> bool:
+def opens(key: Key, identity: Identity, now: datetime) -> bool:
+    """Return True if a key is valid and its owner enabled."""
     over = key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now)
     return not over and not identity.disabled
 
@@ -352,5 +353,6 @@ def _limits(given: Mapping[str, int]) -> KeyLimits:
     )
 
 
-def _digest(secret: str) -> str:
+def secret_digest(secret: str) -> str:
+    """Return the SHA-256 of a secret, which is stored in its place."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -9,11 +9,32 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, Right
+from memos.core.identities import (
+    EVERYONE,
+    RANK,
+    CubeRole,
+    Grant,
+    Identity,
+    IdentityKind,
+    Key,
+    KeyLimits,
+    Right,
+    Session,
+)
 from memos.errors import NotFound
 from memos.memcube.ledger import queues
 from memos.memcube.ledger.cubes import exists, unknown
-from memos.memcube.ledger.schema import api_keys, cubes, fields_of, grants, identities, key_usage, memberships, row_of
+from memos.memcube.ledger.schema import (
+    api_keys,
+    console_sessions,
+    cubes,
+    fields_of,
+    grants,
+    identities,
+    key_usage,
+    memberships,
+    row_of,
+)
 
 
 def add_identity(connection: sa.Connection, identity: Identity) -> None:
@@ -164,3 +185,32 @@ def count_usage(connection: sa.Connection, key: str, what: str, span: str, amoun
 def used(connection: sa.Connection, key: str, span: str) -> dict[str, int]:
     query = sa.select(key_usage.c.what, key_usage.c.used).where(key_usage.c.key_id == key, key_usage.c.span == span)
     return {row.what: row.used for row in connection.execute(query)}
+
+
+def add_session(connection: sa.Connection, session: Session, digest: str, *, link: bool = False) -> None:
+    """Add a session, or a one-time link that starts one, and remove what has expired."""
+    connection.execute(sa.delete(console_sessions).where(console_sessions.c.expires_at <= session.created_at))
+    row = row_of(console_sessions, session, digest=digest, link=link)
+    connection.execute(sa.insert(console_sessions).values(row))
+
+
+def session_with(connection: sa.Connection, digest: str, *, link: bool = False) -> Session | None:
+    of_kind = console_sessions.c.link.is_(link)
+    row = connection.execute(sa.select(console_sessions).where(console_sessions.c.digest == digest, of_kind)).first()
+    return None if row is None else _to_session(row)
+
+
+def sessions_of(connection: sa.Connection, identity: str | None) -> list[Session]:
+    query = sa.select(console_sessions).where(console_sessions.c.link.is_(False))
+    if identity is not None:
+        query = query.where(console_sessions.c.identity_id == identity)
+    newest_first = query.order_by(console_sessions.c.created_at.desc(), console_sessions.c.id)
+    return [_to_session(row) for row in connection.execute(newest_first)]
+
+
+def remove_session(connection: sa.Connection, id_: str) -> bool:
+    return connection.execute(sa.delete(console_sessions).where(console_sessions.c.id == id_)).rowcount == 1
+
+
+def _to_session(row: sa.Row[Any]) -> Session:
+    return Session(row.id, row.identity_id, row.key_id, row.client, row.created_at, row.expires_at)

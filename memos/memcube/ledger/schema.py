@@ -598,6 +598,23 @@ api_keys = sa.Table(
     sa.Index("ix_api_keys_identity", "identity_id"),
 )
 
+# Sessions of the console and one-time links that start one, stored as the SHA-256 of the secret; `key_id` is the API
+# key that was used to sign in, null for the local owner.
+console_sessions = sa.Table(
+    "console_sessions",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("link", sa.Boolean, nullable=False),
+    sa.Column("identity_id", sa.String(128), nullable=False),
+    sa.Column("key_id", sa.String(36)),
+    sa.Column("client", sa.Text, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("expires_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("digest", name="uq_console_sessions_digest"),
+    sa.Index("ix_console_sessions_identity", "identity_id"),
+)
+
 # Idempotency keys of calls that create something, by caller; `made` are the created ids, null until the call has
 # answered. The digest covers the whole call.
 repeats = sa.Table(

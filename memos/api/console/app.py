@@ -1,0 +1,168 @@
+"""The application of `/console`: its pages, static files, and the way for scripts to `/api/v1`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memos.api.auth import Unauthenticated
+from memos.api.console.pages import PAGES
+from memos.api.console.rest import API, Rest, RestError, api_router, client_of
+from memos.api.console.signing_in import SignIn, check_csrf
+from memos.api.console.view import COOKIE, CUBE_COOKIE, STATIC, Page, View, environment
+from memos.errors import MemosError, PermissionDenied
+from memos.kernel.memos import MemOS
+
+log = logging.getLogger("memos.api")
+
+PATH = "/console"
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# What `/api/v1` returns may be a stored document: it never runs, whatever it is.
+_DATA_POLICY = "default-src 'none'; sandbox; frame-ancestors 'none'"
+
+
+def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
+    """Return the console of an installation whose `/api/v1` is `api`."""
+    router = api_router(api)
+    client = client_of(router)
+    signing_in = SignIn(memos)
+
+    def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            secret = request.cookies.get(COOKIE, "")
+            if not secret:
+                return _to_sign_in(request)
+            view = View(request, Rest(client, secret), secret)
+            try:
+                await check_csrf(request, secret)
+                await view.load()
+                response = await page.handler(view)
+                if view.query("cube") and request.cookies.get(CUBE_COOKIE) != view.cube:
+                    response.set_cookie(CUBE_COOKIE, view.cube, path=view.root or "/", httponly=True, samesite="lax")
+                return response
+            except RestError as error:
+                if error.status == 401:
+                    return _to_sign_in(request)
+                return _error(view, error.status, error.message)
+            except MemosError as error:
+                return _error(view, 403 if isinstance(error, PermissionDenied) else 400, str(error))
+
+        return answer
+
+    async def pass_on(scope: Scope, receive: Receive, send: Send) -> None:
+        await _pass_on(router, scope, receive, send)
+
+    routes = [
+        Route("/sign-in", signing_in.show),
+        Route("/sign-in", signing_in.enter, methods=["POST"]),
+        Route("/sign-out", signing_in.leave, methods=["POST"]),
+        Mount("/api", app=pass_on),
+        Mount("/static", app=StaticFiles(directory=STATIC)),
+        *(Route(page.path, endpoint(page), methods=[page.method]) for page in PAGES),
+    ]
+    app = Starlette(
+        routes=routes, exception_handlers={HTTPException: _not_found, MemosError: _refused, Exception: _failed}
+    )
+    app.router.redirect_slashes = False
+    return SecureHeaders(app)
+
+
+class SecureHeaders:
+    """Adds the headers that keep other sites, and what memories contain, from acting in a page."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        data, static = path.startswith("/api/"), path.startswith("/static/")
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = _DATA_POLICY if data else _PAGE_POLICY
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "same-origin"
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
+                kept = static and message["status"] == 200 and b"v=" in scope.get("query_string", b"")
+                headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-store"
+            await send(message)
+
+        await self._app(scope, receive, secured)
+
+
+async def _pass_on(router: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a script's request to `/api/v1` with the rights of who is signed in."""
+    request = Request(scope, receive)
+    secret = request.cookies.get(COOKIE, "")
+    if not secret:
+        raise Unauthenticated("You are not signed in; reload the page.")
+    if "x-csrf-token" not in request.headers and request.method not in ("GET", "HEAD"):
+        raise PermissionDenied("The header X-CSRF-Token is missing.")
+    await check_csrf(request, secret)
+    below = scope["path"].removeprefix(scope["root_path"])
+    dropped = (b"cookie", b"authorization", b"origin")
+    headers = [(name, value) for name, value in scope["headers"] if name not in dropped]
+    inner: MutableMapping[str, Any] = {
+        **scope,
+        "path": API + below,
+        "raw_path": (API + quote(below)).encode(),
+        "root_path": "",
+        "app_root_path": "",
+        "headers": [*headers, (b"authorization", f"Bearer {secret}".encode())],
+        "state": {},
+    }
+    for name in ("path_params", "endpoint", "router", "route"):
+        inner.pop(name, None)
+    await router(inner, receive, send)
+
+
+def _to_sign_in(request: Request) -> Response:
+    target = request.scope.get("root_path", "") + "/sign-in"
+    if "hx-request" in request.headers:
+        return Response(status_code=204, headers={"HX-Redirect": target})
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    response = RedirectResponse(f"{target}?next={quote(wanted, safe='')}" if request.method == "GET" else target, 303)
+    response.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/")
+    return response
+
+
+def _error(view: View, status: int, message: str) -> Response:
+    if view.partial:
+        return HTMLResponse(environment().get_template("_notice.html").render(message=message), status)
+    return view.render("error.html", status=status, message=message, code=status)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    told = "There is no such page." if error.status_code == 404 else str(error.detail)
+    return _plain(request, error.status_code, told)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return _plain(request, 401 if isinstance(error, Unauthenticated) else 403, str(error))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    log.error("page failed", extra={"path": request.scope.get("path", "")}, exc_info=error)
+    return _plain(request, 500, "This page failed; look up the request's id in the server's log.")
+
+
+def _plain(request: Request, status: int, message: str) -> Response:
+    values = {"root": request.scope.get("root_path", ""), "message": message, "code": status}
+    return HTMLResponse(environment().get_template("plain_error.html").render(values), status)

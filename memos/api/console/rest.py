@@ -1,0 +1,79 @@
+"""The client that pages use: requests to `/api/v1` in this process, with the rights of who is signed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+from starlette.routing import Mount, Router
+from starlette.types import ASGIApp
+
+from memos.core.types import Json
+
+API = "/api/v1"
+
+
+class RestError(Exception):
+    """An answer of `/api/v1` that is an error."""
+
+    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.field = status, code, message, field
+
+
+def part(text: str) -> str:
+    """Return a text as one part of a path."""
+    return quote(text, safe="")
+
+
+class Rest:
+    """Sends requests to `/api/v1`. Parameters that are None or empty are left out.
+
+    Raises: RestError, from every method, for an answer that is an error.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, secret: str, address: str = "") -> None:
+        self._client = client
+        self._headers = {"Authorization": f"Bearer {secret}"}
+        self.address = address
+
+    async def get(self, path: str, **params: Json) -> Any:
+        return await self.send("GET", path, params)
+
+    async def post(self, path: str, body: Any = None, **params: Json) -> Any:
+        return await self.send("POST", path, params, body)
+
+    async def put(self, path: str, body: Any = None, **params: Json) -> Any:
+        return await self.send("PUT", path, params, body)
+
+    async def patch(self, path: str, body: Any = None, **params: Json) -> Any:
+        return await self.send("PATCH", path, params, body)
+
+    async def delete(self, path: str, **params: Json) -> Any:
+        return await self.send("DELETE", path, params)
+
+    async def send(self, method: str, path: str, params: Mapping[str, Any], body: Any = None) -> Any:
+        """Return the JSON of an answer, None if it has no content."""
+        given = {name: value for name, value in params.items() if value not in (None, "", [])}
+        answer = await self._client.request(method, API + path, params=given, json=body, headers=self._headers)
+        if answer.is_success:
+            return answer.json() if answer.content else None
+        try:
+            error = answer.json()["error"]
+            raise RestError(answer.status_code, error["code"], error["message"], error.get("field"))
+        except (ValueError, KeyError, TypeError):
+            raise RestError(answer.status_code, "refused", f"The server answered {answer.status_code}.") from None
+
+
+def api_router(api: ASGIApp) -> Router:
+    """Return a router that has the application of `/api/v1` at its usual path."""
+    return Router([Mount(API, app=api)], redirect_slashes=False)
+
+
+def client_of(router: Router) -> httpx2.AsyncClient:
+    """Return a client that calls an application in this process; no address is ever connected to."""
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(router, client=("console", 0)), base_url="http://console", timeout=None
+    )

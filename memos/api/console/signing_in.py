@@ -1,0 +1,119 @@
+"""Sign in with an API key or a one-time link, and out; checks of sessions and of forged requests."""
+
+from __future__ import annotations
+
+import hmac
+from urllib.parse import urlsplit
+
+from anyio import to_thread
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from memos.api.auth import LoginThrottle, set_retry_after
+from memos.api.console.view import COOKIE, csrf_token, environment
+from memos.core.identities import NewSession
+from memos.errors import LimitReached, MemosError, PermissionDenied
+from memos.kernel.access.sessions import LIFETIME
+from memos.kernel.memos import MemOS
+
+_SAFE = {"GET", "HEAD", "OPTIONS"}
+
+
+class ForgedRequest(PermissionDenied):
+    code = "forged_request"
+
+
+def check_origin(connection: HTTPConnection) -> None:
+    """Refuse a change that another site's page asks for. Raises: ForgedRequest."""
+    site, origin = connection.headers.get("sec-fetch-site"), connection.headers.get("origin")
+    same = site in (None, "same-origin", "none")
+    if origin is not None:
+        same = same and urlsplit(origin).netloc == connection.headers.get("host", "")
+    if not same:
+        raise ForgedRequest("This request comes from another site; open the console and repeat it there.")
+
+
+async def check_csrf(request: Request, secret: str) -> None:
+    """Refuse a change without the token of its session, in a header or a form. Raises: ForgedRequest."""
+    if request.method in _SAFE:
+        return
+    check_origin(request)
+    given = request.headers.get("x-csrf-token")
+    if given is None and request.headers.get("content-type", "").startswith(
+        ("application/x-www-form-urlencoded", "multipart/form-data")
+    ):
+        told = (await request.form()).get("csrf")
+        given = told if isinstance(told, str) else None
+    if given is None or not hmac.compare_digest(given.encode(), csrf_token(secret).encode()):
+        raise ForgedRequest("The page is out of date; reload it and repeat what you did.")
+
+
+class SignIn:
+    """The page to sign in, and its forms."""
+
+    def __init__(self, memos: MemOS) -> None:
+        self._memos = memos
+        self._attempts = LoginThrottle()
+
+    async def show(self, request: Request) -> Response:
+        return self._page(request, link=request.query_params.get("link", ""))
+
+    async def enter(self, request: Request) -> Response:
+        """Start a session with the key or the link of a form."""
+        try:
+            check_origin(request)
+            form = await request.form()
+            link, key = str(form.get("link", "")).strip(), str(form.get("key", "")).strip()
+            address = request.client.host if request.client else ""
+            self._attempts.check(address, link or key)
+            client = request.headers.get("user-agent", "")
+            try:
+                session = await to_thread.run_sync(self._start, link, key, client)
+            except PermissionDenied:
+                self._attempts.failed(address)
+                raise
+        except MemosError as error:
+            status = 429 if isinstance(error, LimitReached) else 401 if isinstance(error, PermissionDenied) else 503
+            response = self._page(request, error=str(error), status=status)
+            set_retry_after(error, response)
+            return response
+        return signed_in(request, session, str(form.get("next", "")))
+
+    async def leave(self, request: Request) -> Response:
+        secret = request.cookies.get(COOKIE, "")
+        await check_csrf(request, secret)
+        await to_thread.run_sync(self._memos.sessions.end, secret)
+        response = RedirectResponse(_root(request) + "/sign-in", 303)
+        response.delete_cookie(COOKIE, path=_root(request) or "/")
+        return response
+
+    def _start(self, link: str, key: str, client: str) -> NewSession:
+        if link:
+            return self._memos.sessions.redeem(link, client=client)
+        return self._memos.sessions.start(self._memos.keys.authenticate(key), client=client)
+
+    def _page(self, request: Request, *, link: str = "", error: str = "", status: int = 200) -> Response:
+        values = {"root": _root(request), "link": link, "error": error, "next": request.query_params.get("next", "")}
+        return HTMLResponse(environment().get_template("sign_in.html").render(values), status)
+
+
+def signed_in(request: Request, session: NewSession, target: str) -> Response:
+    """Return the answer that sets a session's cookie and opens the page that was asked for."""
+    root = _root(request)
+    inside = target.startswith(root + "/") and "//" not in target and "\\" not in target
+    response = RedirectResponse(target if inside else root + "/", 303)
+    response.set_cookie(
+        COOKIE,
+        session.secret,
+        max_age=int(LIFETIME.total_seconds()),
+        path=root or "/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="lax",
+    )
+    return response
+
+
+def _root(request: Request) -> str:
+    root: str = request.scope.get("root_path", "")
+    return root

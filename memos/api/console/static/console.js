@@ -1,0 +1,118 @@
+// What every page of the console does: the theme, keys, notices and forms that submit themselves.
+// Pages with more to do have a module of their own.
+
+const root = document.querySelector('meta[name="root"]')?.content ?? "";
+
+/** Call `/api/v1` with the rights of who is signed in. Throws an Error with the server's message. */
+export async function api(method, path, body) {
+  const headers = { "X-CSRF-Token": document.querySelector('meta[name="csrf"]').content };
+  const isForm = body instanceof FormData;
+  if (body !== undefined && !isForm) headers["Content-Type"] = "application/json";
+  const answer = await fetch(`${root}/api${path}`, {
+    method, headers, body: body === undefined || isForm ? body : JSON.stringify(body),
+  });
+  const text = await answer.text();
+  let told = null;
+  try {
+    told = text ? JSON.parse(text) : null;
+  } catch { /* a page of an error */ }
+  if (!answer.ok) throw new Error(told?.error?.message ?? `The server answered ${answer.status}.`);
+  return told;
+}
+
+/** Announce a text for a few seconds. */
+export function notify(text) {
+  const line = document.createElement("p");
+  line.textContent = text;
+  document.getElementById("notice")?.append(line);
+  setTimeout(() => line.remove(), 8000);
+}
+
+document.body.addEventListener("notice", (event) => notify(event.detail.value ?? event.detail));
+
+// Forms.
+document.querySelector("[data-submit-at-once]")?.requestSubmit();
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  if (event.target.matches("[data-select-all]")) {
+    const boxes = event.target.closest("table, form, section").querySelectorAll('[data-row] input[type="checkbox"]');
+    for (const box of boxes) box.checked = event.target.checked;
+  }
+});
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm ?? event.submitter?.dataset.confirm;
+  if (question && !window.confirm(question)) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+}, true);
+
+// Clicks.
+document.addEventListener("click", async (event) => {
+  const copied = event.target.closest("[data-copy]");
+  if (copied) {
+    const source = document.getElementById(copied.dataset.copy);
+    await navigator.clipboard.writeText(source.value ?? source.textContent);
+    notify("Copied.");
+  }
+  if (event.target.closest("[data-theme-toggle]")) {
+    const now = document.documentElement.dataset.theme;
+    const dark = now === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : now === "dark";
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    document.cookie = `memos_theme=${dark ? "light" : "dark"}; path=${root || "/"}; max-age=31536000; samesite=lax`;
+  }
+  const menu = event.target.closest("[data-menu]");
+  if (menu) {
+    const open = document.getElementById("nav").classList.toggle("open");
+    menu.setAttribute("aria-expanded", String(open));
+  }
+});
+
+// Keys.
+let going = false;
+
+function rows() {
+  return [...document.querySelectorAll("[data-row]")].filter((row) => row.offsetParent !== null);
+}
+
+/** The row that keys act on. */
+export function activeRow() {
+  return document.querySelector("[data-row].active");
+}
+
+function step(by) {
+  const all = rows();
+  if (all.length === 0) return;
+  const now = all.indexOf(activeRow());
+  const next = all[Math.min(Math.max(now + by, 0), all.length - 1)];
+  activeRow()?.classList.remove("active");
+  next.classList.add("active");
+  next.scrollIntoView({ block: "nearest" });
+  (next.querySelector("a, button, input") ?? next).focus({ preventScroll: true });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && event.target.matches("[data-quick]")) event.target.blur();
+  const typing = event.target.matches("input:not([type=checkbox]), textarea, select, [contenteditable]");
+  if (typing || document.querySelector("dialog[open]")) return;
+  if (going) {
+    going = false;
+    const entry = document.querySelector(`nav [data-go="${CSS.escape(event.key)}"]`);
+    if (entry) entry.click();
+    return;
+  }
+  const action = (activeRow() ?? document).querySelector(`[data-key="${CSS.escape(event.key)}"]`)
+    ?? document.querySelector(`main [data-key="${CSS.escape(event.key)}"]:not([data-row] *)`);
+  if (action) {
+    event.preventDefault();
+    action.click();
+  } else if (event.key === "/") {
+    event.preventDefault();
+    document.querySelector("[data-quick]")?.focus();
+  } else if (event.key === "g") going = true;
+  else if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else if (event.key === "x") activeRow()?.querySelector('input[type="checkbox"]')?.click();
+  else if (event.key === "?") document.getElementById("keys")?.showModal();
+});

@@ -1,0 +1,208 @@
+"""`View`: what a page is made with, and `Page`, its address. Templates are rendered here."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+from markupsafe import Markup
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from memos.api.console.rest import Rest, RestError
+from memos.version import __version__
+
+_HERE = Path(__file__).parent
+STATIC = _HERE / "static"
+COOKIE = "memos_session"
+CUBE_COOKIE = "memos_cube"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: its path below `/console`, and the handler of a method."""
+
+    path: str
+    handler: Callable[[View], Awaitable[Response]]
+    method: str = "GET"
+
+
+@dataclass(slots=True)
+class View:
+    """A request for a page by somebody who is signed in: the API, the cube in question, and the answer to give.
+
+    `cube` is the one that the query names, or the one used last; `cubes` are all that may be read.
+    """
+
+    request: Request
+    rest: Rest
+    secret: str
+    me: Mapping[str, Any] = field(default_factory=dict)
+    cubes: list[dict[str, Any]] = field(default_factory=list)
+    cube: str = ""
+
+    async def load(self) -> None:
+        """Ask who is signed in, and which cubes there are."""
+        self.me = await self.rest.get("/me")
+        self.cubes = await self.rest.get("/cubes")
+        self.cube = self.query("cube") or await self._usual_cube()
+
+    async def _usual_cube(self) -> str:
+        known = {each["id"] for each in self.cubes}
+        home: str = self.me["identity"]["home"] or ""
+        for cube in (self.request.cookies.get(CUBE_COOKIE, ""), home):
+            if cube in known:
+                return cube
+        busiest = (await self.rest.get("/overview"))["cubes"] if known else []
+        return str(busiest[0]["cube"]) if busiest else home
+
+    @property
+    def root(self) -> str:
+        """The path of the console, behind which its pages are."""
+        path: str = self.request.scope.get("root_path", "")
+        return path
+
+    @property
+    def admin(self) -> bool:
+        return bool(self.me.get("identity", {}).get("admin"))
+
+    @property
+    def rights(self) -> list[str]:
+        return list(self.me.get("rights", ()))
+
+    def query(self, name: str, default: str = "") -> str:
+        """Return a parameter of the address."""
+        value: str = self.request.query_params.get(name, default)
+        return value
+
+    async def form(self) -> FormData:
+        return await self.request.form()
+
+    async def field(self, name: str, default: str = "") -> str:
+        """Return a field of the submitted form as text."""
+        value = (await self.form()).get(name, default)
+        return value if isinstance(value, str) else default
+
+    @property
+    def partial(self) -> bool:
+        """Return True if htmx asks for a part of the page."""
+        return "hx-request" in self.request.headers and "hx-history-restore-request" not in self.request.headers
+
+    def url(self, path: str, **params: Any) -> str:
+        """Return the address of a page; the cube in question goes with it."""
+        kept = {"cube": self.cube} | params
+        given = [(name, value) for name, value in kept.items() if value not in (None, "")]
+        return self.root + path + (f"?{urlencode(given, doseq=True)}" if given else "")
+
+    def render(self, template: str, *, block: str | None = None, status: int = 200, **values: Any) -> Response:
+        """Return a page, or only one block of its template."""
+        found = environment().get_template(template)
+        told = {"view": self, "url": self.url, "csrf": csrf_token(self.secret), **values}
+        if block is None:
+            return HTMLResponse(found.render(told), status)
+        return HTMLResponse("".join(found.blocks[block](found.new_context(told))), status)
+
+    def redirect(self, path: str, **params: Any) -> Response:
+        """Send the browser on to a page after a change."""
+        target = self.url(path, **params)
+        if self.partial:
+            return Response(status_code=204, headers={"HX-Redirect": target})
+        return RedirectResponse(target, 303)
+
+    def notice(self, text: str, response: Response) -> Response:
+        """Have the browser announce a text beside an answer."""
+        response.headers["HX-Trigger"] = json.dumps({"notice": text})
+        return response
+
+
+def csrf_token(secret: str) -> str:
+    """Return the token that a form of a session carries."""
+    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Return the templates: everything put into them is escaped, and a name that does not exist is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"when": when, "day": day, "ago": ago, "number": number, "size": size, "pretty": pretty}
+    made.globals |= {"version": __version__, "asset": asset, "RestError": RestError}
+    made.globals["ui"] = made.get_template("_parts.html").module  # a block alone would not see what a template imports
+    return made
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the path of a static file below the console, with a digest so that browsers may keep it."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?v={digest}"
+
+
+def _moment(value: str | datetime) -> datetime:
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return at.astimezone(UTC)
+
+
+def when(value: str | datetime | None) -> Markup | str:
+    """Return a time to the minute, in UTC, as an element that knows it exactly."""
+    if not value:
+        return "–"
+    at = _moment(value)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        at.isoformat(), f"{at:%Y-%m-%d %H:%M:%S} UTC", f"{at:%Y-%m-%d %H:%M}"
+    )
+
+
+def day(value: str | datetime | None) -> str:
+    return f"{_moment(value):%Y-%m-%d}" if value else "–"
+
+
+def ago(value: str | datetime | None) -> Markup | str:
+    """Return how long ago a time was, in its largest unit."""
+    if not value:
+        return "never"
+    at = _moment(value)
+    seconds = (datetime.now(UTC) - at).total_seconds()
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            told = f"{seconds / length:.0f} {unit} ago"
+            break
+    else:
+        told = "just now"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        at.isoformat(), f"{at:%Y-%m-%d %H:%M:%S} UTC", told
+    )
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes in its largest unit."""
+    if value is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    return ""
+
+
+def pretty(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

@@ -1,0 +1,105 @@
+"""The console without a browser: sessions, forged requests, headers, and the way for scripts to `/api/v1`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from starlette.testclient import TestClient
+
+from memos.api.console.view import csrf_token
+from tests.api.conftest import Server
+
+
+class SignedIn(NamedTuple):
+    """Somebody's browser: its client, and the token that its forms carry."""
+
+    http: TestClient
+    csrf: str
+
+
+@pytest.fixture
+def ana(server: Server) -> SignedIn:
+    http = TestClient(server.http.app, follow_redirects=False)
+    answer = http.post("/console/sign-in", data={"key": server.ana})
+    assert answer.status_code == 303
+    return SignedIn(http, csrf_token(answer.cookies["memos_session"]))
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites(server: Server) -> None:
+    http = TestClient(server.http.app, follow_redirects=False, base_url="https://memory.example")
+    cookie = http.post("/console/sign-in", data={"key": server.ana}).headers["set-cookie"]
+    for word in ("HttpOnly", "SameSite=lax", "Secure", "Path=/console", "Max-Age=43200"):
+        assert word in cookie
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}]
+)
+def test_another_site_changes_nothing(ana: SignedIn, server: Server, headers: dict[str, str]) -> None:
+    told = {**headers, "x-csrf-token": ana.csrf}
+    answer = ana.http.post("/console/api/memories", json={"messages": "I live in Rome."}, headers=told)
+    assert answer.status_code == 403
+    assert ana.http.post("/console/sign-in", data={"key": server.ben}, headers=headers).status_code == 401
+    assert ana.http.post("/console/sign-out", headers=told).status_code == 403
+
+
+def test_a_change_needs_the_token_of_its_session(ana: SignedIn) -> None:
+    body = {"messages": "I live in Rome."}
+    assert ana.http.post("/console/api/memories", json=body).status_code == 403
+    wrong = {"x-csrf-token": csrf_token("another")}
+    assert ana.http.post("/console/api/memories", json=body, headers=wrong).status_code == 403
+    right = {"x-csrf-token": ana.csrf}
+    assert ana.http.post("/console/api/memories", json=body, headers=right).status_code == 201
+
+
+def test_scripts_have_the_rights_of_who_is_signed_in(ana: SignedIn, server: Server) -> None:
+    stored = server.memos.add("Ben's door code is 4711.", cube="ben", actor="ben").item_ids[0]
+    assert ana.http.get(f"/console/api/memories/{stored}").status_code == 404
+    assert ana.http.get("/console/api/me").json()["identity"]["id"] == "ana"
+    headers = {"authorization": f"Bearer {server.ben}"}
+    assert ana.http.get("/console/api/me", headers=headers).json()["identity"]["id"] == "ana"
+    assert "4711" not in ana.http.get("/console/ask?cube=ben&q=door").text
+
+
+def test_answers_forbid_what_they_do_not_need(ana: SignedIn) -> None:
+    page = ana.http.get("/console/")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["cache-control"] == "no-store"
+    data = ana.http.get("/console/api/me")
+    assert "sandbox" in data.headers["content-security-policy"]
+    assert data.headers["x-content-type-options"] == "nosniff"
+
+
+def test_without_a_session_only_the_way_in_is_shown(server: Server) -> None:
+    http = TestClient(server.http.app, follow_redirects=False)
+    assert http.get("/console/").headers["location"] == "/console/sign-in?next=%2Fconsole%2F"
+    assert http.get("/console/api/me").status_code == 401
+    http.cookies.set("memos_session", "mss_wrong", path="/console")
+    assert http.get("/console/").status_code == 303
+
+
+@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "/console/../x//y", "/other"])
+def test_signing_in_leads_nowhere_else(server: Server, target: str) -> None:
+    http = TestClient(server.http.app, follow_redirects=False)
+    answer = http.post("/console/sign-in", data={"key": server.ana, "next": target})
+    assert answer.headers["location"] == "/console/"
+
+
+def test_memory_text_is_text(ana: SignedIn, server: Server) -> None:
+    server.memos.add("<img src=x onerror=alert(1)> is my **favourite** [tag](javascript:x)", cube="ana", actor="ana")
+    page = ana.http.get("/console/?cube=ana").text
+    assert "&lt;img src=x" in page
+    assert "<img src=x" not in page
+
+
+def test_a_session_is_listed_and_ended(ana: SignedIn, server: Server) -> None:
+    mine = server.http.get("/api/v1/sessions", headers=server.headers("ana")).json()
+    assert {each["identity"] for each in mine} == {"ana"}
+    other = server.http.delete(f"/api/v1/sessions/{mine[0]['id']}", headers=server.headers("ben"))
+    assert other.status_code == 404
+    for each in mine:
+        ended = server.http.delete(f"/api/v1/sessions/{each['id']}", headers=server.headers("ana"))
+        assert ended.status_code == 204
+    assert ana.http.get("/console/").status_code == 303
