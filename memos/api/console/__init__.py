@@ -1,3 +1,3 @@
 """The console: pages to see, ask, correct and operate memory in a browser, over the routes of `/api/v1`."""
 
-__all__ = ["app", "rest", "view"]
+__all__: list[str] = []

@@ -4,7 +4,7 @@
 const root = document.querySelector('meta[name="root"]')?.content ?? "";
 
 /** Call `/api/v1` with the rights of who is signed in. Throws an Error with the server's message. */
-export async function api(method, path, body) {
+async function api(method, path, body) {
   const headers = { "X-CSRF-Token": document.querySelector('meta[name="csrf"]').content };
   const isForm = body instanceof FormData;
   if (body !== undefined && !isForm) headers["Content-Type"] = "application/json";
@@ -21,12 +21,15 @@ export async function api(method, path, body) {
 }
 
 /** Announce a text for a few seconds. */
-export function notify(text) {
+function notify(text) {
   const line = document.createElement("p");
   line.textContent = text;
   document.getElementById("notice")?.append(line);
   setTimeout(() => line.remove(), 8000);
 }
+
+// For the modules of pages: their addresses carry digests, so that an import would load this module twice.
+window.memos = { api, notify, activeRow };
 
 document.body.addEventListener("notice", (event) => notify(event.detail.value ?? event.detail));
 
@@ -76,7 +79,7 @@ function rows() {
 }
 
 /** The row that keys act on. */
-export function activeRow() {
+function activeRow() {
   return document.querySelector("[data-row].active");
 }
 
