@@ -8,6 +8,7 @@ __all__ = [
     "cubes",
     "documents",
     "events",
+    "graph",
     "idempotency",
     "importing",
     "kv",
@@ -23,6 +24,7 @@ __all__ = [
     "statistics",
     "tasks",
     "tiers",
+    "timeline",
     "tools",
     "transfer",
 ]

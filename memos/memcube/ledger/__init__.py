@@ -5,6 +5,7 @@ __all__ = [
     "adapters",
     "cubes",
     "engine",
+    "entities",
     "files",
     "graph",
     "idempotency",
@@ -20,5 +21,6 @@ __all__ = [
     "segments",
     "tasks",
     "tier_moves",
+    "timeline",
     "tools",
 ]

@@ -22,8 +22,8 @@ from memos.memcube.ledger.schema import entity_aliases, items, mentions, version
 NAME_CHARS = 128
 _MOST_CHARS = 60  # of a value or a name in a text; what is longer is a sentence
 _MOST_IN_ITEM = 12  # names of one item that are related with each other
-_READ = 2_000  # newest memories of an entity from which its edges are read
-_WINDOW = 20_000  # newest memories of a cube from which the edges of its overview are read
+_READ = 1_000  # newest memories of an entity from which its edges are read
+_WINDOW = 4_000  # newest memories of a cube from which the edges of its overview are read
 _BATCH = 500
 
 MOST_ALIASES = 10_000
@@ -283,65 +283,87 @@ class Listing(NamedTuple):
     named: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class _Sum:
+    """What is known of an entity over all its names."""
+
+    memories: int = 0
+    first: str = ""
+    last: str = ""
+    parts: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+    def add(self, row: Any) -> None:
+        self.memories += row.memories
+        self.first = min(self.first or row.first, row.first)
+        self.last = max(self.last, row.last)
+        self.parts.add(row.part)
+        self.names.add(row.name)
+
+    def passes(self, wanted: Listing) -> bool:
+        person = not self.parts.isdisjoint(PERSON)
+        often = self.memories >= wanted.least or self.parts != {Part.NAMED}
+        return often and wanted.kind in ("", "person" if person else "thing")
+
+
 def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Entity]:
     """Return entities, those with the most memories first."""
-    m, a = mentions.c, entity_aliases.c
-    shown: sa.ColumnElement[str] = sa.func.coalesce(a.root, m.name)
-    source = mentions.outerjoin(entity_aliases, sa.and_(a.cube_id == m.cube_id, a.name == m.name))
-    count = sa.func.count()
-    person = sa.func.max(sa.case((m.part.in_(PERSON), 1), else_=0))
+    roots = {alias.name: alias.root for alias in aliases(connection, cube)}
+    sums: dict[str, _Sum] = defaultdict(_Sum)
+    for row in _counted(connection, cube, wanted.named, roots):
+        sums[roots.get(row.name, row.name)].add(row)
+    text = fold(wanted.text)
+    found = [
+        (-each.memories, name)
+        for name, each in sums.items()
+        if each.passes(wanted) and (not text or any(text in one for one in (name, *each.names)))
+    ]
+    found.sort()
+    if wanted.after is not None:
+        least, id_ = wanted.after
+        found = [one for one in found if one > (-least, id_)]
+    return _described(connection, cube, {name: sums[name] for _, name in found[: wanted.limit]})
+
+
+def _counted(connection: sa.Connection, cube: str, named: Collection[str], roots: Mapping[str, str]) -> Iterator[Any]:
+    """Yield counts by name and part, along the primary key; with `named` only of these entities."""
+    m = mentions.c
     query = sa.select(
-        shown.label("id"),
-        count.label("memories"),
-        person.label("person"),
+        m.name,
+        m.part,
+        sa.func.count().label("memories"),
         sa.func.min(m.item_id).label("first"),
         sa.func.max(m.item_id).label("last"),
     )
-    query = query.select_from(source).where(m.cube_id == cube).group_by(shown)
-    if wanted.named:
-        roots = sa.select(a.name).where(a.cube_id == cube, a.root.in_(wanted.named))
-        query = query.where(sa.or_(m.name.in_(wanted.named), m.name.in_(roots)))
-    if wanted.text:
-        query = query.where(m.name.contains(fold(wanted.text), autoescape=True))
-    if wanted.kind:
-        query = query.having(person == int(wanted.kind == "person"))
-    if wanted.least > 1:
-        more = sa.func.max(sa.case((m.part != Part.NAMED, 1), else_=0))
-        query = query.having(sa.or_(count >= wanted.least, more == 1))
-    if wanted.after is not None:
-        least, id_ = wanted.after
-        query = query.having(sa.or_(count < least, sa.and_(count == least, shown > id_)))
-    rows = connection.execute(query.order_by(count.desc(), shown).limit(wanted.limit)).all()
-    return _described(connection, cube, rows)
+    query = query.where(m.cube_id == cube).group_by(m.name, m.part)
+    if not named:
+        yield from connection.execute(query)
+        return
+    wanted = set(named)
+    names = wanted | {name for name, root in roots.items() if root in wanted}
+    for batch in _batches(names):
+        yield from connection.execute(query.where(m.name.in_(batch)))
 
 
-def _described(connection: sa.Connection, cube: str, rows: Sequence[Any]) -> list[Entity]:
+def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum]) -> list[Entity]:
     """Return entities with their spelling, their other names and times."""
-    ids = [row.id for row in rows]
-    spelled = spellings(connection, cube, ids)
-    merged: dict[str, list[str]] = defaultdict(list)
-    for batch in _batches(ids):
-        mine = sa.select(entity_aliases.c.name, entity_aliases.c.root).where(
-            entity_aliases.c.cube_id == cube, entity_aliases.c.root.in_(batch)
-        )
-        for alias in connection.execute(mine.order_by(entity_aliases.c.name)):
-            merged[alias.root].append(alias.name)
-    others = spellings(connection, cube, [name for names in merged.values() for name in names])
+    every = {name for root, each in sums.items() for name in (root, *each.names)}
+    spelled = spellings(connection, cube, sorted(every))
     stored: dict[str, datetime] = {}
-    for batch in _batches({id_ for row in rows for id_ in (row.first, row.last)}):
+    for batch in _batches({id_ for each in sums.values() for id_ in (each.first, each.last)}):
         times = sa.select(items.c.id, items.c.created_at).where(items.c.id.in_(batch))
         stored.update((row.id, row.created_at) for row in connection.execute(times))
     return [
         Entity(
-            row.id,
-            spelled.get(row.id, row.id),
-            "person" if row.person else "thing",
-            row.memories,
-            stored.get(row.first),
-            stored.get(row.last),
-            tuple(others.get(name, name) for name in merged[row.id]),
+            name,
+            spelled.get(name, name),
+            "thing" if each.parts.isdisjoint(PERSON) else "person",
+            each.memories,
+            stored.get(each.first),
+            stored.get(each.last),
+            tuple(sorted(spelled.get(other, other) for other in each.names - {name})),
         )
-        for row in rows
+        for name, each in sums.items()
     ]
 
 
@@ -436,7 +458,7 @@ def links_of(connection: sa.Connection, cube: str, name: str, limit: int) -> Fou
     names = [name, *(alias for alias, root in roots.items() if root == name)]
     ids = mentioning(connection, cube, names, _READ + 1)
     edges = _Edges(roots)
-    for item, rows in _by_item(connection, cube, ids[:_READ]):
+    for item, rows in _by_item(connection, ids[:_READ]):
         edges.add(item, rows, name)
     return Found(edges.best(limit), len(ids) <= _READ and len(edges.count) <= limit)
 
@@ -469,16 +491,17 @@ def overview(connection: sa.Connection, cube: str, names: Collection[str], limit
     newest = newest.order_by(items.c.created_at.desc(), items.c.id.desc()).limit(_WINDOW)
     ids = list(connection.scalars(newest))
     edges = _Edges(roots)
-    for item, rows in _by_item(connection, cube, ids):
+    for item, rows in _by_item(connection, ids):
         known = [row for row in rows if roots.get(row.name, row.name) in wanted]
         if len(known) > 1:
             edges.add(item, known)
     return Found(edges.best(limit), len(ids) < _WINDOW and len(edges.count) <= limit)
 
 
-def _by_item(connection: sa.Connection, cube: str, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
+def _by_item(connection: sa.Connection, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
     m = mentions.c
-    query = sa.select(m.item_id, m.name, m.part, m.relation).where(m.cube_id == cube)
+    # Without the cube, whose rows SQLite would rather look through than follow the index on items.
+    query = sa.select(m.item_id, m.name, m.part, m.relation)
     found: dict[str, list[Any]] = defaultdict(list)
     for batch in _batches(ids):
         for row in connection.execute(query.where(m.item_id.in_(batch))):

@@ -5,6 +5,7 @@ An item is told when it was said, or stored if nobody said it. Queries go along 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -13,17 +14,20 @@ import sqlalchemy as sa
 
 from memos.core.clock import to_micros
 from memos.core.types import REPLACING, TOLD, Item, ItemType, Role, Status
-from memos.memcube.ledger.items import SELECT, standing, to_item
+from memos.memcube.ledger.items import SELECT, rows_in, standing, to_item
 from memos.memcube.ledger.schema import UtcMicros, items, links, versions
 
 LIKELY, SURE = 0.5, 0.95
 """Confidence from which a statement was probably replaced, and from which it counts as replaced."""
+
+_MOST_CHANGES, _MOST_LATE = 1_000, 200
 
 _HELD = tuple(map(str, (Status.ACTIVE, Status.ARCHIVED, Status.SUPERSEDED)))
 _STATES = tuple(map(str, (Status.ACTIVE, Status.ARCHIVED)))
 _TOLD_TYPES = tuple(map(str, sorted(TOLD)))
 _OTHERS = tuple(map(str, (ItemType.TOOL_SCHEMA, ItemType.TOOL_TRAJECTORY, ItemType.SKILL, ItemType.PROFILE)))
 _NEWER = items.alias("newer_item")
+_OLDER = items.alias("older_item")
 _NEWER_VERSION = versions.alias("newer_version")
 
 
@@ -139,49 +143,80 @@ class Changed(NamedTuple):
 def changed(
     connection: sa.Connection, cube: str, since: datetime, until: datetime, choice: Choice, limit: int
 ) -> list[Changed]:
-    """Return what held at the first time and not at the second, with what replaced or ended it, last first."""
-    told, v = _told(_NEWER), versions.c
-    same_property = sa.and_(v.key.is_not(None), _NEWER_VERSION.c.key == v.key)
-    by_link = (
-        _chosen(cube, choice)
-        .add_columns(
-            told.label("changed_at"), _NEWER.c.id.label("changed_by"), (links.c.confidence >= SURE).label("sure")
-        )
-        .join(links, sa.and_(links.c.to_id == items.c.id, links.c.confidence >= LIKELY))
-        .join(_NEWER, _NEWER.c.id == links.c.from_id)
-        .join(_NEWER_VERSION, _NEWER_VERSION.c.id == _NEWER.c.version_id)
-        .where(_NEWER.c.cube_id == cube, links.c.kind.in_(sorted(REPLACING)), _NEWER_VERSION.c.status.in_(_HELD))
-        .where(told > since, told <= until, standing(None), _told() <= since, _holds_at(since))
-        # Of what is only likely, values of the same property.
-        .where(sa.or_(links.c.confidence >= SURE, same_property))
-        .order_by(told.desc(), items.c.id.desc())
-    )
-    # What was superseded by a correction that was stored long after the change.
-    late = (
-        _chosen(cube, choice)
-        .add_columns(told.label("changed_at"), _NEWER.c.id.label("changed_by"), sa.false().label("sure"))
-        .join(_NEWER_VERSION, sa.and_(_NEWER_VERSION.c.cube_id == v.cube_id, same_property))
-        .join(_NEWER, _NEWER.c.version_id == _NEWER_VERSION.c.id)
-        .where(v.cube_id == cube, v.status == Status.SUPERSEDED, v.valid_to > until, _NEWER_VERSION.c.status.in_(_HELD))
-        .where(_NEWER_VERSION.c.value != v.value, _NEWER_VERSION.c.recorded_to.is_(None))
-        .where(told > since, told <= until, standing(None), _told() <= since)
-        .order_by(told.desc(), items.c.id.desc())
-    )
-    by_time = (
-        _chosen(cube, choice)
-        .add_columns(v.valid_to.label("changed_at"), v.superseded_by.label("changed_by"), sa.true().label("sure"))
-        .where(v.cube_id == cube, v.valid_to > since, v.valid_to <= until, standing(None), _told() <= since)
-        .where(_holds_at(since), sa.or_(v.status == Status.SUPERSEDED, v.type.not_in(_TOLD_TYPES)))
-        .order_by(v.valid_to.desc(), items.c.id.desc())
-    )
+    """Return what held at the first time and not at the second, with what replaced or ended it, last first.
+
+    Of what was only likely replaced, values of one property count. The newest changes are looked through.
+    """
+    pairs = [*_by_link(connection, cube, since, until), *_by_time(connection, cube, since, until)]
+    pairs += _stored_late(connection, cube, since, until)
+    chosen = _chosen(cube, choice).where(standing(None), _told() <= since, _holds_at(since))
+    older = {pair.older for pair in pairs}
+    states = {row.item_id: to_item(row) for row in rows_in(connection, chosen, versions.c.item_id, older)}
+    unsure = {pair.by for pair in pairs if not pair.sure and pair.by and pair.older in states}
+    keys = sa.select(versions.c.item_id, versions.c.key).where(standing(None))
+    key_of = {row.item_id: row.key for row in rows_in(connection, keys, versions.c.item_id, unsure)}
     found: dict[str, Changed] = {}
-    for query in (by_link, by_time, late):
-        for row in connection.execute(query.limit(limit)):
-            one = Changed(to_item(row), row.changed_at, row.changed_by, bool(row.sure))
-            before = found.get(one.item.id)
-            if before is None or (not one.sure, one.at) < (not before.sure, before.at):
-                found[one.item.id] = one
+    for older_id, at, by, sure in pairs:
+        item = states.get(older_id)
+        if item is None or not (sure or (item.key is not None and key_of.get(by or "") == item.key)):
+            continue
+        before = found.get(item.id)
+        if before is None or (not sure, at) < (not before.sure, before.at):
+            found[item.id] = Changed(item, at, by, sure)
     return sorted(found.values(), key=lambda each: (each.at, each.item.id), reverse=True)[:limit]
+
+
+class _Pair(NamedTuple):
+    older: str
+    at: datetime
+    by: str | None
+    sure: bool
+
+
+def _by_link(connection: sa.Connection, cube: str, since: datetime, until: datetime) -> list[_Pair]:
+    """Return what statements between two times replaced or ended, likely or surely."""
+    told = _told(_NEWER)
+    older_told = sa.select(_told(_OLDER)).where(_OLDER.c.id == links.c.to_id).scalar_subquery()
+    query = (
+        sa.select(links.c.to_id, told.label("at"), links.c.from_id, links.c.confidence)
+        .join_from(_NEWER, links, links.c.from_id == _NEWER.c.id)
+        .join(_NEWER_VERSION, _NEWER_VERSION.c.id == _NEWER.c.version_id)
+        .where(_NEWER.c.cube_id == cube, told > since, told <= until, links.c.kind.in_(sorted(REPLACING)))
+        .where(links.c.confidence >= LIKELY, _NEWER_VERSION.c.status.in_(_HELD), older_told <= since)
+        .order_by(told.desc())
+        .limit(_MOST_CHANGES)
+    )
+    return [_Pair(row.to_id, row.at, row.from_id, row.confidence >= SURE) for row in connection.execute(query)]
+
+
+def _by_time(connection: sa.Connection, cube: str, since: datetime, until: datetime) -> list[_Pair]:
+    """Return what ended or was superseded between two times."""
+    v = versions.c
+    query = sa.select(v.item_id, v.valid_to, v.superseded_by).where(v.cube_id == cube, standing(None))
+    query = query.where(v.valid_to.is_not(None), v.valid_to > since, v.valid_to <= until)
+    query = query.where(sa.or_(v.status == Status.SUPERSEDED, v.type.not_in(_TOLD_TYPES)))
+    rows = connection.execute(query.order_by(v.valid_to.desc()).limit(_MOST_CHANGES))
+    return [_Pair(row.item_id, row.valid_to, row.superseded_by, True) for row in rows]
+
+
+def _stored_late(connection: sa.Connection, cube: str, since: datetime, until: datetime) -> list[_Pair]:
+    """Return what was superseded later by a correction, where another value of it was told between two times."""
+    v = versions.c
+    query = sa.select(v.item_id, v.key, v.value).where(v.cube_id == cube, standing(None), v.status == Status.SUPERSEDED)
+    query = query.where(v.valid_to.is_not(None), v.valid_to > until, v.key.is_not(None))
+    late = connection.execute(query.order_by(v.valid_to.desc()).limit(_MOST_LATE)).all()
+    told = _told()
+    others = sa.select(v.item_id, v.key, v.value, told.label("at")).join(items, items.c.id == v.item_id)
+    others = others.where(v.cube_id == cube, standing(None), v.status.in_(_HELD), told > since, told <= until)
+    by_key: dict[str, list[Any]] = defaultdict(list)
+    for row in rows_in(connection, others, v.key, {row.key for row in late}):
+        by_key[row.key].append(row)
+    return [
+        _Pair(row.item_id, other.at, other.item_id, False)
+        for row in late
+        for other in by_key[row.key]
+        if other.value != row.value
+    ]
 
 
 def told_at(item: Item) -> datetime:
