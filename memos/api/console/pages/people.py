@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from memos.api.console.pages.timeline import lines_of
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View, environment
 
@@ -43,7 +44,7 @@ async def person(view: View) -> Response:
         entity=entity,
         edges=[_named(edge, found) for edge in found["edges"]],
         complete=found["complete"],
-        life=life,
+        life=life | {"lines": lines_of(life)},
         merged=[alias for alias in aliases if alias["root"] == entity["id"]],
         others=[each["name"] for each in others["entities"] if each["id"] != entity["id"]],
         groups=profile["groups"],

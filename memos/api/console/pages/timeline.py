@@ -78,7 +78,7 @@ async def life(view: View) -> Response:
     if not name:
         return view.render("timeline_life.html", name="", life=None, known=(await people)["entities"])
     found, known = await asyncio.gather(view.rest.get("/timeline/life", cube=view.cube, name=name, limit=_ROWS), people)
-    found["lines"] = [line | {"bars": _track(line)} for line in found["lines"]]
+    found["lines"] = lines_of(found)
     told = {"name": name, "life": found, "known": known["entities"]}
     return view.render("timeline_life.html", block="life" if view.partial else None, **told)
 
@@ -131,6 +131,11 @@ def _bars(span: Any) -> list[tuple[str, float]]:
     """Return the steps of a time as a label and a height from 0 to 1, roots so that quiet times can be seen."""
     most = max((step["memories"] for step in span["steps"]), default=0) or 1
     return [(f"{step['at'][:10]}: {step['memories']:,}", (step["memories"] / most) ** 0.5) for step in span["steps"]]
+
+
+def lines_of(life: Any) -> list[Any]:
+    """Return the life lines of an answer with the parts of the bar of each."""
+    return [line | {"bars": _track(line)} for line in life["lines"]]
 
 
 def _track(line: Any) -> list[tuple[float, float, str]]:
