@@ -109,7 +109,6 @@ class Places:
 
     pinned: Annotated[bool, "Whether it is kept in working memory"]
     archived: Annotated[bool, "Whether its topic is archived, so that it ranks lower"]
-    indexed: Annotated[bool, "Whether the indexes have its current version"]
     segment: Annotated[Segment | None, "Topic of the mid tier that its page belongs to"]
     heat: Annotated[float, "Its heat now"]
     visits: Annotated[int, "How often a search has returned it"]

@@ -86,7 +86,7 @@ class Browsing:
 
     @retry_read
     def places(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Places:
-        """Return where an item is kept: its topic, indexes, prompt prefix, attention state and adapters; and its heat.
+        """Return where an item is kept: its topic, prompt prefix, attention state and adapters; and its heat.
 
         Raises: NotFound.
         """
@@ -103,7 +103,6 @@ class Browsing:
             return Places(
                 pinned=row.pinned,
                 archived=row.cold,
-                indexed=not browsing.waits_for_index(connection, cube, item),
                 segment=None if segment is None else self._scheduler.segment(connection, segment),
                 heat=policy.heat(warmth, now) if used else 0.0,
                 visits=warmth.visits,

@@ -174,7 +174,7 @@ def memory_events(item: ItemId, memos: CurrentMemos, where: CurrentItem, limit: 
 
 @evidence_router.get("/memories/{item}/places", name="places")
 def memory_places(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Places:
-    """Return where a memory is kept: topic, indexes, prompt prefix, attention state, adapters; and its heat."""
+    """Return where a memory is kept: topic, prompt prefix, attention state, adapters; and its heat."""
     return memos.browse.places(item, **where)
 
 

@@ -217,12 +217,6 @@ def segment_of(connection: sa.Connection, item: str, place: Any) -> str | None:
     return found
 
 
-def waits_for_index(connection: sa.Connection, cube: str, item: str) -> bool:
-    o = t.outbox.c
-    waiting = sa.select(o.id).where(o.target.in_(["vector", "graph"]), o.cube_id == cube, o.item_id == item)
-    return connection.scalar(waiting.limit(1)) is not None
-
-
 def learned_by(connection: sa.Connection, cube: str, item: str) -> list[LearnedBy]:
     a = t.adapters.c
     query = (
