@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from memos.core.types import Role, Segment, Trust
+from memos.core.types import LinkKind, Role, Segment, Trust
 
 
 class FacetName(StrEnum):
@@ -84,6 +84,18 @@ class Passage:
     trust: Annotated[Trust, "`trusted` or `untrusted`"]
     before: Annotated[tuple[Said, ...], "What was said just before, in order"]
     after: Annotated[tuple[Said, ...], "What was said just after, in order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between a memory and another one."""
+
+    kind: Annotated[LinkKind, "DERIVED_FROM, SUPERSEDES, RELATES, UPDATES, ENDS, SAME or EXTENDS"]
+    from_id: Annotated[str, "Id of the memory that was derived, or is newer"]
+    to_id: Annotated[str, "Id of the memory it comes from, or replaces, or is about"]
+    confidence: Annotated[float | None, "Confidence of a judged link from 0 to 1; 0 if a person rejected it"]
+    decided_by: Annotated[str | None, "`rules`, `model`, `feedback`, or the actor who judged it"]
+    at: Annotated[datetime, "When it was made"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from memos.core.browsing import FacetName, Facets, HeatPoint, Passage, Places
+from memos.core.browsing import FacetName, Facets, HeatPoint, Link, Passage, Places
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event, Json
 from memos.kernel.context import Context, retry_read
 from memos.kernel.memories import listed
@@ -83,6 +83,17 @@ class Browsing:
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
             return browsing.events_of(connection, scope.cubes[0], item, limit)
+
+    @retry_read
+    def links(
+        self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, limit: int = 100
+    ) -> tuple[Link, ...]:
+        """Return the links of an item to others, in both directions, newest first. Raises: NotFound, InvalidInput."""
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        limit = within("limit", limit, 1, 10_000)
+        with self._context.ledger.read() as connection:
+            items.require(connection, scope.cubes, item)
+            return tuple(browsing.links_of(connection, scope.cubes[0], item, limit))
 
     @retry_read
     def places(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Places:

@@ -28,7 +28,7 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.api.values import ItemIds, Value
-from memos.core.browsing import ErasePreview, Facets, Passage, Places
+from memos.core.browsing import ErasePreview, Facets, Link, Passage, Places
 from memos.core.types import (
     AddReceipt,
     EraseReceipt,
@@ -160,10 +160,10 @@ def memory_passages(
     return memos.browse.passages(item, **where, around=around)
 
 
-@evidence_router.get("/memories/{item}/derived", name="derived")
-def memory_derived(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[Item]:
-    """Return the memories that were derived from a memory, such as the facts of a message."""
-    return memos.memories.derived(item, **where)
+@evidence_router.get("/memories/{item}/links", name="links")
+def memory_links(item: ItemId, memos: CurrentMemos, where: CurrentItem, limit: Limit = 100) -> Sequence[Link]:
+    """Return what a memory comes from, replaces and is about, and what does so with it, newest first."""
+    return memos.browse.links(item, **where, limit=limit)
 
 
 @evidence_router.get("/memories/{item}/events", name="events")

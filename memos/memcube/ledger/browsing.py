@@ -11,9 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.browsing import Facet, FacetName, Facets, FacetValue, LearnedBy, Passage, Said, SortField
+from memos.core.browsing import Facet, FacetName, Facets, FacetValue, LearnedBy, Link, Passage, Said, SortField
 from memos.core.filters import Node
-from memos.core.types import Event, Item, Role, Status, Trust
+from memos.core.types import Event, Item, LinkKind, Role, Status, Trust
 from memos.memcube.ledger import filter_sql, items, segments
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.filter_sql import compile_sql
@@ -87,15 +87,17 @@ _VALUES: dict[FacetName, sa.ColumnElement[Any]] = {
 def facets(connection: sa.Connection, cube: str, node: Node | None, names: Sequence[FacetName], most: int) -> Facets:
     """Count the items that pass a filter, and the newest of them by property, with at most `most` values each."""
     passing = _passing(connection, cube, node)
-    bounded = sa.select(t.items.c.id).select_from(_ITEMS).where(*passing).limit(_MOST_COUNTED).subquery()
-    total = connection.execute(sa.select(sa.func.count()).select_from(bounded)).scalar_one()
     columns = [_VALUES[name].label(f"value_{name}") for name in names]
     newest = (t.items.c.created_at.desc(), t.items.c.id.desc())
     query = sa.select(*columns).select_from(_ITEMS).where(*passing).order_by(*newest).limit(COUNTED)
-    rows = connection.execute(query).all() if names and total else []
+    rows = connection.execute(query).all()
+    total = len(rows)
+    if total == COUNTED:
+        bounded = sa.select(t.items.c.id).select_from(_ITEMS).where(*passing).limit(_MOST_COUNTED).subquery()
+        total = connection.execute(sa.select(sa.func.count()).select_from(bounded)).scalar_one()
     counted = zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True)
     found = [_facet(name, _COUNTERS.get(name, Counter)(values), most) for name, values in counted]
-    return Facets(total, min(total, COUNTED), tuple(found))
+    return Facets(total, len(rows), tuple(found))
 
 
 def _of_tags(texts: Iterable[str]) -> Counter[str | None]:
@@ -195,6 +197,14 @@ def events_of(connection: sa.Connection, cube: str, item: str, limit: int) -> li
         Event(cube, *row[:-1], None if row.body is None else json.loads(row.body))
         for row in connection.execute(query.order_by(e.seq.desc()).limit(limit))
     ]
+
+
+def links_of(connection: sa.Connection, cube: str, item: str, limit: int) -> list[Link]:
+    """Return the links of an item in both directions, the newest first."""
+    k = t.links.c
+    query = sa.select(k.kind, k.from_id, k.to_id, k.confidence, k.decided_by, k.created_at).where(k.cube_id == cube)
+    query = query.where(sa.or_(k.from_id == item, k.to_id == item)).order_by(k.created_at.desc(), k.from_id, k.to_id)
+    return [Link(LinkKind(row.kind), *row[1:]) for row in connection.execute(query.limit(limit))]
 
 
 def place_of(connection: sa.Connection, item: str) -> Any:
