@@ -200,7 +200,7 @@ async def _chosen(view: View) -> tuple[list[dict[str, Any]], bool]:
         wanted = Wanted.of(form)
         query = {"filter": wanted.filter(), "sort": wanted.sort}
     else:
-        ids = [str(each) for each in form.getlist("id")] + str(form.get("ids", "")).split()
+        ids = [str(each) for each in form.getlist("item")] + str(form.get("ids", "")).split()
         if not ids:
             raise RestError(400, "invalid_input", "Select memories first, or choose all that match.")
         query = {"filter": json.dumps({"id": {"in": ids[: _MOST + 1]}, "status": _ANY})}
@@ -211,7 +211,7 @@ async def _chosen(view: View) -> tuple[list[dict[str, Any]], bool]:
 async def preview(view: View) -> Response:
     """Show what an action would do to the selected memories; an export is given at once."""
     form = await view.form()
-    action = str(form.get("action", ""))
+    action = str(form.get("what", ""))
     items, more = await _chosen(view)
     if action == "export":
         return _export(view.cube, items)
@@ -263,7 +263,7 @@ _UNDO = {"forget": "restore", "tag": "restore", "untag": "restore", "pin": "unpi
 async def apply(view: View) -> Response:
     """Do what was previewed to the memories of a form, and say how to undo it."""
     form = await view.form()
-    action, ids = str(form.get("action", "")), str(form.get("ids", "")).split()[:_MOST]
+    action, ids = str(form.get("what", "")), str(form.get("ids", "")).split()[:_MOST]
     tags = [tag for tag in str(form.get("tags", "")).split(",") if tag]
     body = {"item_ids": ids, "cube": view.cube}
     done = ids

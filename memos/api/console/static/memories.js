@@ -7,7 +7,7 @@ if (narrow && matchMedia("(min-width: 52.01rem)").matches) narrow.open = true;
 function count() {
   const told = document.getElementById("selected");
   if (!told) return;
-  const selected = document.querySelectorAll('#chosen [name="id"]:checked').length;
+  const selected = document.querySelectorAll('#chosen [name="item"]:checked').length;
   const all = document.querySelector('#chosen [name="all"]')?.checked;
   told.textContent = all ? "all that match" : selected ? `${selected} selected` : "";
 }
@@ -23,4 +23,4 @@ document.querySelector("#edit > summary")?.addEventListener("click", (event) => 
   edit.open = !edit.open;
   if (edit.open) document.getElementById("memory").focus();
 });
-document.getElementById("contains")?.addEventListener("click", (event) => event.target.focus());
+document.getElementById("words")?.addEventListener("click", (event) => event.target.focus());
