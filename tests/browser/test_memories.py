@@ -108,7 +108,7 @@ def test_erasing_ends_with_a_receipt(open_page: Open, site: Site) -> None:
     assert "7319" not in page.content()
     receipt = page.url
     page.goto(f"{site.url}/console/memories/{gone}")
-    expect(page.get_by_text("It was erased")).to_be_visible()
+    expect(page.get_by_role("heading", name="Receipt of an erasure")).to_be_visible()
     other = open_page(receipt.removeprefix(f"{site.url}/console"), "ben")
     expect(other.get_by_role("heading", name="Not found")).to_be_visible()
 

@@ -7,6 +7,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -16,6 +17,8 @@ from memos.api.console.view import Page, View, environment
 from memos.core.types import Status
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_REPLACED = re.compile(r"superseded by ([0-9a-f-]{36})")
+_ERASED = re.compile(r"It was erased \(receipt ([0-9a-f-]{36})\)")
 # Longer texts are compared by line: comparing words takes time with their product.
 _MOST_WORDS = 4_000
 _MOST_LINKED = 100
@@ -86,11 +89,15 @@ def word_diff(before: str, after: str) -> list[Piece]:
 
 
 class Step(NamedTuple):
-    """A version as the history shows it: how its text differs from the one before, and which fields do."""
+    """A version as the history shows it: how its text differs from the one before, and which fields do.
+
+    `successor` is the memory that its reason names.
+    """
 
     version: Mapping[str, Any]
     diff: list[Piece]
     changed: list[tuple[str, str, str]]
+    successor: str
 
 
 class Linked(NamedTuple):
@@ -109,26 +116,31 @@ def _steps(history: Sequence[Mapping[str, Any]]) -> list[Step]:
         changed = [] if before is None else _changed(before, after)
         texts = () if before is None else (before["memory"], after["memory"])
         diff = word_diff(*texts) if texts and texts[0] != texts[1] else []
-        found.append(Step(version, diff, changed))
+        named = _REPLACED.fullmatch(version["reason"])
+        found.append(Step(version, diff, changed, named[1] if named else ""))
     return found[::-1]
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return [
-        (label, _told(before[name]), _told(after[name]))
+        (label, _told(name, before[name]), _told(name, after[name]))
         for name, label in _FIELDS.items()
         if before[name] != after[name]
     ]
 
 
-def _told(value: Any) -> str:
+def _told(name: str, value: Any) -> str:
     if value in (None, [], {}, ""):
         return "none"
+    if name in ("valid_from", "valid_to"):
+        return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M}"
     if isinstance(value, list):
         return ", ".join(str(each) for each in value)
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
-    return word(value) if isinstance(value, str) else f"{value:g}"
+    if isinstance(value, str):
+        return word(value) if name in ("type", "status") else value
+    return f"{value:g}"
 
 
 async def items_of(view: View, cube: str, ids: Iterable[str]) -> list[dict[str, Any]]:
@@ -147,7 +159,13 @@ def _path(view: View) -> tuple[str, str]:
 
 
 async def show(view: View) -> Response:
-    return await _page(view)
+    """Show a memory; of one that was erased, the receipt."""
+    try:
+        return await _page(view)
+    except RestError as error:
+        if erased := _ERASED.search(error.message):
+            return view.redirect(f"/erasures/{part(erased[1])}")
+        raise
 
 
 async def _page(view: View, *, conflict: Mapping[str, Any] | None = None, problem: str = "") -> Response:
@@ -269,7 +287,6 @@ async def confirm(view: View) -> Response:
 
 
 _TABLES = {
-    "items": "memories",
     "versions": "versions of them",
     "messages": "messages as they were written",
     "sources": "references to messages",
