@@ -137,7 +137,7 @@ class EraseReceipt(types.EraseReceipt, Value):
 
 
 class Facets(browsing.Facets, Value):
-    """Counts of the memories that pass a filter. Only the newest `counted` ones of `total` are counted by property."""
+    """Counts of the memories that pass a filter; if there are very many, of those added last."""
 
 
 class ItemIds(Value):

@@ -51,10 +51,10 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """Counts of the memories that pass a filter. Only the newest `counted` ones of `total` are counted by property."""
+    """Counts of the memories that pass a filter; if there are very many, of those added last."""
 
-    total: Annotated[int, "Memories that pass the filter, counted up to 1,000,000"]
-    counted: Annotated[int, "How many of them, the newest, the other counts are of"]
+    counted: Annotated[int, "How many memories were counted"]
+    more: Annotated[bool, "Whether there are more, which were added before those that were counted"]
     facets: Annotated[tuple[Facet, ...], "Counts by property"]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from memos.core.browsing import FacetName, Facets, HeatPoint, Link, Passage, Places
+from memos.core.filters import fields_of, parse
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event, Json
 from memos.kernel.context import Context, retry_read
-from memos.kernel.memories import listed
 from memos.memcube.ledger import browsing, items
 from memos.reader.arguments import members_of, within
 from memos.scheduler.heat import Policy, Warmth
@@ -43,7 +43,9 @@ class Browsing:
         by: Sequence[str] = (),
         limit: int = 20,
     ) -> Facets:
-        """Count the memories that pass a filter, as `memories.list` applies it, by type, status, speaker and others.
+        """Count the memories that pass a filter by type, status, speaker and others; of very many, those added last.
+
+        Unless the filter names a status, deleted ones are counted by status only.
 
         Args:
             cube: The cube.
@@ -57,9 +59,10 @@ class Browsing:
         scope = self._context.scopes.check([cube], actor, embeds=False)
         wanted = members_of("by", by, FacetName)
         names = [name for name in FacetName if name in wanted or not wanted]
-        most, node = within("limit", limit, 1, _MOST_VALUES), listed(filter)
+        most, node = within("limit", limit, 1, _MOST_VALUES), parse(filter)
+        deleted = "status" in fields_of(node)
         with self._context.ledger.read() as connection:
-            return browsing.facets(connection, scope.cubes[0], node, names, most)
+            return browsing.facets(connection, scope.cubes[0], node, names, most, deleted=deleted)
 
     @retry_read
     def passages(

@@ -74,17 +74,12 @@ class _Wanted(NamedTuple):
 
     @classmethod
     def of(cls, filter: Json, limit: int, offset: int) -> Self:
+        node = parse(filter)
         limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
-        return cls(listed(filter), limit, offset)
-
-
-def listed(filter: Json) -> Node | None:
-    """Return a filter as a list applies it: deleted items pass only if it names a status. Raises: InvalidInput."""
-    node = parse(filter)
-    if "status" in fields_of(node):
-        return node
-    shown = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
-    return shown if node is None else And((shown, node))
+        if "status" not in fields_of(node):
+            listed = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
+            node = listed if node is None else And((listed, node))
+        return cls(node, limit, offset)
 
 
 class Memories:

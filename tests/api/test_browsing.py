@@ -30,7 +30,7 @@ def test_facets_count_what_passes_the_filter(server: Server, talk: list[str]) ->
     wanted = json.dumps({"conversation": "otters"})
     told = _get(server, "/memories/facets", filter=wanted)
     counts = {facet["name"]: {each["value"]: each["count"] for each in facet["values"]} for facet in told["facets"]}
-    assert (told["total"], told["counted"]) == (6, 6)
+    assert (told["counted"], told["more"]) == (6, False)
     assert counts["type"] == {"message": 6}
     assert counts["tag"] == {"zoo": 6}
     assert list(counts["month"]) == ["2025-06", "2025-05", "2025-04", "2025-03", "2025-02", "2025-01"]
@@ -38,7 +38,7 @@ def test_facets_count_what_passes_the_filter(server: Server, talk: list[str]) ->
     assert [facet["name"] for facet in few["facets"]] == ["month"]
     assert (len(few["facets"][0]["values"]), few["facets"][0]["more"]) == (2, 4)
     none = _get(server, "/memories/facets", filter=json.dumps({"memory": {"like": "no such word"}}))
-    assert none["total"] == 0
+    assert none["counted"] == 0
     wrong = server.http.get("/api/v1/memories/facets?by=colour", headers=server.headers("ana"))
     assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "by")
 
@@ -109,3 +109,13 @@ def test_a_preview_names_what_an_erasure_takes_along(server: Server) -> None:
     assert {each["from_id"] for each in links if each["kind"] == "DERIVED_FROM"} == set(told["derived"])
     erased = server.http.post("/api/v1/memories/erase", json=body, headers=server.headers("ana")).json()
     assert sorted(erased["item_ids"]) == sorted([*told["item_ids"], *told["derived"]])
+
+
+def test_what_is_deleted_is_counted_by_status_alone(server: Server) -> None:
+    ids = server.memos.add([{"role": "user", "content": text} for text in ("Moss grows.", "Moss dries.")],
+                           cube="ana", actor="ana", conversation="moss").item_ids  # fmt: skip
+    server.memos.delete(ids[0], actor="ana")
+    told = _get(server, "/memories/facets", filter=json.dumps({"conversation": "moss"}), by=["status", "type"])
+    counts = {facet["name"]: {each["value"]: each["count"] for each in facet["values"]} for facet in told["facets"]}
+    assert told["counted"] == 1
+    assert counts == {"type": {"message": 1}, "status": {"active": 1, "deleted": 1}}

@@ -286,7 +286,7 @@ def facets(
     by: Sequence[str] = (),
     limit: int = 20,
 ) -> Call[values.Facets]:
-    """Count the memories that pass a filter, and the newest 20,000 of them by type, status, speaker and others.
+    """Count the memories that pass a filter, at most the newest 10,000, by type, status, speaker and others.
 
     Raises: InvalidInput, NotFound (cube).
     """

@@ -114,7 +114,7 @@ def memory_facets(
     by: FacetNames = [],  # noqa: B006
     limit: Annotated[int, Query(description="Maximum number of values of each property, at most 1,000")] = 20,
 ) -> Facets:
-    """Count the memories that pass a filter, and the newest 20,000 of them by type, status, speaker and others."""
+    """Count the memories that pass a filter, at most the newest 10,000, by type, status, speaker and others."""
     return memos.browse.facets(**target, filter=read_filter(filter), by=by, limit=limit)
 
 

@@ -18,9 +18,8 @@ from memos.memcube.ledger import filter_sql, items, segments
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.filter_sql import compile_sql
 
-COUNTED = 20_000
-"""The newest items of a filter that are counted by property: a fifth of a second."""
-_MOST_COUNTED = 1_000_000
+COUNTED = 10_000
+"""The newest items of a filter that are counted by property: a tenth of a second."""
 _DAY_MICROS = 86_400_000_000
 # Below every level: an item that was never used is the coldest.
 _NEVER = -1e300
@@ -84,20 +83,23 @@ _VALUES: dict[FacetName, sa.ColumnElement[Any]] = {
 }
 
 
-def facets(connection: sa.Connection, cube: str, node: Node | None, names: Sequence[FacetName], most: int) -> Facets:
-    """Count the items that pass a filter, and the newest of them by property, with at most `most` values each."""
-    passing = _passing(connection, cube, node)
+def facets(
+    connection: sa.Connection, cube: str, node: Node | None, names: Sequence[FacetName], most: int, *, deleted: bool
+) -> Facets:
+    """Count the newest items that pass a filter by property, with at most `most` values each.
+
+    Unless `deleted` ones are wanted too, only the counts of statuses have them.
+    """
     columns = [_VALUES[name].label(f"value_{name}") for name in names]
     newest = (t.items.c.created_at.desc(), t.items.c.id.desc())
-    query = sa.select(*columns).select_from(_ITEMS).where(*passing).order_by(*newest).limit(COUNTED)
-    rows = connection.execute(query).all()
-    total = len(rows)
-    if total == COUNTED:
-        bounded = sa.select(t.items.c.id).select_from(_ITEMS).where(*passing).limit(_MOST_COUNTED).subquery()
-        total = connection.execute(sa.select(sa.func.count()).select_from(bounded)).scalar_one()
-    counted = zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True)
-    found = [_facet(name, _COUNTERS.get(name, Counter)(values), most) for name, values in counted]
-    return Facets(total, len(rows), tuple(found))
+    query = sa.select(t.versions.c.status, *columns).select_from(_ITEMS).where(*_passing(connection, cube, node))
+    rows = connection.execute(query.order_by(*newest).limit(COUNTED)).all()
+    shown = rows if deleted else [row for row in rows if row.status != Status.DELETED]
+    found = []
+    for place, name in enumerate(names, 1):
+        values = [row[place] for row in (rows if name is FacetName.STATUS else shown)]
+        found.append(_facet(name, _COUNTERS.get(name, Counter)(values), most))
+    return Facets(len(shown), len(rows) == COUNTED, tuple(found))
 
 
 def _of_tags(texts: Iterable[str]) -> Counter[str | None]:

@@ -88,9 +88,9 @@ class Wanted:
         sort = {} if self.sort == "-created_at" else {"sort": self.sort}
         return {**{name: value for name, value in plain.items() if value}, **self.chosen, **sort}
 
-    def filter(self, *, without: str = "", **more: Any) -> str:
-        """Return the filter as JSON text, without one facet, with further conditions."""
-        parts: list[dict[str, Any]] = [{name: value} for name, value in more.items()]
+    def filter(self, *, without: str = "") -> str:
+        """Return the filter as JSON text, without one facet."""
+        parts: list[dict[str, Any]] = []
         if self.q:
             parts.append({"memory": {"like": self.q}})
         if self.since:
@@ -168,19 +168,14 @@ def _actions(view: View) -> dict[str, str]:
 async def facets(view: View) -> Response:
     """Return the filters with their counts: of each property the counts that it would have without its own filter."""
     wanted = Wanted.of(view.request.query_params)
-    # A list leaves out what is forgotten unless its filter names a status; the counts of statuses should show it.
-    apart = [name for name in FACETS if name in wanted.chosen or name == "status"]
-    together = [name for name in FACETS if name not in apart]
+    together = [name for name in FACETS if name not in wanted.chosen]
 
-    async def counted(without: str, names: list[str], **more: Any) -> dict[str, Any]:
-        text = wanted.filter(without=without, **more)
+    async def counted(without: str, names: list[str]) -> dict[str, Any]:
+        text = wanted.filter(without=without)
         found = await view.rest.get("/memories/facets", cube=view.cube, filter=text, by=names, limit=12)
         return dict(found)
 
-    whole, *others = await asyncio.gather(
-        counted("", together),
-        *(counted(name, [name], **({"status": _ANY} if name == "status" else {})) for name in apart),
-    )
+    whole, *others = await asyncio.gather(counted("", together), *(counted(name, [name]) for name in wanted.chosen))
     found = {facet["name"]: facet for told in (whole, *others) for facet in told["facets"]}
     for name, values in wanted.chosen.items():  # what is chosen is shown even if it is not among the most frequent
         known = {each["value"] for each in found[name]["values"]}
