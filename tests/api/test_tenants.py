@@ -85,7 +85,7 @@ PLAIN: dict[str, Any] = {
     "documents": ["a", "b"], "holds": True,
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "limits": {"items_per_day": 0},
-    "history": [{"role": "user", "content": "hello"}],
+    "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
 }  # fmt: skip
 # Parameters that are left out: a request is about the same things without them.
 LEFT_OUT = {
@@ -103,7 +103,7 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "vectors", "kv", "adapters", "merge", "trust", "restore_erased",
+    "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {

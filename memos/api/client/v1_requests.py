@@ -264,12 +264,35 @@ def list_(
     filter: Mapping[str, Json] | None = None,
     limit: int = 100,
     offset: int = 0,
+    sort: str = "created_at",
+    after: str | None = None,
     **_aliases: Unpack[ActorAliases],
 ) -> Call[list[values.Item]]:
-    """Return a cube's memories, oldest first. Raises: InvalidInput, NotFound (cube)."""
+    """Return a cube's memories, by default the oldest first; `after` continues behind the memory of that id.
+
+    `sort` is `created_at`, `said_at`, `updated_at`, `confidence` or `heat`, with `-` before it for the highest first.
+    Raises: InvalidInput, NotFound (cube).
+    """
     text = None if filter is None else json.dumps(filter)
-    query = {"cube": cube, "user": user, "filter": text, "limit": limit, "offset": offset}
+    query = {"cube": cube, "user": user, "filter": text, "limit": limit, "offset": offset, "sort": sort, "after": after}
     return getting(path_of("memories"), as_list(values.Item), query)
+
+
+def facets(
+    *,
+    cube: str | None = None,
+    user: str | None = None,
+    filter: Mapping[str, Json] | None = None,
+    by: Sequence[str] = (),
+    limit: int = 20,
+) -> Call[values.Facets]:
+    """Count the memories that pass a filter, and the newest 20,000 of them by type, status, speaker and others.
+
+    Raises: InvalidInput, NotFound (cube).
+    """
+    text = None if filter is None else json.dumps(filter)
+    query = {"cube": cube, "user": user, "filter": text, "by": listed(by), "limit": limit}
+    return getting(path_of("memories", "facets"), as_model(values.Facets), query)
 
 
 def update(

@@ -33,6 +33,7 @@ from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
 from memos.kernel.adapters.service import AdapterService
+from memos.kernel.browsing import Browsing
 from memos.kernel.chat.chat import Chat, ChatStream
 from memos.kernel.chat.results import ChatResult
 from memos.kernel.conversations import Conversations
@@ -58,6 +59,7 @@ from memos.version import __version__
 PARTS: Mapping[str, type] = MappingProxyType(
     {
         "adapters": AdapterService,
+        "browse": Browsing,
         "chat": Chat,
         "conversations": Conversations,
         "cubes": Cubes,
