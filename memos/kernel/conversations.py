@@ -8,8 +8,7 @@ from datetime import datetime
 
 from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
-from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
-from memos.errors import InvalidInput
+from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Json, Role, Source, Trust
 from memos.kernel.context import Context
 from memos.memcube.ledger import items, tier_moves
 from memos.memcube.ledger.segments import Page
@@ -49,30 +48,6 @@ class Conversations:
             pages = tier_moves.newest(connection, scope.cubes[0], name, limit)
             told = items.sources_of(connection, [message.id for page in pages for message in page.messages])
         return tuple(_exchange(page, told) for page in pages)
-
-    def messages(
-        self,
-        conversation: str,
-        *,
-        cube: str = DEFAULT_CUBE,
-        actor: str = LOCAL_OWNER,
-        around: str | None = None,
-        before: str | None = None,
-        limit: int = 20,
-    ) -> tuple[Item, ...]:
-        """Return messages of a conversation, oldest first: the newest, those `before` one, or those `around` one.
-
-        A conversation that does not exist has none. Raises: InvalidInput, NotFound (cube).
-        """
-        scope = self._context.scopes.check([cube], actor, embeds=False)
-        name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
-        if around is not None and before is not None:
-            raise InvalidInput("before", "cannot be given together with `around`")
-        around = None if around is None else check_name("around", around, 64)
-        before = None if before is None else check_name("before", before, 64)
-        name = self._context.scopes.masking(scope).name("conversation", name)
-        with self._context.ledger.read() as connection:
-            return tier_moves.messages(connection, scope.cubes[0], name, limit, around=around, before=before)
 
     def around(
         self, messages: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER

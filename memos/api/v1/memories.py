@@ -196,19 +196,6 @@ def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> No
     memos.tiers.pin(item, **target, pinned=False)
 
 
-@evidence_router.get("/conversations/{conversation:path}/messages", name="messages")
-def conversation_messages(
-    conversation: Annotated[str, Path(description="Conversation id")],
-    memos: CurrentMemos,
-    target: CurrentTarget,
-    around: Annotated[str | None, Query(description="Id of a message: return those around it")] = None,
-    before: Annotated[str | None, Query(description="Id of a message: return those before it")] = None,
-    limit: Limit = 20,
-) -> Sequence[Item]:
-    """Return messages of a conversation, oldest first: its newest, those before a message, or those around one."""
-    return memos.conversations.messages(conversation, **target, around=around, before=before, limit=limit)
-
-
 Offset = Annotated[int, Query(description="Number of memories to skip")]
 Reason = Annotated[str, Query(description="Reason, kept in the history")]
 

@@ -11,15 +11,13 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.core.types import FOUND, Item, Status
+from memos.core.types import FOUND, Item
 from memos.memcube.ledger import items, reading, tasks
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.schema import conversations, cubes, pages, segments, warmth
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.segments import ARCHIVED, OPEN, Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-
-_UNSEEN = frozenset({Status.DELETED, Status.PENDING})
 
 
 def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: Collection[int]) -> dict[int, Page]:
@@ -43,34 +41,6 @@ def newest(connection: sa.Connection, cube: str, conversation: str, most: int) -
     first = max(place.first_short, place.next_page + 1 - most)
     found = numbered(connection, cube, conversation, range(first, place.next_page + 1))
     return tuple(found[number] for number in sorted(found))
-
-
-def messages(
-    connection: sa.Connection, cube: str, conversation: str, limit: int, *, around: str | None, before: str | None
-) -> tuple[Item, ...]:
-    """Return messages of a conversation in order: the newest, those before one, or those around one.
-
-    Deleted messages and those that await review are left out.
-    """
-    query = sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == conversation)
-    place = connection.scalar(query)
-    if place is None:
-        return ()
-    here = sa.select(item_rows.c.id).where(item_rows.c.conversation_id == place, item_rows.c.position.is_not(None))
-    newest_first = here.order_by(item_rows.c.position.desc())
-    one = item_rows.alias("one")
-    of_one = (one.c.id == (around or before), one.c.conversation_id == place)
-    at = sa.select(one.c.position).where(*of_one).scalar_subquery()
-    if around is not None:
-        after = here.where(item_rows.c.position > at).order_by(item_rows.c.position).limit(limit // 2)
-        ids = [*connection.scalars(newest_first.where(item_rows.c.position <= at).limit(limit - limit // 2))]
-        ids += connection.scalars(after)
-    elif before is not None:
-        ids = [*connection.scalars(newest_first.where(item_rows.c.position < at).limit(limit))]
-    else:
-        ids = [*connection.scalars(newest_first.limit(limit))]
-    found = items.current(connection, [cube], ids).values()
-    return tuple(sorted((item for item in found if item.status not in _UNSEEN), key=_in_order))
 
 
 ANALYSE = "analyse"

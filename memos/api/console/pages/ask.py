@@ -42,6 +42,7 @@ BOOSTS = {
     "newest": "The latest is asked for",
     "oldest": "The first is asked for",
     "successor": "It replaced another candidate",
+    "succession": "It goes before what it replaced, or after what replaced it",
     "asking": "It is a question itself",
     "assistant": "The assistant said it",
     "tells_nothing": "It says little",
@@ -62,7 +63,7 @@ STAGES = {
     "found": "It is found",
 }
 _CANDIDATES = 3  # memories that words may mean, when one asks why they were not found
-_AROUND = 7
+_AROUND = 3
 
 
 class Part(NamedTuple):
@@ -218,20 +219,16 @@ async def _why_not_one(view: View, body: Mapping[str, Any], item: str) -> dict[s
             return None
         raise
     memory = await items_of(view, [item])
+    told["reason"] = told["reason"].removeprefix("it is found, ")
     return {**told, "item": memory[0] if memory else None, "stage_told": STAGES.get(told["stage"], told["stage"]),
             "parts": parts_of(told, _largest([told]))}  # fmt: skip
 
 
 async def around(view: View) -> Response:
-    """Show what was said around a source, with its passage marked."""
-    message, start, end = view.query("message"), view.query("start"), view.query("end")
-    item = await view.rest.get(f"/memories/{part(message)}")
-    said = [item]
-    if item["conversation"]:
-        path = f"/conversations/{part(item['conversation'])}/messages"
-        said = await view.rest.get(path, cube=item["cube"], around=message, limit=_AROUND) or said
-    span = (int(start), int(end)) if start.isdigit() and end.isdigit() else (0, 0)
-    return view.render("ask_around.html", block="said" if view.partial else None, said=said, message=message, span=span)
+    """Show what was said around the sources of a memory, with the passages marked."""
+    item = view.query("item")
+    passages = await view.rest.get(f"/memories/{part(item)}/passages", around=_AROUND)
+    return view.render("ask_around.html", block="said" if view.partial else None, passages=passages)
 
 
 PAGES = (Page("/ask", ask), Page("/ask/around", around), *ask_changes.PAGES)
