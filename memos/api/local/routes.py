@@ -32,6 +32,7 @@ from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
+from memos.kernel.activity import Activity
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.browsing import Browsing
 from memos.kernel.chat.chat import Chat, ChatStream
@@ -58,6 +59,7 @@ from memos.version import __version__
 
 PARTS: Mapping[str, type] = MappingProxyType(
     {
+        "activity": Activity,
         "adapters": AdapterService,
         "browse": Browsing,
         "chat": Chat,
