@@ -151,7 +151,7 @@ def test_the_prompt_and_the_code_are_what_others_would_get(
     expect(page.locator("#notice")).to_contain_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == expected.context
     monkeypatch.setenv("MEMOS_API_KEY", site.ana)
-    exec(page.locator("#python").text_content() or "", {})  # noqa: S102
+    exec(page.locator("#python").text_content() or "", {})
     assert expected.context in capsys.readouterr().out
 
 
