@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from memos.api.console.pages import ask_changes
-from memos.api.console.pages.asking import ALL_OF_IT, FIELDS, OPERATORS, Asked, Row, as_curl, as_python
+from memos.api.console.pages.asking import ALL_OF_IT, FIELDS, OPERATORS, Asked, Row, as_curl, as_python, items_of
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View
 from memos.core.types import RELEVANT
@@ -170,18 +170,6 @@ async def _outcome(view: View, found: dict[str, Any], body: Mapping[str, Any]) -
         "curl": as_curl(url, body),
         "python": as_python(url, body),
     }
-
-
-async def items_of(view: View, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the memories with these ids that can be read."""
-
-    async def one(id_: str) -> Any:
-        try:
-            return await view.rest.get(f"/memories/{part(id_)}")
-        except RestError:
-            return None
-
-    return [item for item in await asyncio.gather(*map(one, ids)) if item is not None]
 
 
 def _compared(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:

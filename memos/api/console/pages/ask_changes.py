@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.rest import RestError, part
+from memos.api.console.pages.asking import items_of
+from memos.api.console.rest import part
 from memos.api.console.view import Page, View
 
 _OUTCOMES = {
@@ -19,6 +21,7 @@ _OUTCOMES = {
     "added": ("Added", "Your statement is a new memory; no other one was changed by it."),
     "needs_review": ("Not sure what is meant", "Nothing was changed: both statements stay, the newer one first."),
 }
+_VERSIONS = re.compile(r"(?P<item>[^:]+):(?P<to>\d{1,9}):(?P<expected>\d{1,9})")
 
 
 async def correct(view: View) -> Response:
@@ -40,9 +43,9 @@ async def correct(view: View) -> Response:
         said = "Nothing was found that it fits; nothing was changed."
     undo, runners_up, now, made = await asyncio.gather(
         _undo_of(view, changed),
-        _read(view, receipt["runners_up"]),
-        _read(view, receipt["edited"]),
-        _read(view, [receipt["item_id"]]),  # a request to forget something is deleted with it
+        items_of(view, receipt["runners_up"]),
+        items_of(view, receipt["edited"]),
+        items_of(view, [receipt["item_id"]]),  # a request to forget something is deleted with it
     )
     added = [item["id"] for item in made]
     return _told(
@@ -90,27 +93,17 @@ async def forget(view: View) -> Response:
 async def undo(view: View) -> Response:
     """Take changes back: `rollback` has ids with the version to restore and the one expected, `delete` has ids."""
     form = await view.form()
-    for told in form.getlist("rollback"):
-        id_, to_version, expected = str(told).split(":")
-        body = {"to_version": int(to_version), "expected_version": int(expected)}
-        await view.rest.post(f"/memories/{part(id_)}/rollback", body)
-    for id_ in form.getlist("delete"):
-        await view.rest.delete(f"/memories/{part(str(id_))}", reason="undone")
+    for told in map(str, form.getlist("rollback")):
+        if found := _VERSIONS.fullmatch(told):
+            body = {"to_version": int(found["to"]), "expected_version": int(found["expected"])}
+            await view.rest.post(f"/memories/{part(found['item'])}/rollback", body)
+    for item in map(str, form.getlist("delete")):
+        await view.rest.delete(f"/memories/{part(item)}", reason="undone")
     return view.notice("Undone.", _told(view, "Undone", "Everything is as it was before."))
 
 
 def _cube(view: View) -> dict[str, str]:
     return {"cube": view.cube} if view.cube else {}
-
-
-async def _read(view: View, ids: Iterable[str]) -> list[dict[str, Any]]:
-    async def one(id_: str) -> Any:
-        try:
-            return await view.rest.get(f"/memories/{part(id_)}")
-        except RestError:
-            return None
-
-    return [item for item in await asyncio.gather(*map(one, ids)) if item is not None]
 
 
 async def _undo_of(view: View, changed: Iterable[str]) -> list[str]:
@@ -124,7 +117,7 @@ async def _undo_of(view: View, changed: Iterable[str]) -> list[str]:
 
 
 def _told(view: View, title: str, said: str, **values: Any) -> Response:
-    nothing = {
+    nothing: dict[str, Any] = {
         "bad": False, "changed": (), "added": (), "now": (), "runners_up": (), "undo": (), "delete": (), "text": "",
         "pinned": "", "decided": None, "instead": "",
     }  # fmt: skip
