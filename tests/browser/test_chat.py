@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import httpx2
 import pytest
 from playwright.sync_api import expect
 
 from memos import MemOS, Settings
+from memos.api.console.view import csrf_token
 from memos.core.ports import ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import ModelError
@@ -82,6 +84,19 @@ def test_without_remembering_nothing_is_written(open_page: Open, site: Site) -> 
     page.get_by_role("button", name="Send").click()
     expect(page.locator(".theirs .written")).to_have_text("Nothing")
     assert len(site.memos.memories.list(cube="ana", actor="ana")) == before
+
+
+@pytest.mark.parametrize("store", ["1", ""])
+def test_without_scripts_the_answer_is_a_page(site: Site, store: str) -> None:
+    secret = site.memos.sessions.start(site.memos.keys.authenticate(site.ana)).secret
+    fields = {"csrf": csrf_token(secret), "q": "What is my secret?", "conversation": "plain", "store": store}
+    page = httpx2.post(f"{site.url}/console/chat/ask?cube=ana", data=fields, cookies={"memos_session": secret}).text
+    assert "A blue door." in page
+    assert "My secret is a blue door." in page
+    assert ("Nothing" in page) is not bool(store)
+    fields["part"] = "prompt"
+    page = httpx2.post(f"{site.url}/console/chat/ask?cube=ana", data=fields, cookies={"memos_session": secret}).text
+    assert "[user]\nWhat is my secret?" in page
 
 
 def test_a_failure_keeps_the_question(open_page: Open, says: Callable[[Answer], None]) -> None:

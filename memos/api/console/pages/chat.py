@@ -32,19 +32,22 @@ async def chat(view: View) -> Response:
 
 
 async def ask(view: View) -> Response:
-    """Answer without scripts: the whole page comes back when the answer is complete."""
+    """Answer, or show the prompt, without scripts: the whole page comes back when it is complete."""
     question, conversation = (await view.field("q")).strip(), (await view.field("conversation")).strip()
     conversation = conversation or _new_name()
     body = _body(view, conversation, question) | {"store": await view.field("store", "") == "1"}
     model, earlier = await asyncio.gather(view.rest.get("/chat/model"), _said(view, conversation))
-    answer, problem = None, ""
-    try:
-        answer = await view.rest.post("/chat", body)
-    except RestError as error:
-        problem = error.message
+    answer, prompt, problem = None, None, ""
+    if await view.field("part") == "prompt":
+        prompt, problem = await _prompt(view, conversation, question)
+    else:
+        try:
+            answer = await view.rest.post("/chat", body)
+        except RestError as error:
+            problem = error.message
     return view.render(
         "chat.html", conversation=conversation, question=question, model=model["model"], earlier=earlier,
-        new=_new_name(), most=_EARLIER, answer=answer, prompt=None, problem=problem,
+        new=_new_name(), most=_EARLIER, answer=answer, prompt=prompt, problem=problem,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ const talk = document.getElementById("talk");
 const form = document.getElementById("say");
 const box = document.getElementById("q");
 const stop = document.getElementById("stop");
+const FIRST = 3; // memories that are shown at once, if fewer are cited
 /** @type {AbortController | null} */
 let asking = null;
 
@@ -47,7 +48,16 @@ function links(list, entries) {
 function finish(answer, question, result) {
   answer.querySelector(".said").textContent = result.text;
   const cited = new Set(result.cited.map((each) => each.item));
-  links(answer.querySelector(".recalled"), result.shown.map((each) => [each.item, each.memory, cited.has(each.item)]));
+  const shown = result.shown.map((each) => [each.item, each.memory, cited.has(each.item)]);
+  shown.sort((one, other) => other[2] - one[2]);
+  const first = Math.max(cited.size, FIRST);
+  links(answer.querySelector(".recalled"), shown.slice(0, first));
+  const others = answer.querySelector(".others");
+  if (shown.length > first) {
+    others.hidden = false;
+    others.querySelector("summary").textContent = `${shown.length - first} more that the model saw`;
+    links(others.querySelector("ul"), shown.slice(first));
+  }
   const said = [question, result.text];
   const stored = result.receipt?.item_ids ?? [];
   links(answer.querySelector(".written"), stored.map((id, place) => [id, said[place] ?? id, false]));
