@@ -50,6 +50,18 @@ def test_hits_show_what_holds_where_it_was_said_and_why(open_page: Open) -> None
     expect(old.locator("table.parts")).to_contain_text("It shares words")
 
 
+def test_what_replaces_what_is_decided_and_taken_back(open_page: Open, site: Site) -> None:
+    page = open_page(RENT, "ana")
+    old = hit(page, "The rent is 900 euros.")
+    old.get_by_role("button", name="Still true").click()
+    expect(old.locator(".told")).to_contain_text("Still true.")
+    assert {found.standing for found in site.memos.search("rent 900", cubes=["ana"], actor="ana")} == {"current"}
+    old.get_by_role("button", name="Decide otherwise").click()
+    expect(old.locator(".told")).to_contain_text("No longer true.")
+    page.reload()
+    expect(old).to_contain_text("replaced by")
+
+
 def test_a_filter_is_built_and_is_in_the_address(open_page: Open) -> None:
     page = open_page(RENT, "ana")
     page.get_by_text("Filter and settings").click()
