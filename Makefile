@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-all check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console test test-all check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -19,6 +19,12 @@ demo: $(VENV)/.base
 serve: $(VENV)/.base
 	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
 	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
+
+# The console over the demo's data, in a folder that stays until `make clean`.
+console: $(VENV)/.base
+	@$(BIN)/python -c 'import fastapi, jinja2, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
+	@test -e .memos-demo/ledger.db || $(BIN)/memos demo --data-dir .memos-demo
+	$(BIN)/memos console --data-dir .memos-demo $(if $(PORT),--port $(PORT))
 
 # What needs no server, no PyTorch and no killed process. In huge pages, what hundreds of processes load takes two
 # fifths fewer page faults (docs/log.md).
@@ -62,7 +68,7 @@ setup-dev: $(VENV)/.dev
 # PyTorch and transformers, 5 GB: without them the tests of models in this process are skipped, and say so.
 setup-local: $(VENV)/.local
 
-$(VENV)/.base: pyproject.toml constraints.txt
+$(VENV)/.base: pyproject.toml constraints.txt hatch_build.py
 	PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV)
 	sh scripts/install.sh $(VENV) --editable .
 	touch $@
@@ -80,4 +86,4 @@ $(VENV)/.local: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist build
+	rm -rf $(VENV) dist build .memos-demo memos/api/console/static/vendor

@@ -58,7 +58,12 @@ def _member(script: Script) -> bytes:
         wanted = Path(folder, "wanted.txt")
         wanted.write_text(f"{script.package} --hash=sha256:{script.wheel}\n")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-        subprocess.run([*command, "--only-binary=:all:", "--dest", folder, "-r", str(wanted)], check=True)
+        done = subprocess.run([*command, "--only-binary=:all:", "--dest", folder, "-r", str(wanted)], check=False)
+        if done.returncode:
+            raise RuntimeError(
+                f"pip cannot fetch {script.package}, which contains a script of the console; "
+                "build where a package index can be reached, or from a source distribution, which contains it"
+            )
         wheel = next(Path(folder).glob("*.whl"))
         with zipfile.ZipFile(wheel) as packed:
             content = packed.read(script.member)

@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
+from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.core.clock import new_id
@@ -187,6 +188,8 @@ def route_of(scope: Scope) -> str:
     route = scope.get("route")
     pattern = getattr(route, "path_format", None) or getattr(route, "path", None)
     # The root path is where a family of routes is mounted; the rest of what was asked for is left out.
+    if isinstance(route, Mount):
+        return str(scope["root_path"])
     return f"{scope.get('root_path', '')}{pattern or ''}" or "none"
 
 

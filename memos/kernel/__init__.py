@@ -2,6 +2,7 @@
 
 __all__ = [
     "access",
+    "activity",
     "adapters",
     "chat",
     "conversations",

@@ -16,6 +16,7 @@ from memos.errors import BackendUnavailable, Conflict
 from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
+from memos.kernel.activity import Activity
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.adapters.training import AdapterTraining, LearningTasks
@@ -83,6 +84,7 @@ class MemOS(FormerNames):
             idempotency=self.idempotency,
             lifecycle=self._lifecycle,
         )
+        self.activity = Activity(context, self.listeners)
         self._removal = AdapterRemoval(
             ledger, clock, settings, installation.adapters, installation.trainings, installation.activations
         )
@@ -116,8 +118,7 @@ class MemOS(FormerNames):
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
-        self.keys = Keys(context)
-        self.sessions = Sessions(context)
+        self.keys, self.sessions = Keys(context), Sessions(context)
         self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions = Submissions(context)

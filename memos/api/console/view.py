@@ -64,7 +64,7 @@ class View:
             if cube in known:
                 return cube
         busiest = (await self.rest.get("/overview"))["cubes"] if known else []
-        return str(busiest[0]["cube"]) if busiest else home
+        return str(max(busiest, key=lambda each: each["events"])["cube"]) if busiest else home
 
     @property
     def root(self) -> str:

@@ -32,6 +32,7 @@ from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
+from memos.kernel.activity import Activity
 from memos.kernel.adapters.service import AdapterService
 from memos.kernel.chat.chat import Chat, ChatStream
 from memos.kernel.chat.results import ChatResult
@@ -57,6 +58,7 @@ from memos.version import __version__
 
 PARTS: Mapping[str, type] = MappingProxyType(
     {
+        "activity": Activity,
         "adapters": AdapterService,
         "chat": Chat,
         "conversations": Conversations,

@@ -28,6 +28,7 @@ from memos.api.values import Dump, Loaded, Revoked
 from memos.core.identities import Grant
 from memos.core.types import Cube, EraseReceipt, VerifyReport
 from memos.errors import InvalidInput
+from memos.kernel.activity import ActivityPoint
 from memos.kernel.memos import MemOS
 from memos.kernel.statistics import Overview
 from memos.kernel.transfer import open_dump, scratch_file, write_scratch
@@ -93,6 +94,17 @@ def overview(
 ) -> Overview:
     """Return how full the tiers are, and what the background does."""
     return memos.statistics.overview(cube or None, actor=acting.actor)
+
+
+@router.get("/activity")
+def activity(
+    memos: CurrentMemos,
+    caller: CurrentCaller,
+    minutes: Annotated[int, Query(description="How far back, at most 1,440")] = 60,
+    step: Annotated[int, Query(description="Minutes of an interval")] = 1,
+) -> Sequence[ActivityPoint]:
+    """Return adds and searches of this server's process over time and how long they took, for admins."""
+    return memos.activity.recent(minutes=minutes, step=step, actor=caller.identity.id)
 
 
 # What ends in a word comes first: a cube's id may have slashes.

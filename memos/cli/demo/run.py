@@ -45,6 +45,12 @@ def demo(
     finally:
         if data_dir is None and not keep:
             shutil.rmtree(folder, ignore_errors=True)
+    if data_dir is None and not keep:
+        out.print(
+            "See it in a browser: [bold]make console[/bold], or `memos demo --keep` and `memos console --data-dir`."
+        )
+    else:
+        out.print(f"See it in a browser: [bold]memos console --data-dir {escape(str(folder))}[/bold]")
     if svg is not None:
         out.save_svg(str(svg), title="memos demo")
 

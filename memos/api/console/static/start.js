@@ -1,0 +1,56 @@
+// Upload of files that are dropped or chosen, each with its progress.
+
+const root = document.querySelector('meta[name="root"]').content;
+const drop = document.querySelector("[data-drop]");
+const list = document.querySelector("[data-uploads]");
+
+/** Send one file and show how far it is. */
+function upload(file) {
+  const entry = document.createElement("li");
+  const name = document.createElement("span");
+  const progress = document.createElement("progress");
+  name.textContent = `${file.name} `;
+  progress.max = 1;
+  progress.setAttribute("aria-label", `Upload of ${file.name}`);
+  entry.append(name, progress);
+  list.append(entry);
+  const form = new FormData();
+  form.append("file", file);
+  if (drop.dataset.cube) form.append("cube", drop.dataset.cube);
+  const request = new XMLHttpRequest();
+  request.open("POST", `${root}/api/documents/upload`);
+  request.setRequestHeader("X-CSRF-Token", document.querySelector('meta[name="csrf"]').content);
+  request.upload.addEventListener("progress", (event) => {
+    if (event.lengthComputable) progress.value = event.loaded / event.total;
+  });
+  const end = (text, href) => {
+    const told = document.createElement(href ? "a" : "span");
+    told.textContent = text;
+    if (href) told.href = href;
+    progress.replaceWith(told);
+  };
+  request.addEventListener("error", () => end("could not be sent; is the server running?"));
+  request.addEventListener("load", () => {
+    let told = null;
+    try {
+      told = JSON.parse(request.responseText);
+    } catch { /* a page of an error */ }
+    if (request.status < 300) end("is being read", drop.dataset.done);
+    else end(told?.error?.message ?? `failed with ${request.status}`);
+  });
+  request.send(form);
+}
+
+if (drop) {
+  document.getElementById("files").addEventListener("change", (event) => {
+    for (const file of event.target.files) upload(file);
+    event.target.value = "";
+  });
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    drop.addEventListener(kind, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", kind === "dragover");
+      if (kind === "drop") for (const file of event.dataTransfer.files) upload(file);
+    });
+  }
+}
