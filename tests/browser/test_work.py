@@ -79,6 +79,8 @@ def test_a_failure_is_explained_retried_and_cancelled_by_keyboard(open_page: Ope
     row = page.locator(f"#task-{task}")
     expect(row).to_contain_text("failed")
     expect(row).to_contain_text("The disk is full.")
+    page.keyboard.press("r")
+    expect(page.locator("#notice")).to_contain_text("Choose a task first")
     page.keyboard.press("j")
     page.keyboard.press("r")
     expect(row).to_contain_text("waiting")

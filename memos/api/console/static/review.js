@@ -28,6 +28,7 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
   else if (event.detail.target.id === "queue") place = 0;
   else return;
   document.body.addEventListener("htmx:afterSettle", () => {
+    document.getElementById("problem").replaceChildren(); // what an earlier decision met is settled
     const all = cases();
     activate(all[Math.min(place, all.length - 1)]);
     settle();
@@ -50,6 +51,14 @@ document.addEventListener("keydown", (event) => {
       edit.open = false;
       activate(edit.closest(".case"));
     }
+  }
+});
+
+// The row that j and k lead to gets the focus itself, so that it is read out.
+document.addEventListener("keyup", (event) => {
+  const now = window.memos.activeRow();
+  if ((event.key === "j" || event.key === "k") && now && !event.target.matches("input, textarea")) {
+    now.focus({ preventScroll: true });
   }
 });
 

@@ -38,6 +38,15 @@ function say(on) {
   told.textContent = on ? "Live" : "Not live at the moment; it tries again";
 }
 
+// A key without a chosen task must not act on the first one.
+window.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey;
+  if (!typing && (event.key === "r" || event.key === "c") && !window.memos.activeRow()) {
+    event.stopPropagation();
+    window.memos.notify("Choose a task first: j and k step through them.");
+  }
+}, true);
+
 if (!live.dataset.paged) {
   if (live.dataset.cube) {
     const events = new EventSource(`${root}/api/events/stream?cube=${encodeURIComponent(live.dataset.cube)}&timeout_s=3600`);
