@@ -26,6 +26,7 @@ from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
 from memos.api.local.client import served
+from memos.api.local.routes import alone
 from memos.api.local.sharing import in_background
 from memos.api.serving import first_key
 from memos.core.ports import Vector
@@ -39,7 +40,8 @@ from tests.fakes import WordEmbedder
 @contextmanager
 def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     started = subprocess.Popen(
-        [sys.executable, "-m", "memos", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "memos", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
@@ -96,6 +98,34 @@ def test_a_stop_lets_a_request_under_way_end_and_gives_everything_back(tmp_path:
         with memos.ledger.read() as connection:
             assert counts.running(connection, None) == []
         assert memos.maintenance.verify().clean
+
+
+def signs_in(line: str) -> bool:
+    link = httpx2.URL(line.split("Console: ")[1].strip())
+    answer = httpx2.post(link.copy_with(query=None), data={"link": link.params["link"]}, trust_env=False)
+    return answer.status_code == 303 and "memos_session" in answer.cookies
+
+
+def test_the_console_is_opened_on_a_running_server_or_on_one_that_it_starts(tmp_path: Path) -> None:
+    arguments = ("console", "--no-browser", "--data-dir", str(tmp_path))
+    with process(*arguments, "--port", "0") as first:
+        assert first.stdout is not None
+        told = [first.stdout.readline() for _ in range(3)]
+        assert signs_in(told[2])
+        with process(*arguments) as second:
+            line, _ = second.communicate(timeout=60)
+            assert second.returncode == 0
+            assert signs_in(line)
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=60)
+    with (
+        MemOS.open(tmp_path, embedder=WordEmbedder()) as memos,
+        in_background(tmp_path, lambda token, stopping: alone(memos, token, stopping)),
+        process(*arguments) as second,
+    ):
+        _, error = second.communicate(timeout=60)
+        assert second.returncode == 6
+        assert f"Process {os.getpid()} has" in error
 
 
 def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:
