@@ -128,6 +128,8 @@ class Review(Part[C]):
 
     relations = sends(v1_requests.doubtful_relations)
     decide = sends(v1_requests.decide)
+    reopen = sends(v1_requests.reopen)
+    merge = sends(v1_requests.merge)
 
 
 class Cubes(Part[C]):
