@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from memos.core import identities, kv_cache, types
+from memos.core import browsing, identities, kv_cache, types
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -134,6 +134,10 @@ class FeedbackReceipt(types.FeedbackReceipt, Value):
 
 class EraseReceipt(types.EraseReceipt, Value):
     """Receipt of an erasure: the memories, and the places they were removed from."""
+
+
+class Facets(browsing.Facets, Value):
+    """Counts of the memories that pass a filter; if there are very many, of those added last."""
 
 
 class ItemIds(Value):

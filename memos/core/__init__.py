@@ -2,6 +2,7 @@
 
 __all__ = [
     "aliases",
+    "browsing",
     "clock",
     "closing",
     "filters",

@@ -4,6 +4,7 @@ __all__ = [
     "access",
     "activity",
     "adapters",
+    "browsing",
     "chat",
     "conversations",
     "cubes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -148,6 +149,11 @@ class LocalModels:
     def blocks(self, cube: str) -> list[tuple[Block, tuple[Tier, ...], float]]:
         with self._stored() as store:
             return [] if store is None else [each for each in store.blocks() if each[0].cube == cube]
+
+    def blocks_of(self, cube: str, item: str) -> dict[str, int]:
+        """Return how many blocks contain an item, by the fastest tier that has each."""
+        held = (tiers[0] for block, tiers, _ in self.blocks(cube) if tiers and item in block.items)
+        return dict(Counter(str(tier) for tier in held))
 
     def verify(self) -> list[str]:
         with self._stored() as store:

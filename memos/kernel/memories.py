@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
 from memos.core.aliases import ActorAliases, AddAliases, ConversationAliases, FeedbackAliases, ItemAliases, ItemsAliases
+from memos.core.browsing import ErasePreview, SortField
 from memos.core.filters import And, Condition, Node, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.ports import ImageSource
@@ -30,7 +31,7 @@ from memos.core.types import (
     Status,
     Version,
 )
-from memos.errors import NotFound
+from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.corrections import Corrected, apply_correction
 from memos.kernel.maintenance import Maintenance
@@ -39,7 +40,9 @@ from memos.kernel.tools import remember_tools
 from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
 from memos.memcube.erasure import retract
-from memos.memcube.ledger import idempotency, items, reading
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import browsing, idempotency, items, reading
+from memos.memcube.ledger.browsing import Order
 from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, switch, tags_of, version_of, within
@@ -308,6 +311,50 @@ class Memories:
 
     purge = erase
 
+    @retry_read
+    def preview_erase(
+        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> ErasePreview:
+        """Return what an erasure of items would remove with them. Raises: NotFound, InvalidInput."""
+        ids = ids_of(item_ids)
+        scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            for id_ in ids:
+                items.require(connection, scope.cubes, id_)
+            derived = erasure.derived(connection, ids)
+            saw = adapter_rows.that_saw(connection, scope.cubes[0], {*ids, *derived})
+        return ErasePreview(tuple(ids), tuple(sorted(derived)), tuple(saw))
+
+    def tag(
+        self,
+        item_ids: str | Sequence[str],
+        *,
+        add: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        reason: str = "tagged",
+    ) -> tuple[str, ...]:
+        """Add tags to items and remove others, all or none; return those that changed. Raises: NotFound, InvalidInput.
+
+        Each that changes gets a new version; `rollback` undoes it.
+        """
+        ids = ids_of(item_ids)
+        scope = self._context.scopes.check_item(ids[0], cube, actor, right=Right.WRITE)
+        masking = self._context.scopes.masking(scope)
+        more, fewer = tags_of(masking.any("tags", list(add))), set(tags_of(list(remove)))
+        reason = masking.text("reason", check_text("reason", reason, 1000))
+        changed = []
+        with self._context.change(scope) as change:
+            for id_ in ids:
+                state = items.require(change.connection, scope.cubes, id_)
+                tags = tags_of([tag for tag in dict.fromkeys((*state.tags, *more)) if tag not in fewer])
+                if tags != state.tags:
+                    changed.append(changes.update(change, id_, None, {"tags": tags}, reason).id)
+            masking.record(change)
+        self._context.wait_indexed()
+        return tuple(changed)
+
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return the current receipt of an erasure. Raises: NotFound."""
         self._context.lifecycle.check_open()
@@ -356,12 +403,34 @@ class Memories:
         filter: Mapping[str, Json] | None = None,
         limit: int = 100,
         offset: int = 0,
+        sort: str = "created_at",
+        after: str | None = None,
         **_aliases: Unpack[ActorAliases],
     ) -> Items:
-        """Return a cube's items that pass the filter, oldest first; deleted ones only if the filter names status."""
+        """Return a cube's items that pass the filter; deleted ones only if the filter names status.
+
+        Args:
+            cube: The cube to list.
+            actor: Who asks.
+            filter: What they must pass (docs/filters.md).
+            limit: The most to return.
+            offset: How many to skip.
+            sort: `created_at`, `said_at`, `updated_at`, `confidence` or `heat`, with `-` before it for the highest
+                first; by default the oldest come first.
+            after: The id of the last item of the page before: continue after it, which stays quick however far.
+
+        Raises: InvalidInput, NotFound (cube).
+        """
         cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        order = _order_of(sort)
+        after = None if after is None else check_name("after", after, 64)
         with self._context.ledger.read() as connection:
-            return items.matching(connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset)
+            found = browsing.page(
+                connection, cubes[0], wanted.node, order, after=after, limit=wanted.limit, offset=wanted.offset
+            )
+        if found is None:
+            raise InvalidInput("after", "is not the id of a memory of this cube; begin again without it")
+        return found
 
     @accept_aliases
     @retry_read
@@ -462,6 +531,11 @@ class Memories:
         zone = ZoneInfo(scope.time_zone)
         read = read_messages(messages, zone, self._context.clock.now(), ImageParts(self._web_images))
         return fast.read(read, tags, info, zone)
+
+
+def _order_of(sort: str) -> Order:
+    descending = isinstance(sort, str) and sort.startswith("-")
+    return Order(member_of("sort", sort.removeprefix("-") if descending else sort, SortField), descending)
 
 
 def _request(

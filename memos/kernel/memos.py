@@ -21,6 +21,7 @@ from memos.kernel.adapters.service import AdapterService
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.adapters.training import AdapterTraining, LearningTasks
 from memos.kernel.adapters.transfer import AdapterArrival, remove_ended
+from memos.kernel.browsing import Browsing
 from memos.kernel.chat.chat import Chat
 from memos.kernel.chat.prompts import Recalling
 from memos.kernel.context import Context, Lifecycle, Scopes
@@ -110,8 +111,7 @@ class MemOS(FormerNames):
         self.feedback, self.context = self.memories.feedback, self.tiers.context
         self.delete = self.memories.delete
         self.erase = self.purge = self.memories.erase
-        self.conversations = Conversations(context)
-        self.profiles = Profiles(context)
+        self.conversations, self.profiles = Conversations(context), Profiles(context)
         self.graph, self.timeline = Graph(context), Timeline(context)
         self.tools, self.images, self.review = Tools(context), Images(context), Review(context)
         self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
@@ -130,6 +130,7 @@ class MemOS(FormerNames):
 
         self.models = Models(context, installation.askers, installation.activations)
         self.kv = KvService(context, installation.activations, self.models, wake)
+        self.browse = Browsing(context, self._scheduler, installation.activations.blocks_of)
         self.chat = Chat(context, self.models, self.memories, self.tiers, Recalling(context, self.search, self.tiers))
         self.adapters, learning_jobs = self._new_adapters()
         self.transfer = Transfer(context, installation, AdapterArrival(lambda: self.adapters.training))

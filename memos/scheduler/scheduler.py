@@ -23,6 +23,7 @@ from memos.memcube.images import DESCRIBE
 from memos.memcube.ledger import adapters, queues, reading, tasks, tier_moves, tools
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.segments import SegmentRow
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.relations import JUDGE, Pair
 from memos.reader.facts.extractor import FactReader
@@ -220,25 +221,32 @@ class Scheduler:
         self.accesses.record(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
 
     def segments(self, cube: str, limit: int) -> list[Segment]:
-        now = self._clock.now()
         with self._ledger.read() as connection:
-            policy = self.cube_rules.of(connection, cube).policy
-            return [
-                Segment(
-                    row.id,
-                    row.cube,
-                    row.state,
-                    summary(connection, row),
-                    tuple(row.keywords),
-                    row.pages,
-                    policy.heat(warmth_of(row), now),
-                    row.visits,
-                    row.pinned,
-                    row.created_at,
-                    row.updated_at,
-                )
-                for row in segment_rows.hottest(connection, cube, limit)
-            ]
+            return self._shown(connection, cube, segment_rows.hottest(connection, cube, limit))
+
+    def segment(self, connection: sa.Connection, id_: str) -> Segment | None:
+        found = segment_rows.get_segments(connection, [id_]).values()
+        return next((each for row in found for each in self._shown(connection, row.cube, [row])), None)
+
+    def _shown(self, connection: sa.Connection, cube: str, rows: Iterable[SegmentRow]) -> list[Segment]:
+        now = self._clock.now()
+        policy = self.cube_rules.of(connection, cube).policy
+        return [
+            Segment(
+                row.id,
+                row.cube,
+                row.state,
+                summary(connection, row),
+                tuple(row.keywords),
+                row.pages,
+                policy.heat(warmth_of(row), now),
+                row.visits,
+                row.pinned,
+                row.created_at,
+                row.updated_at,
+            )
+            for row in rows
+        ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
         if not tier_moves.pin(change.connection, change.cube, id_, pinned=pinned):

@@ -113,6 +113,7 @@ class Memories(Part[C]):
     feedback = sends(v1_requests.feedback)
     get = sends(v1_requests.get)
     list = sends(v1_requests.list_)
+    facets = sends(v1_requests.facets)
     update = sends(v1_requests.update)
     delete = sends(v1_requests.delete)
     history = sends(v1_requests.history)
@@ -127,6 +128,8 @@ class Review(Part[C]):
 
     relations = sends(v1_requests.doubtful_relations)
     decide = sends(v1_requests.decide)
+    reopen = sends(v1_requests.reopen)
+    merge = sends(v1_requests.merge)
 
 
 class Cubes(Part[C]):

@@ -34,6 +34,7 @@ from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
 from memos.kernel.activity import Activity
 from memos.kernel.adapters.service import AdapterService
+from memos.kernel.browsing import Browsing
 from memos.kernel.chat.chat import Chat, ChatStream
 from memos.kernel.chat.results import ChatResult
 from memos.kernel.conversations import Conversations
@@ -62,6 +63,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
     {
         "activity": Activity,
         "adapters": AdapterService,
+        "browse": Browsing,
         "chat": Chat,
         "conversations": Conversations,
         "cubes": Cubes,

@@ -28,9 +28,11 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.api.values import ItemIds, Value
+from memos.core.browsing import ErasePreview, Facets, Link, Passage, Places
 from memos.core.types import (
     AddReceipt,
     EraseReceipt,
+    Event,
     ExtractionRecord,
     Item,
     Relation,
@@ -44,6 +46,13 @@ from memos.kernel.tools import ToolUse
 evidence_router = value_router("memories")
 router = value_router("memories", prefix="/memories")
 
+FacetNames = Annotated[
+    list[str],
+    Query(
+        description="Properties to count by: `type`, `status`, `tier`, `speaker`, `tag`, `conversation`, `month`; "
+        "default: all"
+    ),
+]
 ReceiptId = Annotated[str, Path(description="Id of a receipt")]
 
 
@@ -54,6 +63,21 @@ class EraseBody(ItemBody):
     wait: bool = Field(
         True, description="Wait until files and logs are purged too; otherwise the receipt may say `purging`"
     )
+
+
+class TagBody(ItemBody):
+    """Tags to add to memories, and others to remove."""
+
+    item_ids: list[str] = Field(description="Ids of memories of one cube; all of them, or none, are changed")
+    add: list[str] = Field(default=[], description="Tags to add")
+    remove: list[str] = Field(default=[], description="Tags to remove")
+    reason: str = Field("tagged", description="Reason, kept in the history")
+
+
+class ErasePreviewBody(ItemBody):
+    """Memories that may be erased."""
+
+    item_ids: list[str] = Field(description="Ids of memories of one cube")
 
 
 class UsedBody(CubeBody):
@@ -67,6 +91,31 @@ class UsedBody(CubeBody):
 def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
     """Remove memories in every form, with what was made of them."""
     return memos.erase(body.item_ids, **item_of(memos, caller, body), wait=body.wait)
+
+
+@evidence_router.post("/memories/erase/preview", name="preview_erase")
+def preview_erase(body: ErasePreviewBody, memos: CurrentMemos, caller: CurrentCaller) -> ErasePreview:
+    """Return what an erasure would remove with the memories; nothing is changed."""
+    return memos.memories.preview_erase(body.item_ids, **item_of(memos, caller, body))
+
+
+@evidence_router.post("/memories/tag", name="tag")
+def tag_memories(body: TagBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemIds:
+    """Add tags to memories and remove others; returns those that changed, each of which a rollback restores."""
+    given = body.given("item_ids")
+    return ItemIds(item_ids=memos.memories.tag(body.item_ids, **item_of(memos, caller, body), **given))
+
+
+@evidence_router.get("/memories/facets", name="facets")
+def memory_facets(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    filter: FilterText = None,
+    by: FacetNames = [],  # noqa: B006
+    limit: Annotated[int, Query(description="Maximum number of values of each property, at most 1,000")] = 20,
+) -> Facets:
+    """Count the memories that pass a filter, at most the newest 10,000, by type, status, speaker and others."""
+    return memos.browse.facets(**target, filter=read_filter(filter), by=by, limit=limit)
 
 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
@@ -98,6 +147,35 @@ def memory_extractions(item: ItemId, memos: CurrentMemos, where: CurrentItem) ->
 def memory_relations(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Sequence[Relation]:
     """Return the relations of a memory to older and newer ones, the surest first."""
     return memos.memories.relations(item, **where)
+
+
+@evidence_router.get("/memories/{item}/passages", name="passages")
+def memory_passages(
+    item: ItemId,
+    memos: CurrentMemos,
+    where: CurrentItem,
+    around: Annotated[int, Query(description="Messages to return before and after each, at most 20")] = 3,
+) -> Sequence[Passage]:
+    """Return the messages a memory comes from, as they were written, with what was said around them."""
+    return memos.browse.passages(item, **where, around=around)
+
+
+@evidence_router.get("/memories/{item}/links", name="links")
+def memory_links(item: ItemId, memos: CurrentMemos, where: CurrentItem, limit: Limit = 100) -> Sequence[Link]:
+    """Return what a memory comes from, replaces and is about, and what does so with it, newest first."""
+    return memos.browse.links(item, **where, limit=limit)
+
+
+@evidence_router.get("/memories/{item}/events", name="events")
+def memory_events(item: ItemId, memos: CurrentMemos, where: CurrentItem, limit: Limit = 100) -> Sequence[Event]:
+    """Return what was done to a memory, newest first."""
+    return memos.browse.events(item, **where, limit=limit)
+
+
+@evidence_router.get("/memories/{item}/places", name="places")
+def memory_places(item: ItemId, memos: CurrentMemos, where: CurrentItem) -> Places:
+    """Return where a memory is kept: topic, prompt prefix, attention state, adapters; and its heat."""
+    return memos.browse.places(item, **where)
 
 
 @evidence_router.get("/memories/{item}/images", name="images")
@@ -176,10 +254,23 @@ def add_memories(
 
 @router.get("", name="list_")
 def list_memories(
-    memos: CurrentMemos, target: CurrentTarget, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    filter: FilterText = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+    sort: Annotated[
+        str,
+        Query(
+            description="`created_at`, `said_at`, `updated_at`, `confidence` or `heat`, with `-` before it for the "
+            "highest first"
+        ),
+    ] = "created_at",
+    after: Annotated[str | None, Query(description="Continue after this memory, the last of the page before")] = None,
 ) -> list[Item]:
-    """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
-    return memos.memories.list(**target, filter=read_filter(filter), limit=limit, offset=offset)
+    """Return a cube's memories, by default the oldest first; deleted ones only when the filter names a status."""
+    wanted = read_filter(filter)
+    return memos.memories.list(**target, filter=wanted, limit=limit, offset=offset, sort=sort, after=after)
 
 
 @router.post("/delete", name="delete_several")

@@ -3,6 +3,7 @@
 __all__ = [
     "access",
     "adapters",
+    "browsing",
     "cubes",
     "engine",
     "entities",

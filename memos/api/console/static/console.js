@@ -91,7 +91,7 @@ function step(by) {
   activeRow()?.classList.remove("active");
   next.classList.add("active");
   next.scrollIntoView({ block: "nearest" });
-  (next.querySelector("a, button, input") ?? next).focus({ preventScroll: true });
+  (next.querySelector("a") ?? next.querySelector("button, input") ?? next).focus({ preventScroll: true });
 }
 
 document.addEventListener("keydown", (event) => {

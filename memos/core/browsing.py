@@ -1,0 +1,141 @@
+"""What a person sees of memories: counts to filter by, the passages a memory comes from, and where it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from memos.core.types import LinkKind, Role, Segment, Trust
+
+
+class FacetName(StrEnum):
+    """A property that memories are counted by."""
+
+    TYPE = "type"
+    STATUS = "status"
+    TIER = "tier"
+    SPEAKER = "speaker"
+    TAG = "tag"
+    CONVERSATION = "conversation"
+    MONTH = "month"
+
+
+class SortField(StrEnum):
+    """A property that a list of memories is sorted by; `said_at` is `created_at` where nothing was said."""
+
+    CREATED_AT = "created_at"
+    SAID_AT = "said_at"
+    UPDATED_AT = "updated_at"
+    CONFIDENCE = "confidence"
+    HEAT = "heat"
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    """A value and how many memories have it."""
+
+    value: Annotated[str, "The value; of a month, `2025-03`"]
+    count: Annotated[int, "Memories that have it"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """The values of one property, the most frequent first; months are in order, the newest first."""
+
+    name: Annotated[FacetName, "`type`, `status`, `tier`, `speaker`, `tag`, `conversation` or `month`"]
+    values: Annotated[tuple[FacetValue, ...], "Its values"]
+    more: Annotated[int, "Number of values left out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """Counts of the memories that pass a filter; if there are very many, of those added last."""
+
+    counted: Annotated[int, "How many memories were counted"]
+    more: Annotated[bool, "Whether there are more, which were added before those that were counted"]
+    facets: Annotated[tuple[Facet, ...], "Counts by property"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message beside a passage, as it stands now."""
+
+    item: Annotated[str, "Id of the memory"]
+    speaker: Annotated[str, "Who said it"]
+    role: Annotated[Role, "Role of the speaker"]
+    at: Annotated[datetime | None, "When it was said"]
+    text: Annotated[str, "Its text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A message that a memory comes from, as it was written, and what was said around it."""
+
+    item: Annotated[str, "Id of the memory that the message is"]
+    speaker: Annotated[str, "Who said it"]
+    role: Annotated[Role, "Role of the speaker"]
+    at: Annotated[datetime, "When it was said"]
+    text: Annotated[str, "The whole message"]
+    start: Annotated[int, "Start of the passage in the text, in characters"]
+    end: Annotated[int, "End of the passage"]
+    conversation: Annotated[str | None, "Conversation of the message"]
+    trust: Annotated[Trust, "`trusted` or `untrusted`"]
+    before: Annotated[tuple[Said, ...], "What was said just before, in order"]
+    after: Annotated[tuple[Said, ...], "What was said just after, in order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between a memory and another one."""
+
+    kind: Annotated[LinkKind, "DERIVED_FROM, SUPERSEDES, RELATES, UPDATES, ENDS, SAME or EXTENDS"]
+    from_id: Annotated[str, "Id of the memory that was derived, or is newer"]
+    to_id: Annotated[str, "Id of the memory it comes from, or replaces, or is about"]
+    confidence: Annotated[float | None, "Confidence of a judged link from 0 to 1; 0 if a person rejected it"]
+    decided_by: Annotated[str | None, "`rules`, `model`, `feedback`, or the actor who judged it"]
+    at: Annotated[datetime, "When it was made"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatPoint:
+    """The heat of a memory at one time."""
+
+    at: Annotated[datetime, "The time"]
+    heat: Annotated[float, "Its heat then, if it is not used again before"]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedBy:
+    """An adapter that was trained on a memory."""
+
+    id: Annotated[str, "Id of the adapter"]
+    number: Annotated[int, "Its number in the cube"]
+    state: Annotated[str, "`training`, `refused`, `ready`, `active` or `retired`"]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a memory is kept besides the ledger, and how much it is used."""
+
+    pinned: Annotated[bool, "Whether it is kept in working memory"]
+    archived: Annotated[bool, "Whether its topic is archived, so that it ranks lower"]
+    segment: Annotated[Segment | None, "Topic of the mid tier that its page belongs to"]
+    heat: Annotated[float, "Its heat now"]
+    visits: Annotated[int, "How often a search has returned it"]
+    used_at: Annotated[datetime | None, "When it was used last"]
+    curve: Annotated[tuple[HeatPoint, ...], "Its heat from its last use to two weeks from now; empty if never used"]
+    prefix: Annotated[int | None, "Its place among the memories that prompts begin with, from 0"]
+    kv_blocks: Annotated[dict[str, int], "Blocks of attention state that contain it, by storage"]
+    adapters: Annotated[tuple[LearnedBy, ...], "Adapters that were trained on it"]
+    forgotten_by_adapters: Annotated[bool, "Whether adapters may no longer be trained on it"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasePreview:
+    """What an erasure of memories would remove."""
+
+    item_ids: Annotated[tuple[str, ...], "Ids of the memories"]
+    derived: Annotated[tuple[str, ...], "Ids of further memories that were derived from them and go too"]
+    adapters: Annotated[tuple[str, ...], "Ids of adapters that were trained on them and go too"]
