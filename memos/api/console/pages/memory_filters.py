@@ -100,7 +100,8 @@ class Wanted:
         for name, values in self.chosen.items():
             for value in values:
                 rest = {**address, name: [each for each in values if each != value]}
-                found.append(Chip(f"{FACETS[name]}: {word(value) if name in _IN_WORDS else value}", view.url("/memories", **rest)))
+                told = word(value) if name in _IN_WORDS else value
+                found.append(Chip(f"{FACETS[name]}: {told}", view.url("/memories", **rest)))
         return found
 
 
