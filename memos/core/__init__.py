@@ -4,6 +4,7 @@ __all__ = [
     "aliases",
     "clock",
     "closing",
+    "effective_settings",
     "filters",
     "identities",
     "kv_cache",

@@ -39,6 +39,7 @@ from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
+from memos.kernel.health import Health
 from memos.kernel.kv import KvService
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
@@ -63,6 +64,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "cubes": Cubes,
         "documents": Documents,
         "events": Events,
+        "health": Health,
         "images": Images,
         "keys": Keys,
         "knowledge": KnowledgeBases,

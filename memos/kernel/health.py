@@ -1,0 +1,71 @@
+"""`MemOS.health`: the checks of an open installation, its settings in effect, and its slowest calls."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from memos.core.effective_settings import EffectiveSetting, effective_settings
+from memos.core.identities import Right
+from memos.core.settings import JUDGE, Settings
+from memos.core.telemetry import SlowCall, SlowCalls
+from memos.core.types import LOCAL_OWNER
+from memos.kernel.context import Context
+from memos.kernel.doctor import Finding, Found, State, ask_embedder, ask_reranker, examine
+from memos.kernel.opening import OpenedInstallation
+
+
+class Health:
+    """What an open installation says of itself."""
+
+    def __init__(self, context: Context, installation: OpenedInstallation, slow: SlowCalls) -> None:
+        self._context = context
+        self._installation = installation
+        self._slow = slow
+
+    def doctor(self, *, actor: str = LOCAL_OWNER) -> list[Finding]:
+        """Check what the installation needs, change nothing, and say what to do. For admins.
+
+        It asks the configured models and servers, which may take some seconds. Raises: PermissionDenied.
+        """
+        self._context.scopes.check_admin(actor)
+        return examine(self._settings(), server=_this_process, embedder=self._embedder, reranker=self._reranker)
+
+    def settings(self, *, actor: str = LOCAL_OWNER) -> tuple[EffectiveSetting, ...]:
+        """Return the settings in effect with where each comes from; secrets are masked. For admins.
+
+        Raises: PermissionDenied.
+        """
+        self._context.scopes.check_admin(actor)
+        return effective_settings(self._settings())
+
+    def slow_calls(self, *, actor: str = LOCAL_OWNER) -> tuple[SlowCall, ...]:
+        """Return the slowest calls of the last 24 hours in this process, the slowest first.
+
+        Only calls about cubes that the actor may read.
+        """
+        readable = self._context.scopes.cubes_of(None, actor, Right.READ)
+        found = self._slow.slowest()
+        return tuple(call for call in found if readable is None or set(call.cubes) <= set(readable))
+
+    def _settings(self) -> Settings:
+        """Return the settings with the folder that is open, which may have been an argument."""
+        settings, home = self._context.settings, self._installation.home
+        return settings if settings.home == home else settings.model_copy(update={"home": home})
+
+    def _embedder(self, settings: Settings) -> Found:
+        del settings
+        yield ask_embedder(self._installation.embedder, time.perf_counter())
+
+    def _reranker(self, settings: Settings) -> Found:
+        reranker = self._installation.reranker
+        if reranker is None:
+            yield State.MISSING, "none (docs/reranking.md)"
+        elif settings.rerank.base_url is None and settings.rerank.model == JUDGE:
+            yield State.GOOD, "the reader model, see above"
+        else:
+            yield ask_reranker(reranker)
+
+
+def _this_process(settings: Settings) -> Found:
+    yield State.GOOD, f"process {os.getpid()} has {settings.home} open and answers"
