@@ -19,6 +19,7 @@ def make_first_schema(home: Path) -> None:
     """Take away what the later migrations added, and the vector index that is made from it."""
     with sqlite3.connect(home / "ledger.db") as connection:
         later = (
+            "console_sessions",
             "key_usage",
             "submissions",
             "repeats", "api_keys", "grants", "memberships", "identities", "file_items", "file_parts", "files",
