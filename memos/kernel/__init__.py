@@ -16,6 +16,7 @@ __all__ = [
     "maintenance",
     "memories",
     "memos",
+    "moves",
     "opening",
     "profiles",
     "relocation",
