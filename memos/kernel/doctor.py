@@ -30,7 +30,7 @@ EXTRAS = {
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
     "local": ("torch", "peft"),
 }  # fmt: skip
-_PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
+PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
 
 
 class State(StrEnum):
@@ -181,7 +181,7 @@ def ask_embedder(embedder: Embedder, began: float, done: str = "asked") -> tuple
 
 
 def _models(settings: Settings) -> Found:
-    for purpose in _PURPOSES:
+    for purpose in PURPOSES:
         model = settings.model_for(purpose)
         if model is None:
             yield State.MISSING, f"{purpose}: none (docs/models.md)"
@@ -249,7 +249,7 @@ def _extras(settings: Settings) -> Found:
         "multilingual": settings.embed.model == "e5",
         "tracing": bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
         "sealing": settings.cube_passphrase is not None,
-        "local": any(model is not None and model.local for model in map(settings.model_for, _PURPOSES)),
+        "local": any(model is not None and model.local for model in map(settings.model_for, PURPOSES)),
     }
     for extra, modules in EXTRAS.items():
         if all(is_installed(name) for name in modules):

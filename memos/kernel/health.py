@@ -4,15 +4,61 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 from memos.core.effective_settings import EffectiveSetting, effective_settings
 from memos.core.identities import Right
-from memos.core.settings import JUDGE, Settings
+from memos.core.settings import JUDGE, ChatSettings, Settings
 from memos.core.telemetry import SlowCall, SlowCalls
 from memos.core.types import LOCAL_OWNER
 from memos.kernel.context import Context
-from memos.kernel.doctor import Finding, Found, State, ask_embedder, ask_reranker, examine
+from memos.kernel.doctor import (
+    EXTRAS,
+    PURPOSES,
+    Finding,
+    Found,
+    State,
+    ask_embedder,
+    ask_reranker,
+    examine,
+    is_installed,
+)
 from memos.kernel.opening import OpenedInstallation
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """What one purpose has as its language model."""
+
+    purpose: Annotated[str, "`chat`, `reader`, `vision`, or `training` of adapters"]
+    name: Annotated[str | None, "Name of the model, of a folder its last part; null where there is none"]
+    place: Annotated[str | None, "`process` (of the server), `endpoint` or `program` (that opened the installation)"]
+    usable: Annotated[bool, "Whether it is configured and its packages are installed"]
+    told: Annotated[str, "What to do; empty if it is usable"]
+
+
+_MISSING = {
+    "chat": "No model is configured: set MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL (docs/models.md).",
+    "reader": "No model is configured, so facts are read by patterns (docs/models.md).",
+    "vision": "No model is configured, so images are not described: set MEMOS_VISION_MODEL__BASE_URL (docs/models.md).",
+    "training": "No model in the server can be trained: set MEMOS_CHAT_MODEL__MODEL=local:FOLDER (docs/parametric.md).",
+}
+
+
+_NO_EXTRA = "The extra `local` is not installed: run pip install '.[local]' in the clone (docs/models.md)."
+
+
+def _model_status(purpose: str, model: ChatSettings | None, *, given: bool) -> ModelStatus:
+    if model is None and given:
+        return ModelStatus(purpose, "a model of the program", "program", usable=True, told="")
+    if model is None:
+        return ModelStatus(purpose, None, None, usable=False, told=_MISSING[purpose])
+    if model.local is None:
+        return ModelStatus(purpose, model.model, "endpoint", usable=True, told="")
+    there = all(map(is_installed, EXTRAS["local"]))
+    return ModelStatus(purpose, Path(model.local).name, "process", there, "" if there else _NO_EXTRA)
 
 
 class Health:
@@ -38,6 +84,13 @@ class Health:
         """
         self._context.scopes.check_admin(actor)
         return effective_settings(self._settings())
+
+    def models(self, *, actor: str = LOCAL_OWNER) -> tuple[ModelStatus, ...]:
+        """Return which language models are configured, and what to do where one is missing."""
+        self._context.scopes.cubes_of(None, actor, Right.READ)
+        settings, has = self._context.settings, self._installation.askers.has
+        found = [_model_status(purpose, settings.model_for(purpose), given=has(purpose)) for purpose in PURPOSES]
+        return (*found, _model_status("training", settings.learning_model, given=False))
 
     def slow_calls(self, *, actor: str = LOCAL_OWNER) -> tuple[SlowCall, ...]:
         """Return the slowest calls of the last 24 hours in this process, the slowest first.

@@ -141,6 +141,7 @@ DESTROYS = {"delete", "erase", "reject", "retention/run", "disallow", "forget"}
 OUT_OF_REACH = {
     "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
     "POST /api/v1/adapters/train", "POST /api/v1/adapters/retrain",
+    "POST /api/v1/activation/first-token",
     "POST /api/v1/activation/warm", "GET /api/v1/activation/stats", "POST /api/v1/activation/verify",
     "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",

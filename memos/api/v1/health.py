@@ -9,6 +9,7 @@ from memos.api.v1.common import CurrentIdentity, value_router
 from memos.core.effective_settings import EffectiveSetting
 from memos.core.telemetry import SlowCall
 from memos.kernel.doctor import Finding
+from memos.kernel.health import ModelStatus
 
 router = value_router("health")
 
@@ -23,6 +24,12 @@ def doctor(memos: CurrentMemos, acting: CurrentIdentity) -> list[Finding]:
 def settings(memos: CurrentMemos, acting: CurrentIdentity) -> Sequence[EffectiveSetting]:
     """Return the settings in effect with where each comes from, secrets masked; for admins."""
     return memos.health.settings(actor=acting.actor)
+
+
+@router.get("/models")
+def models(memos: CurrentMemos, acting: CurrentIdentity) -> Sequence[ModelStatus]:
+    """Return which language models are configured, and what to do where one is missing."""
+    return memos.health.models(actor=acting.actor)
 
 
 @router.get("/slow-calls")
