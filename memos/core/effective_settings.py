@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -38,29 +38,39 @@ def effective_settings(settings: Settings) -> tuple[EffectiveSetting, ...]:
 
     The environment and the file are read again; a setting that differs from what they say now was an argument.
     """
-    environment, file, again = _sources(settings)
-    return tuple(
-        EffectiveSetting(
-            name=name,
-            variable=f"MEMOS_{name.replace('.', '__').upper()}",
-            value=_shown(_at(settings, name)),
-            default=_shown(field.get_default(call_default_factory=True)),
-            origin=_origin(settings, name, environment, file, again),
-            secret="SecretStr" in str(field.annotation),
-            description=field.description or "",
+    sources = _sources(settings)
+    found = []
+    for name, field in _fields(Settings):
+        default = field.get_default(call_default_factory=True)
+        found.append(
+            EffectiveSetting(
+                name=name,
+                variable=f"MEMOS_{name.replace('.', '__').upper()}",
+                value=_shown(_at(settings, name)),
+                default=_shown(default),
+                origin=_origin(settings, name, default, sources),
+                secret="SecretStr" in str(field.annotation),
+                description=field.description or "",
+            )
         )
-        for name, field in _fields(Settings)
-    )
+    return tuple(found)
 
 
-def _sources(settings: Settings) -> tuple[Mapping[str, Any], Mapping[str, Any], Settings | None]:
-    """Return what the environment and the file say, and the settings that they make."""
+class _Sources(NamedTuple):
+    """What the environment and the file say, and the settings that they make; None if they are wrong by now."""
+
+    environment: Mapping[str, Any]
+    file: Mapping[str, Any]
+    made: Settings | None
+
+
+def _sources(settings: Settings) -> _Sources:
     try:
         environment = EnvironmentSource(Settings)()
         file = {} if settings.config is None else read(Path(settings.config).expanduser(), Settings)
-        return environment, file, Settings(config=settings.config)
-    except (InvalidInput, ValidationError):  # they have changed since the start
-        return {}, {}, None
+        return _Sources(environment, file, Settings(config=settings.config))
+    except (InvalidInput, ValidationError):
+        return _Sources({}, {}, None)
 
 
 def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -77,22 +87,19 @@ def _at(value: Any, name: str) -> Any:
     return value
 
 
-def _origin(
-    settings: Settings,
-    name: str,
-    environment: Mapping[str, Any],
-    file: Mapping[str, Any],
-    again: Settings | None,
-) -> str:
+def _origin(settings: Settings, name: str, default: Any, sources: _Sources) -> str:
     group, _, own = name.rpartition(".")
     holder = getattr(settings, group) if group else settings
     if own not in holder.model_fields_set or (group and group not in settings.model_fields_set):
         return "default"
-    if again is not None and _at(again, name) == _at(settings, name):
-        for origin, said in (("environment", environment), ("file", file)):
+    value = _at(settings, name)
+    if sources.made is not None and _at(sources.made, name) == value:
+        for origin, said in (("environment", sources.environment), ("file", sources.file)):
             inside = said.get(group, {}) if group else said
             if isinstance(inside, Mapping) and own in inside:
                 return origin
+        if value == default:  # set to what it is anyway, with others of its group
+            return "default"
     return "argument"
 
 

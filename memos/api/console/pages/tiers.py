@@ -53,6 +53,7 @@ async def tiers(view: View) -> Response:
         moves=moves[:_SHOWN_MOVES],
         more=len(moves) > _SHOWN_MOVES,
         days=_by_day(moves),
+        moved=any(move["direction"] != "aging" for move in moves),
         whole=len(moves) < _MOVES,
         **_rows(view, found, state),
     )
