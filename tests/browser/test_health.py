@@ -78,6 +78,13 @@ def test_by_keys_alone_and_without_scripts(open_page: Open, site: Site) -> None:
     context.close()
 
 
+def test_the_page_of_models_says_how_to_set_one_where_there_is_none(open_page: Open) -> None:
+    page = open_page("/models", "ana")
+    expect(page.locator(".models")).to_contain_text("set MEMOS_CHAT_MODEL__BASE_URL")
+    expect(page.locator("#kept")).to_contain_text("No model keeps what prompts begin with")
+    expect(page.get_by_role("button", name="Train")).to_have_count(0)
+
+
 def test_nobody_else_sees_what_was_asked_and_text_stays_text(open_page: Open) -> None:
     other = open_page("/health", "ben")
     expect(other.locator("main")).to_contain_text("Slowest calls")
