@@ -22,9 +22,10 @@ PURPOSES = {
 
 
 class Measure(NamedTuple):
-    """A result of an adapter's evaluation: its name in the API, its label, what is wanted, and how it is shown."""
+    """A result of an adapter's evaluation: its name in the API, its labels, what is wanted, and how it is shown."""
 
     name: str
+    short: str
     label: str
     wanted: str
     base: str | None
@@ -32,10 +33,29 @@ class Measure(NamedTuple):
 
 
 MEASURES = (
-    Measure("recall", "Questions about learned memories answered right", "90 % or more", "base_recall"),
-    Measure("abstention", "Questions about what nobody told, answered with not knowing", "80 % or more", None),
-    Measure("rise", "Rise of perplexity on plain prose", "5 % or less", None),
-    Measure("lost", "General questions that are no longer answered", "2 or fewer", None, percent=False),
+    Measure(
+        "recall",
+        "Knows what it learned",
+        "Questions about learned memories answered right",
+        "90 % or more",
+        "base_recall",
+    ),
+    Measure(
+        "abstention",
+        "Says when it does not know",
+        "Questions about what nobody told, answered with not knowing",
+        "80 % or more",
+        None,
+    ),
+    Measure("rise", "Perplexity rises by", "Rise of perplexity on plain prose", "5 % or less", None),
+    Measure(
+        "lost",
+        "General questions lost",
+        "General questions that are no longer answered",
+        "2 or fewer",
+        None,
+        percent=False,
+    ),
 )
 
 
@@ -55,7 +75,7 @@ def _shown(value: float | None, *, percent: bool) -> str:
 def _results(adapter: dict[str, Any]) -> list[dict[str, str]]:
     return [
         {
-            "label": measure.label,
+            "label": measure.short,
             "value": _shown(_value(adapter, measure), percent=measure.percent),
             "wanted": measure.wanted,
             "before": _shown(_value(adapter, measure, measure.base), percent=measure.percent) if measure.base else "",
