@@ -174,7 +174,7 @@ def _embedder(settings: Settings) -> Found:
 
 def ask_embedder(embedder: Embedder, began: float, done: str = "asked") -> tuple[State, str]:
     """Return the finding about an embedder that answers; `began` is a time of `time.perf_counter`."""
-    embedder.embed_query("Is anybody there?")
+    embedder.embed_query(f"Is anybody there? {began}")  # a question that no cache has
     print_ = embedder.fingerprint
     spent_ms = (time.perf_counter() - began) * 1000
     return State.GOOD, f"{print_.name}, {print_.dimension} dimensions, {done} in {spent_ms:.0f} ms"
