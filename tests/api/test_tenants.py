@@ -103,7 +103,8 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
+    "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
+    "restore_erased", "remove", "by", "sort", "around",
     "before", "newest", "start",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
@@ -142,9 +143,11 @@ DESTROYS = {"delete", "merge", "reopen", "read-again", "erase", "reject", "reten
 OUT_OF_REACH = {
     "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
     "POST /api/v1/adapters/train", "POST /api/v1/adapters/retrain",
+    "POST /api/v1/activation/first-token",
     "POST /api/v1/activation/warm", "GET /api/v1/activation/stats", "POST /api/v1/activation/verify",
     "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
+    "GET /api/v1/segments/{segment}", "GET /api/v1/doctor", "GET /api/v1/settings",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
     "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "POST /local/call",

@@ -214,6 +214,7 @@ class Kv(Part[C]):
     show = sends(v1_models.show_prefix)
     compose = sends(v1_models.compose_prefix)
     warm = sends(v1_models.warm_prefix)
+    measure = sends(v1_models.measure_first_token)
     drop = sends(v1_models.drop_kv)
     stats = sends(v1_models.kv_stats)
     verify = sends(v1_models.verify_kv)

@@ -42,6 +42,7 @@ from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
 from memos.kernel.graph import Graph
+from memos.kernel.health import Health
 from memos.kernel.kv import KvService
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
@@ -70,6 +71,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "documents": Documents,
         "events": Events,
         "graph": Graph,
+        "health": Health,
         "images": Images,
         "keys": Keys,
         "knowledge": KnowledgeBases,
