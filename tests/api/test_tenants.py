@@ -84,7 +84,7 @@ PLAIN: dict[str, Any] = {
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
     "documents": ["a", "b"], "holds": True, "alias": MADE_UP, "into": "get_weather",
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
-    "search_query": WORD[:4], "limits": {"items_per_day": 0},
+    "search_query": WORD[:4], "minutes": 5, "step": 1, "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
 }  # fmt: skip
 # Parameters that are left out: a request is about the same things without them.
