@@ -325,6 +325,10 @@ class CubePrefix(kv_cache.CubePrefix, Value):
     """The prompt prefix of a cube."""
 
 
+class FirstToken(kv_cache.FirstToken, Value):
+    """Time until the first token of an answer, without and with what is kept of the prompt."""
+
+
 class Warmed(kv_cache.Warmed, Value):
     """Result of precomputing a prompt prefix: the time it took."""
 

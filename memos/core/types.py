@@ -454,6 +454,21 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a document: characters `start` to `end` of its Markdown, and the memory that holds it."""
+
+    item: Annotated[str, "Id of the memory"]
+    number: Annotated[int, "Its number in the file, from 1"]
+    page: Annotated[int | None, "Page it is on; null if the format has no pages"]
+    start: Annotated[int, "Start in the Markdown, in characters"]
+    end: Annotated[int, "End in the Markdown, in characters"]
+    path: Annotated[tuple[str, ...], "Headings above it"]
+    text: Annotated[str, "What the memory says now; empty if it was deleted"]
+    status: Annotated[Status, "Status of the memory"]
+    version: Annotated[int, "Version of the memory"]
+
+
+@dataclass(frozen=True, slots=True)
 class AddReceipt:
     """The result of `add`; `indexed` is False while an index has yet to catch up.
 
@@ -728,6 +743,15 @@ class PendingItem:
 
     item: Annotated[Item, "The memory, with its sources"]
     why: Annotated[str, "Why it is pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewCounts:
+    """How much awaits review in a cube; counting stops at `most`."""
+
+    pending: Annotated[int, "Memories that await review"]
+    relations: Annotated[int, "Corrections in doubt"]
+    most: Annotated[int, "Where counting stops: there may be more"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ _DOUBT = 0.12
 _FORGETS = 0.55
 _ALL_OF_IT = 0.9
 _LINKED = 3
-_IN_DOUBT = 0.5
 
 
 class Corrected(NamedTuple):
@@ -134,7 +133,7 @@ def _keep_both(told: Corrected, old: Item, related: Sequence[str], rivals: tuple
     """Add the correction before the statement that it probably means, for a person to decide."""
     receipt = _add(told, tuple(dict.fromkeys([*related, old.id])))
     change = told.change
-    relations.suppose(change.connection, change.cube, receipt.item_id, old.id, _IN_DOUBT, change.now)
+    relations.suppose(change.connection, change.cube, receipt.item_id, old.id, relations.IN_DOUBT, change.now)
     return replace(receipt, outcome=Outcome.NEEDS_REVIEW, runners_up=(old.id, *rivals)[:_LINKED])
 
 

@@ -22,6 +22,7 @@ from memos.core.types import (
     FileState,
     Item,
     Json,
+    Passage,
     Status,
     StoredFile,
 )
@@ -29,7 +30,7 @@ from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context
 from memos.memcube import documents, erasure, images
 from memos.memcube.ledger import files, items, outbox
-from memos.reader.arguments import members_of
+from memos.reader.arguments import members_of, within
 from memos.reader.masking import Masking
 from memos.scheduler.task import poll_until
 
@@ -122,13 +123,60 @@ class Documents:
         """Return a file's state, also of a deleted one. Raises: NotFound."""
         return self._found(file, cube, actor)
 
-    def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, states: Collection[str] = ()) -> Files:
-        """Return a cube's files, newest first; by default those that are not deleted. Raises: NotFound."""
+    def list(
+        self,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        states: Collection[str] = (),
+        limit: int = 10_000,
+        after: str | None = None,
+    ) -> Files:
+        """Return a cube's files, newest first; by default those that are not deleted.
+
+        `after`, the id of a file, continues behind it. Raises: InvalidInput, NotFound.
+        """
         wanted = members_of("states", states, FileState) or _SHOWN
+        limit, after = within("limit", limit, 1, 10_000), None if after is None else check_name("after", after, 64)
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            found = files.find(connection, scope.cubes[0])
-        return tuple(file for file in found if file.state in wanted)
+            return tuple(files.page(connection, scope.cubes[0], wanted, limit, after))
+
+    def passages(
+        self,
+        file: str,
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        start: int = 0,
+        page: int | None = None,
+        limit: int = 100,
+    ) -> tuple[Passage, ...]:
+        """Return the passages of a file from character `start` on, in order, all or only those on a page.
+
+        Together they are its Markdown; the `end` of the last one is where to go on. Raises: InvalidInput, NotFound.
+        """
+        start, limit = within("start", start, 0, 2**53), within("limit", limit, 1, 1_000)
+        page = None if page is None else within("page", page, 0, 2**31 - 1)
+        found = self._found(file, cube, actor)
+        if found.state is FileState.DELETED:
+            return ()
+        with self._context.ledger.read() as connection:
+            return tuple(files.passages(connection, found, start, limit, page))
+
+    def read_again(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
+        """Read a file again from its stored bytes, also a failed or deleted one; return the file that replaces it.
+
+        Its old passages stay until the new ones are there. Raises: NotFound (also when its bytes were erased).
+        """
+        found = self._found(file, cube, actor)
+        scope = self._context.scopes.check([found.cube], actor, right=Right.WRITE)
+        data = self.content(file, cube=found.cube, actor=actor)
+        with self._context.change(scope) as change:
+            files.require(change.connection, [change.cube], found.id)
+            new = documents.read_again(change, found, data)
+        self._wake()
+        return new
 
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
         """Return a file's original bytes; the Markdown if masked. Raises: NotFound (also when erased)."""

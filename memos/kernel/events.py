@@ -19,7 +19,7 @@ from memos.errors import ConnectionLost, InvalidInput
 from memos.kernel.context import Context
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger.cubes import EventQuery
-from memos.reader.arguments import seconds_of, within
+from memos.reader.arguments import seconds_of, switch, within
 
 _POLL_S = 0.5
 _AT_ONCE = 500
@@ -41,7 +41,7 @@ class Events:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def list(
+    def list(  # noqa: PLR0913 - the wire contract names them all
         self,
         cube: str = DEFAULT_CUBE,
         *,
@@ -49,10 +49,23 @@ class Events:
         after: int = 0,
         kinds: Sequence[str] = (),
         limit: int = 100,
+        before: int | None = None,
+        newest: bool = False,
+        item: str | None = None,
     ) -> Events_:
-        """Return a cube's events after number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+        """Return a cube's events after number `after` and before `before`, oldest first, or newest first.
+
+        `item` narrows them to those that name a memory or a file. Raises: InvalidInput, NotFound (cube).
+        """
         self._context.scopes.cubes_of([cube], actor, Right.READ)
-        wanted = EventQuery(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
+        wanted = EventQuery(
+            _number("after", after),
+            _kinds(kinds),
+            within("limit", limit, 1, 10_000),
+            None if before is None else _number("before", before),
+            switch("newest", newest),
+            None if item is None else check_name("item", item, 64),
+        )
         return self._seen(_Whose(cube, actor), lambda connection: cubes.events_after(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:

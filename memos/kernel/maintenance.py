@@ -12,6 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from memos.core.identities import Right
+from memos.core.telemetry import SlowCalls
 from memos.core.text.caches import forget_texts
 from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
 from memos.kernel.adapters.serving import AdapterRemoval
@@ -45,8 +46,10 @@ class Maintenance:
         installation: OpenedInstallation,
         removal: AdapterRemoval,
         start_background: Callable[[], None],
+        slow: SlowCalls,
     ) -> None:
         self._context = context
+        self._slow = slow
         self._installation = installation
         self._removal = removal
         self._start_background = start_background
@@ -230,6 +233,7 @@ class Maintenance:
         installation.embedder.forget()
         installation.askers.forget()
         forget_texts()
+        self._slow.forget(erased_in)
         removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
         for gone in self._removal.forget(erased_in):  # before models are asked which they still may have
             if gone.cube in removed:

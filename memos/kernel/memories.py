@@ -140,6 +140,7 @@ class Memories:
         context = self._context
         with self._listeners.call("add") as clock:
             scope = context.scopes.check([cube], actor, right=Right.WRITE)
+            clock.about(scope.cubes)
             masking = context.scopes.masking(scope)
             finely = member_of("mode", mode, Mode) is Mode.FINE
             with clock.stage("read"):

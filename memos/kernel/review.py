@@ -6,10 +6,22 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from memos.core.identities import Right
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, PendingItem, Relation, Scope, Status
-from memos.errors import Conflict, InvalidInput
+from memos.core.types import (
+    DEFAULT_CUBE,
+    DERIVED,
+    FOUND,
+    LOCAL_OWNER,
+    Item,
+    PendingItem,
+    Relation,
+    ReviewCounts,
+    Scope,
+    Status,
+)
+from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context
 from memos.memcube import changes, relations
+from memos.memcube import facts as stored_facts
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, queries, tasks, tier_moves
 from memos.reader import messages
@@ -18,6 +30,7 @@ from memos.scheduler.jobs import facts
 
 # Of what a person read and let stand, at least.
 _CONFIRMED = 0.95
+_MOST_COUNTED = 1_000
 
 
 class Review:
@@ -32,6 +45,14 @@ class Review:
         limit = within("limit", limit, 1, 10_000)
         with self._context.ledger.read() as connection:
             return tuple(queries.pending_items(connection, scope.cubes[0], limit))
+
+    def counts(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> ReviewCounts:
+        """Return how much awaits review in a cube, counted up to a limit. Raises: NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            pending = queries.count_pending(connection, scope.cubes[0], _MOST_COUNTED)
+            doubtful = relations.count_supposed(connection, scope.cubes[0], _MOST_COUNTED)
+        return ReviewCounts(pending, doubtful, _MOST_COUNTED)
 
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
@@ -109,6 +130,57 @@ class Review:
             changes.record_item(change, "relation", newer, {"older": older, "holds": holds})
             return tuple(relations.of_items(change.connection, [newer]))
 
+    def reopen(
+        self, newer: str, older: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> tuple[Relation, ...]:
+        """Take back a person's decision on two statements, so that it awaits another; return the newer's relations.
+
+        Raises: NotFound (also if nobody decided).
+        """
+        scope = self._context.scopes.check_item(newer, cube, actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
+            for item in (newer, older):
+                items.require(change.connection, [change.cube], item)
+            if not relations.reopen(change.connection, change.cube, newer, older, change.now):
+                raise NotFound("decision", f"{newer} {older}", "Nobody has decided on these two.")
+            changes.record_item(change, "relation", newer, {"older": older, "holds": None})
+            return tuple(relations.of_items(change.connection, [newer]))
+
+    def merge(
+        self,
+        item: str,
+        into: str,
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        expected_version: int | None = None,
+    ) -> Item:
+        """Replace a memory by another that says the same, which takes over its sources; return the one that stays.
+
+        The one that stays is approved if it was pending, and a correction in doubt about the two is settled. A
+        `rollback` of each undoes it. Raises: NotFound, InvalidInput (the same item twice), Conflict (one of them was
+        deleted or replaced, or changed).
+        """
+        scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
+        if item == into:
+            raise InvalidInput("into", "must be another item than the one to merge")
+        with self._context.change(scope) as change:
+            before, stays = _mergeable(change, item), _mergeable(change, into)
+            if expected_version is not None and before.version != version_of("expected_version", expected_version):
+                raise Conflict(f"Item {item} is at version {before.version}, not {expected_version}; read it again.")
+            if {before.type, stays.type} <= DERIVED:
+                stored_facts.copy_sources(change, into, item)
+            if stays.status is Status.PENDING:
+                edits = {"status": Status.ACTIVE, "confidence": max(stays.confidence, _CONFIRMED)}
+                changes.update(change, into, None, edits, f"approved by {scope.actor}")
+                tier_moves.read_again(change.connection, change.cube, [into], change.now)
+            relations.repeat(change.connection, change.cube, item, into, actor=scope.actor, now=change.now)
+            replaced = {"status": Status.SUPERSEDED, "superseded_by": into}
+            changes.edit(change, before, replaced, f"says the same as {into}", kind="supersede")
+            stored_facts.link_superseded(change, into, item)
+            tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
+        return self._settled(into, scope)
+
     def _settled(self, item: str, scope: Scope) -> Item:
         self._context.wait_indexed()
         with self._context.ledger.read() as connection:
@@ -122,6 +194,13 @@ def _waiting(change: Change, item: str) -> Item:
         raise Conflict(
             f"Item {item} is {state.status}, not pending; list pending memories with `memos memory review list`."
         )
+    return state
+
+
+def _mergeable(change: Change, item: str) -> Item:
+    state = items.require(change.connection, [change.cube], item)
+    if state.status not in FOUND | {Status.PENDING}:
+        raise Conflict(f"Item {item} is {state.status}; only memories that are in use or pending can be merged.")
     return state
 
 

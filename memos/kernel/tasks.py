@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from memos.core.identities import Right
@@ -10,7 +11,7 @@ from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, WHOLE, Task, TaskState
 from memos.errors import InvalidInput, PermissionDenied
 from memos.kernel.context import Context
-from memos.memcube.ledger import queues, tasks
+from memos.memcube.ledger import queries, queues, tasks
 from memos.memcube.ledger.tasks import TaskQuery
 from memos.reader.arguments import within
 from memos.scheduler.runner import Runner
@@ -38,16 +39,25 @@ class Tasks:
         kinds: Sequence[str] = (),
         limit: int = 100,
         after: str | None = None,
+        about: str | None = None,
     ) -> Tasks_:
-        """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
+        """Return tasks, newest first; `after` the id of a task continues behind it.
+
+        `about`, the id of a memory or file, narrows them to those that deal with it, or with its conversation or topic
+        since it was stored. Raises: InvalidInput, NotFound.
+        """
         wanted = TaskQuery(
             tuple(_state(state) for state in states),
             tuple(check_name("kind", kind, 64) for kind in kinds),
             within("limit", limit, 1, 10_000),
             None if after is None else check_name("after", after, 64),
         )
+        about = None if about is None else check_name("about", about, 64)
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
         with self._context.ledger.read() as connection:
+            if about is not None:
+                ids, since = queries.concerned(connection, about)
+                wanted = replace(wanted, about=ids, since=since)
             return tasks.find(connection, named, wanted)
 
     def get(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:

@@ -6,7 +6,7 @@ Runs inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,6 +50,33 @@ def store_document(change: Change, file: StoredFile, data: bytes) -> StoredFile:
     tasks.enqueue(change.connection, change.cube, [reading], change.now)
     _record_event(change, file.id, file.state)
     return file
+
+
+def read_again(change: Change, file: StoredFile, data: bytes) -> StoredFile:
+    """Store a file anew with its task; its passages take the place of the old ones when it was read."""
+    for same in files.find(change.connection, change.cube, sha256=file.sha256):
+        if same.state is FileState.PROCESSING:
+            return same
+    kept = {"masked": file.info["masked"]} if "masked" in file.info else {}
+    new = replace(
+        file,
+        id=new_id(),
+        state=FileState.PROCESSING,
+        actor=change.actor,
+        created_at=change.now,
+        error=None,
+        info=kept,
+        replaced_by=None,
+        finished_at=None,
+    )
+    change.charge(change.connection, 0, len(data))
+    files.add(change.connection, new, data)
+    reading = NewTask(files.READ, {"file": new.id}, key=new.id, priority=PRIORITY - 1)
+    tasks.enqueue(change.connection, change.cube, [reading], change.now)
+    _record_event(change, new.id, new.state)
+    if file.state is FileState.FAILED:
+        delete(change, file, "read again")
+    return new
 
 
 def store_passages(

@@ -411,6 +411,12 @@ def supposed(connection: sa.Connection, cube: str, limit: int) -> list[Relation]
     return [_relation(row) for row in rows]
 
 
+def count_supposed(connection: sa.Connection, cube: str, most: int) -> int:
+    """Return how many relations of a cube await a decision, `most` if there are more."""
+    waiting = sa.select(sa.literal(1)).where(links.c.cube_id == cube, links.c.decided_by == FEEDBACK).limit(most)
+    return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
+
+
 def replacements(connection: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, float, int | None, str]]:
     """Return what replaced or repeated items: older id, newer id, confidence, when it was said (µs), the kind."""
     return [tuple(row) for batch in items.in_batches(ids) for row in _REPLACEMENTS.rows(connection, ids=batch)]
@@ -429,8 +435,36 @@ def decide(
         kind = LinkKind.UPDATES
     connection.execute(sa.delete(links).where(*pair))
     row = {"from_id": newer, "kind": kind, "to_id": older, "cube_id": cube, "created_at": now}
-    decided_by = f"user {actor}" if actor in _RESERVED else actor
-    connection.execute(sa.insert(links), [row | {"confidence": float(holds), "decided_by": decided_by}])
+    connection.execute(sa.insert(links), [row | {"confidence": float(holds), "decided_by": _person(actor)}])
+
+
+IN_DOUBT = 0.5
+"""Confidence of a relation that a correction supposes."""
+
+
+def reopen(connection: sa.Connection, cube: str, newer: str, older: str, now: datetime) -> bool:
+    """Take a person's decision back, so that another is awaited; False if there is none."""
+    pair = (links.c.from_id == newer, links.c.to_id == older, links.c.kind.in_(_JUDGED))
+    by_person = links.c.decided_by.not_in(sorted(_RESERVED))
+    if not connection.execute(sa.delete(links).where(*pair, by_person)).rowcount:
+        return False
+    suppose(connection, cube, newer, older, IN_DOUBT, now)
+    return True
+
+
+def repeat(connection: sa.Connection, cube: str, one: str, other: str, *, actor: str, now: datetime) -> bool:
+    """Store a person's decision that two items say the same, if a correction is in doubt about them."""
+    for newer, older in ((one, other), (other, one)):
+        pair = (links.c.from_id == newer, links.c.to_id == older, links.c.decided_by == FEEDBACK)
+        if connection.execute(sa.delete(links).where(*pair)).rowcount:
+            row = {"from_id": newer, "kind": LinkKind.SAME, "to_id": older, "cube_id": cube, "created_at": now}
+            connection.execute(sa.insert(links), [row | {"confidence": 1.0, "decided_by": _person(actor)}])
+            return True
+    return False
+
+
+def _person(actor: str) -> str:
+    return f"user {actor}" if actor in _RESERVED else actor
 
 
 def suppose(connection: sa.Connection, cube: str, newer: str, older: str, confidence: float, now: datetime) -> None:

@@ -88,6 +88,25 @@ def test_events_carry_the_pieces_and_the_same_result(chats: Chats) -> None:
     assert result["receipt"] is None
 
 
+def test_the_prompt_is_shown_without_asking_the_model(chats: Chats) -> None:
+    headers = {"Authorization": f"Bearer {chats.keys['ana']}"}
+    before = len(chats.model.requests)
+    told = httpx2.post(f"{chats.url}/prompt", json={"query": "What is my secret?"}, headers=headers, timeout=60).json()
+    assert len(chats.model.requests) == before
+    assert told["model"] == "scripted"
+    assert told["messages"][-1] == {"role": "user", "content": "What is my secret?"}
+    assert "My secret is a blue door." in told["messages"][0]["content"]
+    assert "My secret is a blue door." in [shown["memory"] for shown in told["shown"]]
+    assert told["prompt_tokens"] > told["memory_tokens"] > 0
+    assert httpx2.get(f"{chats.url}/model", headers=headers).json() == {"model": "scripted"}
+    for wrong in ({"query": " "}, {"query": "x", "cubes": ["ben"]}):
+        assert httpx2.post(f"{chats.url}/prompt", json=wrong, headers=headers, timeout=60).status_code in (400, 404)
+    chats.says("A blue door [m1].")
+    assert chats.ask("ana", store=False).status_code == 200
+    sent = [message.content for message in chats.model.requests[-1].messages]
+    assert sent == [message["content"] for message in told["messages"]]
+
+
 def test_the_tokens_of_chats_are_among_the_numbers_of_the_server(chats: Chats) -> None:
     chats.says(ChatReply("A blue door.", Tokens(30, 12)))
     before = chats.memos.statistics.totals().tokens.get("chat", 0)

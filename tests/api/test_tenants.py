@@ -57,7 +57,7 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "user": lambda t: t.name, "user_id": lambda t: t.name, "identity": lambda t: t.name, "id": lambda t: t.name,
     "group": lambda t: t.name, "member": lambda t: t.name, "acts_for": lambda t: t.name, "speaker": lambda t: t.name,
     "cube": lambda t: t.name, "cubes": lambda t: [t.name], "subject": lambda t: t.name,
-    "newer": lambda t: t.item, "older": lambda t: t.seen,
+    "newer": lambda t: t.item, "older": lambda t: t.seen, "into": lambda t: t.seen, "about": lambda t: t.item,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
     "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
@@ -82,7 +82,7 @@ PLAIN: dict[str, Any] = {
     "template": {"name": "t", "groups": [{"id": "g", "name": "G", "dimensions": [
         {"id": "g.a", "name": "A", "about": "a thing"}]}]},
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
-    "documents": ["a", "b"], "holds": True,
+    "documents": ["a", "b"], "holds": True, "alias": MADE_UP, "into": "get_weather",
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
@@ -103,7 +103,9 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
+    "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
+    "restore_erased", "remove", "by", "sort", "around",
+    "before", "newest", "start",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
@@ -136,14 +138,16 @@ TAKES_NAMES = {
     "POST /product/create_cube", "POST /product/register_cube",
 }  # fmt: skip
 # Left out when the victim itself walks, so that its things are there for the next route.
-DESTROYS = {"delete", "erase", "reject", "retention/run", "disallow", "forget"}
+DESTROYS = {"delete", "merge", "reopen", "read-again", "erase", "reject", "retention/run", "disallow", "forget"}
 # For admins, for the person at the machine, or in need of a language model or of a segment that is not there.
 OUT_OF_REACH = {
     "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
     "POST /api/v1/adapters/train", "POST /api/v1/adapters/retrain",
+    "POST /api/v1/activation/first-token",
     "POST /api/v1/activation/warm", "GET /api/v1/activation/stats", "POST /api/v1/activation/verify",
     "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
+    "GET /api/v1/segments/{segment}", "GET /api/v1/doctor", "GET /api/v1/settings",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
     "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "POST /local/call",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from memos import MemOS, Settings
 from memos.core.settings import IndexSettings, LimitSettings
@@ -31,6 +31,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         told = "no chromium here: install Debian's package `chromium`, or set MEMOS_CHROMIUM"
         pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+    expect.set_options(timeout=15_000)  # a busy machine is slow
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=list(_OPTIONS))
         yield started

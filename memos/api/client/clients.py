@@ -128,6 +128,8 @@ class Review(Part[C]):
 
     relations = sends(v1_requests.doubtful_relations)
     decide = sends(v1_requests.decide)
+    reopen = sends(v1_requests.reopen)
+    merge = sends(v1_requests.merge)
 
 
 class Cubes(Part[C]):
@@ -212,6 +214,7 @@ class Kv(Part[C]):
     show = sends(v1_models.show_prefix)
     compose = sends(v1_models.compose_prefix)
     warm = sends(v1_models.warm_prefix)
+    measure = sends(v1_models.measure_first_token)
     drop = sends(v1_models.drop_kv)
     stats = sends(v1_models.kv_stats)
     verify = sends(v1_models.verify_kv)

@@ -134,11 +134,15 @@ def list_tasks(
     kinds: Sequence[str] = (),
     limit: int = 100,
     after: str | None = None,
+    about: str | None = None,
     user: str | None = None,
 ) -> Call[list[values.Task]]:
-    """Return tasks, newest first; `after` continues behind the task of that id. Raises: InvalidInput, NotFound."""
+    """Return tasks, newest first; `after` continues behind the task of that id.
+
+    `about`, the id of a memory or file, narrows them to those that deal with it. Raises: InvalidInput, NotFound.
+    """
     chosen = {"cube": listed(cubes), "state": listed(states), "kind": listed(kinds)}
-    query = {**chosen, "limit": limit, "after": after, "user": user}
+    query = {**chosen, "limit": limit, "after": after, "about": about, "user": user}
     return getting(path_of("tasks"), as_list(values.Task), query)
 
 
@@ -174,10 +178,22 @@ def follow_task(task: str, *, timeout_s: float = 300.0, user: str | None = None)
 
 
 def list_events(
-    cube: str | None = None, *, after: int = 0, kinds: Sequence[str] = (), limit: int = 100, user: str | None = None
+    cube: str | None = None,
+    *,
+    after: int = 0,
+    kinds: Sequence[str] = (),
+    limit: int = 100,
+    before: int | None = None,
+    newest: bool = False,
+    item: str | None = None,
+    user: str | None = None,
 ) -> Call[list[values.Event]]:
-    """Return a cube's events after the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+    """Return a cube's events after the number `after` and before `before`, oldest first, or newest first.
+
+    `item` narrows them to those that name a memory or a file. Raises: InvalidInput, NotFound (cube).
+    """
     query = {"cube": cube, "after": after, "kind": listed(kinds), "limit": limit, "user": user}
+    query |= {"before": before, "newest": newest or None, "item": item}
     return getting(path_of("events"), as_list(values.Event), query)
 
 
@@ -362,6 +378,31 @@ def decide(
     """
     body = {"newer": newer, "older": older, "holds": holds, "cube": cube, "user": user}
     return changing("POST", path_of("review", "relations", "decide"), as_list(values.Relation), body=body)
+
+
+def reopen(newer: str, older: str, *, cube: str | None = None, user: str | None = None) -> Call[list[values.Relation]]:
+    """Take back a decision on two statements, so that it awaits another; return the newer one's relations.
+
+    Raises: NotFound (also if nobody decided), PermissionDenied.
+    """
+    body = {"newer": newer, "older": older, "cube": cube, "user": user}
+    return changing("POST", path_of("review", "relations", "reopen"), as_list(values.Relation), body=body)
+
+
+def merge(
+    item: str,
+    into: str,
+    *,
+    cube: str | None = None,
+    user: str | None = None,
+    expected_version: int | None = None,
+) -> Call[values.Item]:
+    """Replace a memory by another that says the same; return the one that stays.
+
+    Raises: InvalidInput (the same memory twice), NotFound, Conflict, PermissionDenied.
+    """
+    body = {"into": into, "cube": cube, "user": user, "expected_version": expected_version}
+    return changing("POST", path_of("review", ("item", item), "merge"), as_model(values.Item), body=body)
 
 
 def rollback(

@@ -25,6 +25,7 @@ from memos.api.v1.common import (
     CurrentTarget,
     FileId,
     IdempotencyKey,
+    Limit,
     RequestTarget,
     Text,
     Timeout,
@@ -32,7 +33,7 @@ from memos.api.v1.common import (
     target_of,
     value_router,
 )
-from memos.core.types import EraseReceipt, FileState, Item, StoredFile
+from memos.core.types import EraseReceipt, FileState, Item, Passage, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.cubes import KnowledgeBase
 from memos.kernel.memos import MemOS
@@ -82,9 +83,11 @@ def list_documents(
     memos: CurrentMemos,
     target: CurrentTarget,
     state: Annotated[list[str], Query(description="Only in these states; default: all but deleted ones")] = [],  # noqa: B006
+    limit: Limit = 10_000,
+    after: Annotated[str | None, Query(description="Continue after this file")] = None,
 ) -> Sequence[StoredFile]:
     """Return a cube's files, the newest first."""
-    return memos.documents.list(**target, states=state)
+    return memos.documents.list(**target, states=state, limit=limit, after=after)
 
 
 @router.get("/documents/{file}", name="get")
@@ -117,6 +120,25 @@ def document_content(file: FileId, memos: CurrentMemos, where: CurrentItem) -> R
 def document_markdown(file: FileId, memos: CurrentMemos, where: CurrentItem) -> Text:
     """Return a file as it was read."""
     return Text(text=memos.documents.markdown(file, **where))
+
+
+@router.get("/documents/{file}/passages", name="passages")
+def document_passages(
+    file: FileId,
+    memos: CurrentMemos,
+    where: CurrentItem,
+    start: Annotated[int, Query(description="Only from this character of its Markdown on")] = 0,
+    page: Annotated[int | None, Query(description="Only of this page")] = None,
+    limit: Annotated[int, Query(description="Maximum number of passages, at most 1,000")] = 100,
+) -> Sequence[Passage]:
+    """Return a file's passages in order, which together are its Markdown; go on at the `end` of the last one."""
+    return memos.documents.passages(file, **where, start=start, page=page, limit=limit)
+
+
+@router.post("/documents/{file}/read-again", status_code=202, name="read_again")
+def read_document_again(file: FileId, memos: CurrentMemos, where: CurrentItem) -> StoredFile:
+    """Read a file again in the background, also a failed or deleted one; returns the file that replaces it."""
+    return memos.documents.read_again(file, **where)
 
 
 @router.delete("/documents/{file}", name="delete")

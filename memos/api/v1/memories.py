@@ -41,7 +41,9 @@ from memos.core.types import (
     StoredFile,
     Version,
 )
+from memos.kernel.moves import SegmentContents, TierMove
 from memos.kernel.tools import ToolUse
+from memos.scheduler.presets import PresetComparison
 
 evidence_router = value_router("memories")
 router = value_router("memories", prefix="/memories")
@@ -350,9 +352,44 @@ class TaskIds(Value):
 
 
 @tiers_router.get("/segments")
-def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Segment]:
-    """Return the topics of a cube's older pages, the hottest first."""
-    return memos.tiers.segments(**target, limit=limit)
+def segments(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    limit: Limit = 100,
+    state: Annotated[str | None, Query(description="Only `open` topics, or only `archived` ones")] = None,
+    after: Annotated[str | None, Query(description="Continue after this topic")] = None,
+) -> Sequence[Segment]:
+    """Return the topics of a cube's older pages: those in use first, the hottest first."""
+    return memos.tiers.segments(**target, limit=limit, state=state, after=after)
+
+
+@tiers_router.get("/segments/{segment}")
+def segment(
+    segment: SegmentId,
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    limit: Annotated[int, Query(description="Maximum number of messages, at most 1,000")] = 50,
+    after: Annotated[str | None, Query(description="Continue after this message")] = None,
+) -> SegmentContents:
+    """Return a topic with its messages, the newest first, and what was read from them."""
+    return memos.tiers.segment(segment, **target, limit=limit, after=after)
+
+
+@tiers_router.get("/moves")
+def moves(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    before: Annotated[int | None, Query(description="Moves before this event number; default: the newest")] = None,
+    limit: Annotated[int, Query(description="Maximum number of moves, at most 1,000")] = 100,
+) -> Sequence[TierMove]:
+    """Return the moves of topics between tiers with their reasons, newest first."""
+    return memos.tiers.moves(**target, before=before, limit=limit)
+
+
+@tiers_router.get("/heat-presets")
+def heat_presets(memos: CurrentMemos, target: CurrentTarget) -> PresetComparison:
+    """Return what each preset of heat would have made of a cube's hottest topics, as recorded."""
+    return memos.tiers.compare_presets(**target)
 
 
 @tiers_router.post("/segments/{segment}/move", status_code=204)

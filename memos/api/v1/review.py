@@ -22,7 +22,7 @@ from memos.api.v1.common import (
     target_of,
     value_router,
 )
-from memos.core.types import Item, PendingItem, Relation, RetentionEffect, RetentionRule
+from memos.core.types import Item, PendingItem, Relation, RetentionEffect, RetentionRule, ReviewCounts
 from memos.errors import NotFound
 
 router = value_router()
@@ -50,6 +50,19 @@ class DecideBody(ItemBody):
     holds: bool = Field(
         description="Whether the newer one replaces the older one; if not, they have no relation of any kind"
     )
+
+
+class PairBody(ItemBody):
+    """Two statements."""
+
+    newer: str = Field(description="Id of the newer memory")
+    older: str = Field(description="Id of the older memory")
+
+
+class MergeBody(ApproveBody):
+    """The memory that says the same and stays."""
+
+    into: str = Field(description="Id of the memory that stays")
 
 
 class RuleBody(CubeBody):
@@ -97,6 +110,25 @@ def relations(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) ->
 def decide(body: DecideBody, memos: CurrentMemos, caller: CurrentCaller) -> Sequence[Relation]:
     """Decide whether a newer statement replaces an older one; returns the relations of the newer one."""
     return memos.review.decide(body.newer, body.older, holds=body.holds, **item_of(memos, caller, body))
+
+
+@router.post("/review/relations/reopen", tags=["review"])
+def reopen(body: PairBody, memos: CurrentMemos, caller: CurrentCaller) -> Sequence[Relation]:
+    """Take back a person's decision on two statements, so that it awaits another one."""
+    return memos.review.reopen(body.newer, body.older, **item_of(memos, caller, body))
+
+
+@router.get("/review/counts", tags=["review"], name="review_counts")
+def review_counts(memos: CurrentMemos, target: CurrentTarget) -> ReviewCounts:
+    """Return how much awaits review in a cube, counted up to a limit."""
+    return memos.review.counts(**target)
+
+
+@router.post("/review/{item}/merge", tags=["review"])
+def merge(item: ItemId, body: MergeBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
+    """Replace a memory by another that says the same; returns the one that stays. A rollback of each undoes it."""
+    where = item_of(memos, caller, body)
+    return memos.review.merge(item, body.into, **where, expected_version=body.expected_version)
 
 
 @router.get("/retention/rules", tags=["retention"])

@@ -24,7 +24,7 @@ from memos.api.v1.common import (
 )
 from memos.api.values import Value
 from memos.core.types import FeedbackReceipt, Outcome, SearchResult, WhyNot
-from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.chat.results import ChatOptions, ChatPrompt, ChatResult
 from memos.kernel.tiers import WorkingMemory
 
 router = value_router("search")
@@ -143,8 +143,8 @@ def _receipt_again(made: tuple[str, ...]) -> FeedbackReceipt:
 chat_router = value_router("chat", prefix="/chat")
 
 
-class ChatBody(Body):
-    """A question to answer, and the memory to answer from."""
+class PromptBody(Body):
+    """A question, and the memory to answer from."""
 
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own cube")
@@ -163,6 +163,11 @@ class ChatBody(Body):
     reference_time: Moment = Field(None, description="Time the question is asked; default: now")
     token_budget: int | None = Field(None, description="Maximum tokens of memory; default: MEMOS_RECALL__TOKENS")
     working: bool = Field(True, description="Put the working memory first: instructions, preferences, the topic")
+
+
+class ChatBody(PromptBody):
+    """A question to answer, and the memory to answer from."""
+
     max_tokens: int | None = Field(
         None, description="Maximum tokens of the answer; an answer that is cut off is an error"
     )
@@ -181,6 +186,25 @@ class ChatBody(Body):
 
 class Chat(ChatResult, Value):
     """An answer made with memory."""
+
+
+class ChatModel(Value):
+    """The model that answers chats."""
+
+    model: str | None = Field(description="Its name; null if none is configured (docs/models.md)")
+
+
+@chat_router.get("/model", name="model")
+def chat_model(memos: CurrentMemos, caller: CurrentCaller) -> ChatModel:
+    """Return the model that answers chats."""
+    return ChatModel(model=memos.chat.model())
+
+
+@chat_router.post("/prompt", name="prompt")
+def chat_prompt(body: PromptBody, memos: CurrentMemos, caller: CurrentCaller) -> ChatPrompt:
+    """Return what a chat would send to the model. It works without one; nothing is sent or stored."""
+    acting = resolve_identity(memos, caller, body.user, new=False)
+    return memos.chat.prompt(body.query, **chat_options(body, actor=acting.actor, cubes=acting.cubes(body.cubes)))
 
 
 _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}

@@ -30,9 +30,15 @@ def list_tasks(
     kind: Annotated[list[str], Query(description="Only of these kinds")] = [],  # noqa: B006
     limit: Limit = 100,
     after: Annotated[str | None, Query(description="Continue after this task")] = None,
+    about: Annotated[
+        str | None,
+        Query(description="Only about this memory or file, or its conversation or topic since it was stored"),
+    ] = None,
 ) -> list[Task]:
     """Return tasks, newest first."""
-    return memos.tasks.list(cubes=cube or None, actor=acting.actor, states=state, kinds=kind, limit=limit, after=after)
+    return memos.tasks.list(
+        cubes=cube or None, actor=acting.actor, states=state, kinds=kind, limit=limit, after=after, about=about
+    )
 
 
 @router.get("/counts", name="counts")
@@ -113,9 +119,12 @@ def list_events(
     after: Annotated[int, Query(description="Events after this number")] = 0,
     kind: Kinds = [],  # noqa: B006
     limit: Limit = 100,
+    before: Annotated[int | None, Query(description="Events before this number")] = None,
+    newest: Annotated[bool, Query(description="Newest first")] = False,
+    item: Annotated[str | None, Query(description="Only those that name this memory or file")] = None,
 ) -> list[Event]:
-    """Return a cube's events, oldest first."""
-    return memos.events.list(**target, after=after, kinds=kind, limit=limit)
+    """Return a cube's events, oldest first or, with `newest`, newest first."""
+    return memos.events.list(**target, after=after, kinds=kind, limit=limit, before=before, newest=newest, item=item)
 
 
 @events_router.get("/stream", responses=STREAM, response_class=StreamingResponse, name="stream")

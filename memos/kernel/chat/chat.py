@@ -20,7 +20,16 @@ from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.types import AddReceipt, Json, Mode, Trust
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.prompts import Recalling, history_of, request_of
-from memos.kernel.chat.results import ChatOptions, ChatResult, Question, Recalled, RecallOptions, Reference
+from memos.kernel.chat.results import (
+    ChatOptions,
+    ChatPrompt,
+    ChatResult,
+    PromptMessage,
+    Question,
+    Recalled,
+    RecallOptions,
+    Reference,
+)
 from memos.kernel.context import Context
 from memos.kernel.local_models import Models
 from memos.kernel.memories import Memories
@@ -135,6 +144,27 @@ class Chat:
         """Return the memory section for a question, for callers with own models. Raises: InvalidInput, NotFound."""
         return self._recalling(Question(check_text("query", query, MAX_MESSAGE_BYTES), **options), marks=marks)
 
+    def prompt(self, query: str, **options: Unpack[ChatOptions]) -> ChatPrompt:
+        """Return what a chat would send to the model, which need not be configured. Nothing is sent or stored.
+
+        Raises: InvalidInput, NotFound.
+        """
+        question = Question(query, **options)
+        asker = self._models.chat_named(question.model)
+        recalled, request = self._prepare(question)
+        return ChatPrompt(
+            tuple(PromptMessage(message.role, message.content) for message in request.messages),
+            None if asker is None else asker.model,
+            recalled.shown,
+            recalled.tokens,
+            request.estimated_tokens,
+        )
+
+    def model(self) -> str | None:
+        """Return the name of the model that answers, None if none is configured."""
+        asker = self._models.chat_named(None)
+        return None if asker is None else asker.model
+
     def check_store(self, cube: str, *, actor: str) -> None:
         """Check that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
         self._context.scopes.check([cube], actor, right=Right.WRITE)
@@ -148,8 +178,7 @@ class Chat:
                 "MEMOS_CHAT_MODEL__MODEL to local:PATH, for the process that opens this installation, and restart it.",
                 permanent=True,
             )
-        if not check_text("query", question.query, MAX_MESSAGE_BYTES).strip():
-            raise InvalidInput("query", "must not be empty")
+        _check_query(question)
         scope = context.scopes.check(question.cubes, question.actor)
         cube = scope.cubes[0] if question.store_in is None else question.store_in
         if question.store:  # before anything is paid for
@@ -157,12 +186,17 @@ class Chat:
             tags_of(question.tags)
             info_of(question.info)
             member_of("mode", question.mode, Mode)
-        history = history_of(question, ZoneInfo(scope.time_zone), context.clock.now())
+        return _Ready(question, asker, cube, *self._prepare(question))
+
+    def _prepare(self, question: Question) -> tuple[Recalled, ChatRequest]:
+        _check_query(question)
+        scope = self._context.scopes.check(question.cubes, question.actor)
+        history = history_of(question, ZoneInfo(scope.time_zone), self._context.clock.now())
         if history:
             known = {question.query, *(message.content for message in history)}
             question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
-        return _Ready(question, asker, cube, recalled, request_of(question, recalled, history, cube=scope.cubes[0]))
+        return recalled, request_of(question, recalled, history, cube=scope.cubes[0])
 
     def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
         began = time.perf_counter()
@@ -242,6 +276,11 @@ class Chat:
             log.warning("an exchange was answered but not stored: %s", error.code)
             return None, str(error)
         return receipt, None
+
+
+def _check_query(question: Question) -> None:
+    if not check_text("query", question.query, MAX_MESSAGE_BYTES).strip():
+        raise InvalidInput("query", "must not be empty")
 
 
 class ChatStream:

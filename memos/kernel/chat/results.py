@@ -68,6 +68,25 @@ class ChatResult:
         return tuple(reference.item for reference in self.cited)
 
 
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """A message of a prompt."""
+
+    role: Annotated[str, "`system`, `user` or `assistant`"]
+    content: Annotated[str, "Its text"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """The messages that a chat would send to the model; `model` is None if none is configured."""
+
+    messages: Annotated[tuple[PromptMessage, ...], "What the model would be sent"]
+    model: Annotated[str | None, "Name of the model; null if none is configured"]
+    shown: Annotated[tuple[Reference, ...], "All memories in the prompt"]
+    memory_tokens: Annotated[int, "Tokens of the memory section, estimated"]
+    prompt_tokens: Annotated[int, "Tokens of the whole prompt, estimated"]
+
+
 class RecallOptions(TypedDict, total=False):
     """Keyword options of a recall; `Question` has their defaults."""
 

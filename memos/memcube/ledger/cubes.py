@@ -248,6 +248,9 @@ class EventQuery:
     after: int = 0
     kinds: tuple[str, ...] = ()
     limit: int = 100
+    before: int | None = None
+    newest: bool = False
+    item: str | None = None
 
 
 def head(connection: sa.Connection, cube: str) -> int:
@@ -262,9 +265,28 @@ def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> li
     query = sa.select(*columns).where(events.c.cube_id == cube, events.c.seq > wanted.after)
     if wanted.kinds:
         query = query.where(events.c.kind.in_(wanted.kinds))
+    if wanted.before is not None:
+        query = query.where(events.c.seq < wanted.before)
+    if wanted.item is not None:
+        named = events.c.body.contains(f'"{wanted.item}"', autoescape=True)
+        query = query.where(sa.or_(events.c.item_id == wanted.item, named))
+    order = events.c.seq.desc() if wanted.newest else events.c.seq
     return [
         Event(cube, *row[:-1], None if row.body is None else json.loads(row.body))
-        for row in connection.execute(query.order_by(events.c.seq).limit(wanted.limit))
+        for row in connection.execute(query.order_by(order).limit(wanted.limit))
+    ]
+
+
+def events_before(
+    connection: sa.Connection, cube: str, kind: str, before: int | None, *, window: int, limit: int
+) -> list[Event]:
+    """Return a cube's last events of a kind before number `before`, newest first; looks at `window` events at most."""
+    end = before if before is not None else head(connection, cube) + 1
+    columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
+    query = sa.select(*columns).where(events.c.cube_id == cube, events.c.kind == kind)
+    query = query.where(events.c.seq < end, events.c.seq >= end - window).order_by(events.c.seq.desc()).limit(limit)
+    return [
+        Event(cube, *row[:-1], None if row.body is None else json.loads(row.body)) for row in connection.execute(query)
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
+from memos.core.types import FileKind, FileState, Passage, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
 from memos.memcube.ledger.schema import (
@@ -71,6 +71,66 @@ def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]
     query = query.where(*(files.c[name] == value for name, value in equal.items()))
     found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
     return shown(connection, found)
+
+
+def page(
+    connection: sa.Connection, cube: str, states: Collection[FileState], limit: int, after: str | None
+) -> list[StoredFile]:
+    """Return the documents of a cube in these effective states, newest first, behind the file `after`."""
+    # The state of a file whose task was lost is only known by `shown`.
+    stored = set(states) | ({FileState.PROCESSING} if FileState.FAILED in states else set())
+    order = (files.c.created_at, files.c.id)
+    query = sa.select(files).where(
+        files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT, files.c.state.in_(sorted(stored))
+    )
+    query = query.order_by(*(column.desc() for column in order)).limit(limit)
+    last = None
+    if after is not None:
+        place = sa.select(*order).where(files.c.id == after, files.c.cube_id == cube)
+        last = connection.execute(place).one_or_none()
+    if after is not None and last is None:
+        raise unknown(after)
+    found: list[StoredFile] = []
+    while len(found) < limit:
+        following = query
+        if last is not None:
+            made, id_ = order
+            earlier = sa.or_(made < last.created_at, sa.and_(made == last.created_at, id_ < last.id))
+            following = query.where(made <= last.created_at, earlier)  # the first condition uses the index
+        rows = connection.execute(following).all()
+        found += [file for file in shown(connection, [to_file(row) for row in rows]) if file.state in states]
+        if len(rows) < limit:
+            break
+        last = rows[-1]
+    return found[:limit]
+
+
+def passages(connection: sa.Connection, file: StoredFile, start: int, limit: int, on_page: int | None) -> list[Passage]:
+    """Return the passages of a document from a character on, in order."""
+    query = sa.select(file_items).where(file_items.c.file_id == file.id, file_items.c.end > start)
+    if on_page is not None:
+        query = query.where(file_items.c.page == on_page)
+    rows = connection.execute(query.order_by(file_items.c.ordinal).limit(limit)).all()
+    states = items.current(connection, [file.cube], [row.item_id for row in rows])
+    found = []
+    for row in rows:
+        if (state := states.get(row.item_id)) is None:
+            continue
+        path = state.info.get("path")
+        found.append(
+            Passage(
+                item=row.item_id,
+                number=row.ordinal + 1,
+                page=row.page,
+                start=row.start,
+                end=row.end,
+                path=tuple(map(str, path)) if isinstance(path, list) else (),
+                text="" if state.status is Status.DELETED else state.memory,
+                status=state.status,
+                version=state.version,
+            )
+        )
+    return found
 
 
 def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[StoredFile]:

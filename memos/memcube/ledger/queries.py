@@ -26,7 +26,7 @@ from memos.memcube.ledger.schema import (
     versions,
 )
 from memos.memcube.ledger.schema import items as items_table
-from memos.memcube.ledger.segments import ON_PAGES
+from memos.memcube.ledger.segments import ON_PAGES, pages_of
 from memos.memcube.ledger.tasks import RUNNING, to_task
 
 WHY = "pending"
@@ -46,6 +46,14 @@ def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[Pend
         PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.version_id]))
         for state in found
     ]
+
+
+def count_pending(connection: sa.Connection, cube: str, most: int) -> int:
+    """Return how many items of a cube are pending, `most` if there are more."""
+    current = sa.and_(versions.c.item_id == items_table.c.id, versions.c.recorded_to.is_(None))
+    waiting = sa.select(sa.literal(1)).select_from(items_table.join(versions, current))
+    waiting = waiting.where(items_table.c.cube_id == cube, versions.c.status == Status.PENDING).limit(most)
+    return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
 
 
 def _why(state: Item, reason: str) -> str:
@@ -107,6 +115,14 @@ def short_pages(connection: sa.Connection, named: Sequence[str]) -> dict[str, in
     return _by_cube(connection, sa.select(conversations.c.cube_id, pages), conversations.c.cube_id, named)
 
 
+def short_pages_at(connection: sa.Connection, cube: str, capacity: int) -> int:
+    """Return how many pages a short tier of this capacity would have; conversations that were left have none."""
+    pages = conversations.c.next_page + 1
+    held = sa.func.sum(sa.case((pages < capacity, pages), else_=capacity))
+    query = sa.select(held).where(conversations.c.cube_id == cube)
+    return int(connection.scalar(query.where(conversations.c.next_page >= conversations.c.first_short)) or 0)
+
+
 def segments_by_state(connection: sa.Connection, named: Sequence[str]) -> dict[tuple[str, str], int]:
     query = sa.select(segments.c.cube_id, segments.c.state, sa.func.count()).where(segments.c.cube_id.in_(named))
     rows = connection.execute(query.group_by(segments.c.cube_id, segments.c.state))
@@ -140,6 +156,16 @@ def ended(connection: sa.Connection, named: Sequence[str] | None, since: datetim
     query = sa.select(tasks.c.kind, tasks.c.state, sa.func.count()).where(tasks.c.finished_at >= since)
     rows = connection.execute(_of(named, query).group_by(tasks.c.kind, tasks.c.state))
     return {(kind, state): number for kind, state, number in rows}
+
+
+def concerned(connection: sa.Connection, about: str) -> tuple[frozenset[str], datetime | None]:
+    """Return what tasks name that deal with an item: itself, its conversation and its segment; and since when."""
+    query = sa.select(items_table.c.conversation_id, items_table.c.created_at).where(items_table.c.id == about)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return frozenset({about}), None
+    names = {about, row.conversation_id, *(page.segment for page in pages_of(connection, [about]))}
+    return frozenset(name for name in names if name), row.created_at
 
 
 def _of(named: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:

@@ -247,6 +247,9 @@ class TaskQuery:
     kinds: tuple[str, ...] = ()
     limit: int = 100
     after: str | None = None
+    about: frozenset[str] = frozenset()
+    since: datetime | None = None
+    """With `about`: no task that ended before this time."""
 
 
 def unknown(task: str) -> NotFound:
@@ -261,6 +264,11 @@ def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: TaskQue
         query = query.where(tasks.c.kind.in_(wanted.kinds))
     if wanted.after is not None:
         query = query.where(tasks.c.id < wanted.after)
+    if wanted.about:
+        told = sa.cast(tasks.c.payload, sa.Text)
+        query = query.where(sa.or_(*(told.contains(f'"{id_}"', autoescape=True) for id_ in sorted(wanted.about))))
+        if wanted.since is not None:
+            query = query.where(sa.or_(tasks.c.finished_at.is_(None), tasks.c.finished_at >= wanted.since))
     return [to_task(row) for row in connection.execute(query)]
 
 

@@ -93,6 +93,14 @@ def test_relations_are_told_and_decided(listening: Listening, opened: Open) -> N
     assert (decided.newer, decided.older, decided.confidence, decided.decided_by) == (new, old, 0.0, "ana")
     assert client.memories.relations(memory_id=old) == [decided]
     assert client.memories.history(old)[-1].relations == (decided,)
+    [again] = client.review.reopen(new, old)
+    assert client.review.relations(cube=cube) == [again]
+    assert client.review.merge(new, old, expected_version=1).id == old
+    assert client.memories.get(new).superseded_by == old
+    assert {event.kind for event in client.events.list(cube, newest=True, item=new, limit=2)} == {
+        "supersede",
+        "relation",
+    }
     with pytest.raises(InvalidInput, match="older"):
         client.review.decide(new, new, holds=True)
 

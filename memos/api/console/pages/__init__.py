@@ -54,7 +54,24 @@ class Entry(NamedTuple):
     current: bool = False
 
 
-NAVIGATION: tuple[tuple[Entry, ...], ...] = ((Entry("/", "Start", "s"), Entry("/ask", "Ask", "a")),)
+NAVIGATION: tuple[tuple[Entry, ...], ...] = (
+    (Entry("/", "Start", "s"), Entry("/ask", "Ask", "a"), Entry("/chat", "Chat", "c")),
+    (
+        Entry("/memories", "Memories", "m"),
+        Entry("/timeline", "Timeline", "t"),
+        Entry("/people", "People and things", "p"),
+        Entry("/documents", "Documents", "d"),
+        Entry("/tiers", "Tiers", "i"),
+        Entry("/review", "Review", "r"),
+    ),
+    (
+        Entry("/models", "Models", "o"),
+        Entry("/work", "Work", "w"),
+        Entry("/access", "Access", "u"),
+        Entry("/data", "Data", "b"),
+        Entry("/health", "Health", "h"),
+    ),
+)
 
 
 def navigation(view: View) -> list[list[Entry]]:

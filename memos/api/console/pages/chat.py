@@ -1,7 +1,85 @@
-"""A page that is being built."""
+"""Chat: talk to the configured model with memory; each answer shows what was recalled for it and what was written."""
 
 from __future__ import annotations
 
-from memos.api.console.view import Page
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
 
-PAGES: tuple[Page, ...] = ()
+from starlette.responses import Response
+
+from memos.api.console.rest import RestError
+from memos.api.console.view import Page, View
+
+_EARLIER = 40
+
+
+async def chat(view: View) -> Response:
+    conversation, question = view.query("conversation").strip(), view.query("q").strip()
+    model, earlier = await asyncio.gather(view.rest.get("/chat/model"), _said(view, conversation))
+    prompt, problem = None, ""
+    if question and (model["model"] is None or view.query("part") == "prompt"):
+        prompt, problem = await _prompt(view, conversation, question)
+    values = {"conversation": conversation, "question": question, "model": model["model"], "prompt": prompt}
+    if view.partial and view.query("part") == "prompt":
+        return view.render("chat.html", block="prompt", problem=problem, **values)
+    return view.render(
+        "chat.html", earlier=earlier, new=_new_name(), most=_EARLIER, answer=None, problem=problem, **values
+    )
+
+
+async def ask(view: View) -> Response:
+    """Answer, or show the prompt, without scripts: the whole page comes back when it is complete."""
+    question, conversation = (await view.field("q")).strip(), (await view.field("conversation")).strip()
+    conversation = conversation or _new_name()
+    body = _body(view, conversation, question) | {"store": await view.field("store", "") == "1"}
+    model, earlier = await asyncio.gather(view.rest.get("/chat/model"), _said(view, conversation))
+    answer, prompt, problem = None, None, ""
+    if await view.field("part") == "prompt":
+        prompt, problem = await _prompt(view, conversation, question)
+    else:
+        try:
+            answer = await view.rest.post("/chat", body)
+        except RestError as error:
+            problem = error.message
+    return view.render(
+        "chat.html", conversation=conversation, question=question, model=model["model"], earlier=earlier,
+        new=_new_name(), most=_EARLIER, answer=answer, prompt=prompt, problem=problem,
+    )  # fmt: skip
+
+
+def _new_name() -> str:
+    return f"console-{datetime.now(UTC):%Y-%m-%d}-{secrets.token_hex(3)}"
+
+
+def _body(view: View, conversation: str, question: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"query": question}
+    if conversation:
+        body["conversation"] = conversation
+    if view.cube:
+        body["cubes"] = [view.cube]
+    return body
+
+
+async def _prompt(view: View, conversation: str, question: str) -> tuple[Mapping[str, Any] | None, str]:
+    try:
+        return await view.rest.post("/chat/prompt", _body(view, conversation, question)), ""
+    except RestError as error:
+        return None, error.message
+
+
+async def _said(view: View, conversation: str) -> list[dict[str, Any]]:
+    """Return the newest messages of a conversation, oldest first."""
+    if not conversation or view.cube not in {each["id"] for each in view.cubes}:
+        return []
+    wanted = {"conversation": conversation, "type": "message"}
+    found = await view.rest.get(
+        "/memories", cube=view.cube, filter=json.dumps(wanted), sort="-created_at", limit=_EARLIER
+    )
+    return list(reversed(found))
+
+
+PAGES = (Page("/chat", chat), Page("/chat/ask", ask, "POST"))

@@ -35,8 +35,10 @@ function upload(file) {
     try {
       told = JSON.parse(request.responseText);
     } catch { /* a page of an error */ }
-    if (request.status < 300) end("is being read", drop.dataset.done);
-    else end(told?.error?.message ?? `failed with ${request.status}`);
+    if (request.status < 300) {
+      end("is being read", drop.dataset.done);
+      drop.dispatchEvent(new CustomEvent("uploaded", { detail: { file: told, entry } }));
+    } else end(told?.error?.message ?? `failed with ${request.status}`);
   });
   request.send(form);
 }
