@@ -103,7 +103,8 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
+    "at", "stored", "about", "least", "minutes", "step",
+    "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
     "before", "newest", "start",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
@@ -182,6 +183,7 @@ def _possessions(memos: MemOS) -> Things:
     seen = memos.add([{"role": "user", "content": parts}], conversation=TALK, **mine).item_ids[0]
     gone = memos.add(f"a {WORD} too many", **mine).item_ids[0]
     item = memos.add(f"My brother is a {WORD}", **mine).item_ids[0]
+    memos.add("He plays Marimba and Vibraphone.", **mine)
     memos.knowledge.create(BASE, actor=VICTIM)
     file = memos.documents.add((f"{WORD}.md", f"# About the {WORD}".encode()), cube=BASE, actor=VICTIM)
     memos.documents.wait(file.id, 60)
@@ -228,6 +230,8 @@ def _value(name: str, found: Found, things: Things, without: Set[str]) -> Any:
         return None  # what a memory says something about
     if name == "name" and "{name}" not in found.path and found.path.endswith("/documents"):
         return "a.md"
+    if name in ("name", "into") and found.path.startswith(("/api/v1/graph", "/api/v1/timeline")):
+        return {"name": "Marimba", "into": "Vibraphone"}[name]
     if name == "filter" and found.method != "GET":
         return {"id": things.item}
     if name in WHO and name in without:
