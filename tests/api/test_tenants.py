@@ -185,6 +185,7 @@ def _possessions(memos: MemOS) -> Things:
     seen = memos.add([{"role": "user", "content": parts}], conversation=TALK, **mine).item_ids[0]
     gone = memos.add(f"a {WORD} too many", **mine).item_ids[0]
     item = memos.add(f"My brother is a {WORD}", **mine).item_ids[0]
+    memos.add("He plays Marimba and Vibraphone.", **mine)
     memos.knowledge.create(BASE, actor=VICTIM)
     file = memos.documents.add((f"{WORD}.md", f"# About the {WORD}".encode()), cube=BASE, actor=VICTIM)
     memos.documents.wait(file.id, 60)
@@ -231,6 +232,8 @@ def _value(name: str, found: Found, things: Things, without: Set[str]) -> Any:
         return None  # what a memory says something about
     if name == "name" and "{name}" not in found.path and found.path.endswith("/documents"):
         return "a.md"
+    if name in ("name", "into") and found.path.startswith(("/api/v1/graph", "/api/v1/timeline")):
+        return {"name": "Marimba", "into": "Vibraphone"}[name]
     if name == "filter" and found.method != "GET":
         return {"id": things.item}
     if name in WHO and name in without:
