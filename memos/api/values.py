@@ -180,6 +180,23 @@ class KeyLimits(identities.KeyLimits, Value):
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
 
+class KeyUsage(Value):
+    """What a key used up today, UTC, and what it may."""
+
+    items: int = Field(description="Memories stored, if that is limited")
+    bytes: int = Field(description="Bytes of text and files stored, if that is limited")
+    tokens: int = Field(description="Tokens of the chat model, if that is limited")
+    limits: KeyLimits = Field(description="Limits that apply: its own, else the installation's")
+
+
+class AuditEntry(types.AuditEntry, Value):
+    """Who did what when."""
+
+
+class ChainReport(types.ChainReport, Value):
+    """Whether a cube's chain of events is as it was written."""
+
+
 class Key(identities.Key, Value):
     """A key, without its secret."""
 

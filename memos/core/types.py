@@ -692,6 +692,33 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who did what when: an event of a cube, or a sign-in or a change to users, groups and keys, where `cube` is None.
+
+    `id` continues a list behind the entry.
+    """
+
+    id: Annotated[str, "Its id; `before` continues behind it"]
+    at: Annotated[datetime, "When it was committed"]
+    actor: Annotated[str, "Who did it"]
+    kind: Annotated[str, "What was done, such as `add`, `share`, `sign-in` or `key-create`"]
+    cube: Annotated[str | None, "Cube it happened in; null for sign-ins, users, groups and keys"]
+    number: Annotated[int | None, "Number of the event in its cube, from 1"]
+    subject: Annotated[str | None, "Id of the memory, or of the user or group it is about"]
+    body: Annotated[Json, "Ids and numbers, never memory text; null when it was erased"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """Whether a cube's chain of events is as it was written; `problem` says where it is not."""
+
+    cube: Annotated[str, "The cube"]
+    events: Annotated[int, "Number of events in its chain"]
+    intact: Annotated[bool, "Whether each event follows from the one before"]
+    problem: Annotated[str | None, "What is wrong"]
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionRule:
     """A rule for items of a cube older than `age_days`; an empty tuple matches any.
 

@@ -13,6 +13,7 @@ from memos.core.settings import Settings
 from memos.core.telemetry import Listeners
 from memos.core.types import DEFAULT_CUBE
 from memos.errors import BackendUnavailable, Conflict
+from memos.kernel.access.audit import Audit
 from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
@@ -117,7 +118,7 @@ class MemOS(FormerNames):
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
         self.keys = Keys(context)
-        self.sessions = Sessions(context)
+        self.sessions, self.audit = Sessions(context), Audit(context)
         self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions = Submissions(context)

@@ -44,11 +44,12 @@ class Things:
     base: str
     adapter: str
     conversation: str
+    session: str
 
     @property
     def secrets(self) -> set[str]:
         """Return what nobody else may ever read."""
-        names = ("item", "file", "image", "seen", "task", "key", "receipt", "rule", "base", "adapter")
+        names = ("item", "file", "image", "seen", "task", "key", "receipt", "rule", "base", "adapter", "session")
         return {WORD, self.name, *(getattr(self, name) for name in names)}
 
 
@@ -60,6 +61,7 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "newer": lambda t: t.item, "older": lambda t: t.seen,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
     "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
+    "session": lambda t: t.session,
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
     "conversation": lambda t: t.conversation, "conversation_id": lambda t: t.conversation,
     "session_id": lambda t: t.conversation,
@@ -103,7 +105,7 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "vectors", "kv", "adapters", "merge", "trust", "restore_erased",
+    "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "everyone", "by", "before",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
@@ -118,6 +120,7 @@ UNTOLD = {
         ),
         "removed: says what does the same, and looks at nothing",
     ),
+    "MOUNT /console": "asks /api/v1 with the rights of who is signed in, walked in tests/browser",
     "ANY /mcp": "speaks a protocol of its own, walked with two tenants in test_mcp",
 }
 # Bodies that no document tells the parts of.
@@ -189,6 +192,7 @@ def _possessions(memos: MemOS) -> Things:
         task=memos.tasks.list(cubes=[VICTIM])[0].id, key=memos.keys.list(VICTIM)[0].id,
         receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
         segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
+        session=memos.sessions.start(memos.keys.authenticate(memos.keys.create(VICTIM, "browser").secret)).session.id,
     )  # fmt: skip
 
 
@@ -212,7 +216,8 @@ def _png() -> bytes:
 
 
 NOTHING = Things(
-    NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all"
+    NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all",
+    f"{MADE_UP}a",
 )  # fmt: skip
 
 

@@ -170,6 +170,14 @@ class Keys(Part[C]):
     list = sends(v1_cubes.list_keys)
     limit = sends(v1_cubes.limit_key)
     revoke = sends(v1_cubes.revoke_key)
+    used = sends(v1_cubes.key_usage)
+
+
+class Audit(Part[C]):
+    """Who did what when."""
+
+    list = sends(v1_cubes.list_audit)
+    verify = sends(v1_cubes.verify_audit)
 
 
 class Tasks(Part[C]):
@@ -239,6 +247,7 @@ class _Client(Generic[C]):
         self.sharing: Sharing[C] = Sharing(connection)
         self.users: Users[C] = Users(connection)
         self.keys: Keys[C] = Keys(connection)
+        self.audit: Audit[C] = Audit(connection)
         self.tasks: Tasks[C] = Tasks(connection)
         self.events: Events[C] = Events(connection)
         self.adapters: Adapters[C] = Adapters(connection)

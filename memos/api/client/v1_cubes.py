@@ -10,7 +10,7 @@ from pathlib import Path
 from memos.api import values
 from memos.api.client.calls import Call, ClientUsageError, Download, Model, as_field, as_model
 from memos.api.client.openmem import existing
-from memos.api.client.v1_requests import Query, as_list, changing, getting, making, nothing, path_of, queried
+from memos.api.client.v1_requests import Query, as_list, changing, getting, listed, making, nothing, path_of, queried
 from memos.errors import Conflict
 
 # A server writes and checks a whole file before it answers.
@@ -225,6 +225,34 @@ def create_key(
 def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[list[values.Key]]:
     """Return the keys of an identity, without their secrets. Raises: PermissionDenied."""
     return getting(path_of("keys"), as_list(values.Key), {"identity": identity, "user": user})
+
+
+def key_usage(key: str, *, user: str | None = None) -> Call[values.KeyUsage]:
+    """Return what a key used up today, UTC, where it is limited. Raises: NotFound."""
+    return getting(path_of("keys", ("key", key), "usage"), as_model(values.KeyUsage), {"user": user})
+
+
+def list_audit(
+    *,
+    cubes: Sequence[str] = (),
+    by: str | None = None,
+    kinds: Sequence[str] = (),
+    before: str | None = None,
+    limit: int = 100,
+    user: str | None = None,
+) -> Call[list[values.AuditEntry]]:
+    """Return who did what when, newest first; `before` is the id of an entry to continue behind.
+
+    Without cubes: events of the readable cubes that changed last, sign-ins, and changes to users and keys.
+    Raises: InvalidInput, NotFound (cube).
+    """
+    query = {"cube": listed(cubes), "by": by, "kind": listed(kinds), "before": before, "limit": limit, "user": user}
+    return getting(path_of("audit"), as_list(values.AuditEntry), query)
+
+
+def verify_audit(cube: str, *, user: str | None = None) -> Call[values.ChainReport]:
+    """Check that a cube's chain of events is whole. Raises: NotFound."""
+    return getting(path_of("audit", "verify"), as_model(values.ChainReport), {"cube": cube, "user": user})
 
 
 def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = None) -> Call[values.Key]:

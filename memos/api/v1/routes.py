@@ -83,6 +83,7 @@ _ROUTERS = (
     users.router,
     users.keys_router,
     users.sessions_router,
+    users.audit_router,
     documents.router,
     documents.knowledge_router,
     documents.images_router,

@@ -98,9 +98,11 @@ class Sessions:
         self._context.access.check_key(Right.OWN)
         mine = None if self._is_admin(actor) else actor
         with self._context.write() as connection:
-            known = {each.id for each in access.sessions_of(connection, mine)}
+            known = {each.id: each.identity for each in access.sessions_of(connection, mine)}
             if session not in known or not access.remove_session(connection, session):
                 raise NotFound("session", session)
+            told = {"session": session}
+            access.record(connection, self._context.clock.now(), actor, "session-end", known[session], told)
 
     def end(self, secret: str) -> None:
         """End the session of a secret, if there is one."""
@@ -108,6 +110,8 @@ class Sessions:
         with self._context.write() as connection:
             if (found := access.session_with(connection, secret_digest(secret))) is not None:
                 access.remove_session(connection, found.id)
+                now, told = self._context.clock.now(), {"session": found.id}
+                access.record(connection, now, found.identity, "sign-out", found.identity, told)
 
     def _add(
         self, identity: str, key: str | None, client: str, lifetime: timedelta, *, link: bool = False
@@ -124,6 +128,9 @@ class Sessions:
         )
         with self._context.write() as connection:
             access.add_session(connection, session, secret_digest(secret), link=link)
+            if not link:
+                told = {"session": session.id, "key": key}
+                access.record(connection, now, identity, "sign-in", identity, told)
         return NewSession(session, secret)
 
     def _is_admin(self, actor: str) -> bool:

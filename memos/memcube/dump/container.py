@@ -54,9 +54,8 @@ STAYING: frozenset[str] = frozenset({
     # What was learned of it is learned again, if who takes it in allows that.
     "adapter_consents", "adapter_exclusions", "adapters", "adapter_items",
     # Who may do what, how much, and what calls were made.
-    "identities", "memberships", "grants", "api_keys", "console_sessions", "key_usage", "requests", "request_items",
-    "repeats",
-    "submissions",
+    "identities", "memberships", "grants", "api_keys", "console_sessions", "access_log", "key_usage", "requests",
+    "request_items", "repeats", "submissions",
     # Receipts of erasures; what was erased travels with nothing.
     "tombstones", "tombstone_items",
 })  # fmt: skip
