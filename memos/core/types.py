@@ -522,6 +522,19 @@ class EraseReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasePreview:
+    """What an erasure would remove: memories that match, deleted ones too, and what was derived from them."""
+
+    cube: Annotated[str, "The cube"]
+    items: Annotated[int, "Memories that match"]
+    derived: Annotated[int, "Memories that were derived from these and go with them"]
+    types: Annotated[Mapping[str, int], "All of these by type"]
+    conversations: Annotated[int, "Conversations that they are in"]
+    files: Annotated[int, "Documents and images whose bytes go"]
+    sample: Annotated[tuple[Item, ...], "The newest of them, at most 20"]
+
+
+@dataclass(frozen=True, slots=True)
 class ArmScore:
     """A recall arm's vote for a hit: 1-based rank, the arm's own score, and its share of the fused score."""
 

@@ -84,7 +84,7 @@ PLAIN: dict[str, Any] = {
     "template": {"name": "t", "groups": [{"id": "g", "name": "G", "dimensions": [
         {"id": "g.a", "name": "A", "about": "a thing"}]}]},
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
-    "documents": ["a", "b"], "holds": True,
+    "expected": 1, "documents": ["a", "b"], "holds": True,
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}],
@@ -106,6 +106,7 @@ LEFT_OUT = {
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
     "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "everyone", "by", "before",
+    "format", "on_bad", "progress",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
@@ -139,13 +140,14 @@ TAKES_NAMES = {
     "POST /product/create_cube", "POST /product/register_cube",
 }  # fmt: skip
 # Left out when the victim itself walks, so that its things are there for the next route.
-DESTROYS = {"delete", "erase", "reject", "retention/run", "disallow", "forget"}
+DESTROYS = {"delete", "erase", "/erasures", "reject", "retention/run", "disallow", "forget"}
 # For admins, for the person at the machine, or in need of a language model or of a segment that is not there.
 OUT_OF_REACH = {
     "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
     "POST /api/v1/adapters/train", "POST /api/v1/adapters/retrain",
     "POST /api/v1/activation/warm", "GET /api/v1/activation/stats", "POST /api/v1/activation/verify",
-    "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
+    "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load", "POST /api/v1/imports", "POST /api/v1/imports/preview",
+    "GET /api/v1/backups", "POST /api/v1/backups",  # for admins; what those before take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",

@@ -119,6 +119,8 @@ class Memories(Part[C]):
     relations = sends(v1_requests.relations)
     rollback = sends(v1_requests.rollback)
     erase = purge = sends(v1_requests.erase)
+    preview_erasure = sends(v1_requests.preview_erasure)
+    erase_matching = sends(v1_requests.erase_matching)
     erase_receipt = sends(v1_requests.erase_receipt)
 
 
@@ -140,6 +142,20 @@ class Cubes(Part[C]):
     dump = sends(v1_cubes.dump_cube)
     load = sends(v1_cubes.load_cube)
     inspect = sends(v1_cubes.inspect_dump)
+
+
+class Imports(Part[C]):
+    """Imports of chat exports."""
+
+    run = sends(v1_cubes.run_import)
+    preview = sends(v1_cubes.preview_import)
+
+
+class Backups(Part[C]):
+    """Backups of the installation, for admins."""
+
+    list = sends(v1_cubes.list_backups)
+    create = sends(v1_cubes.create_backup)
 
 
 class Sharing(Part[C]):
@@ -244,6 +260,8 @@ class _Client(Generic[C]):
         self.memories: Memories[C] = Memories(connection)
         self.review: Review[C] = Review(connection)
         self.cubes: Cubes[C] = Cubes(connection)
+        self.imports: Imports[C] = Imports(connection)
+        self.backups: Backups[C] = Backups(connection)
         self.sharing: Sharing[C] = Sharing(connection)
         self.users: Users[C] = Users(connection)
         self.keys: Keys[C] = Keys(connection)

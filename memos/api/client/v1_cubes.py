@@ -62,6 +62,56 @@ def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[val
     return replace(_sending("inspect", values.Dump, {}, passphrase, file), repeatable=True)
 
 
+def run_import(
+    file: str | Path,
+    *,
+    cube: str | None = None,
+    conversation: str | None = None,
+    format: str | None = None,
+    on_bad: str = "stop",
+    mode: str = "rough",
+    user: str | None = None,
+) -> Call[values.ImportSummary]:
+    """Store the messages of a chat export; importing it again adds only what is missing.
+
+    Raises: InvalidInput (a record cannot be read), NotFound, Conflict, PermissionDenied.
+    """
+    query = {"cube": cube, "format": format, "conversation": conversation, "on_bad": on_bad, "mode": mode, "user": user}
+    return replace(_sent(("imports",), values.ImportSummary, query, file), repeatable=True)
+
+
+def preview_import(
+    file: str | Path,
+    *,
+    cube: str | None = None,
+    conversation: str | None = None,
+    format: str | None = None,
+    limit: int = 2_000,
+    user: str | None = None,
+) -> Call[values.ImportPreview]:
+    """Return what the first `limit` records of a chat export would store. Raises: InvalidInput, NotFound."""
+    query = {"cube": cube, "format": format, "conversation": conversation, "limit": limit, "user": user}
+    return replace(_sent(("imports", "preview"), values.ImportPreview, query, file), repeatable=True)
+
+
+def list_backups(*, user: str | None = None) -> Call[values.BackupPlan]:
+    """Return where backups are written, and the known ones. Admins only. Raises: PermissionDenied."""
+    return getting(path_of("backups"), as_model(values.BackupPlan), {"user": user})
+
+
+def create_backup(*, user: str | None = None) -> Call[values.StartedTask]:
+    """Begin a backup into the configured folder. Admins only. Raises: PermissionDenied, Conflict (no folder is set)."""
+    return changing("POST", path_of("backups"), as_model(values.StartedTask), body={"user": user})
+
+
+def _sent(path: tuple[str, ...], model: type[Model], query: Query, file: str | Path) -> Call[Model]:
+    upload = existing("file", file)
+    headers = {"Content-Type": "application/octet-stream"}
+    told = queried({**query, "name": Path(file).name})
+    call = Call("POST", path_of(*path), as_model(model), query=told, headers=headers, least_s=_SILENT_S)
+    return replace(call, upload=upload)
+
+
 def new_file(file: str | Path) -> Path:
     """Return the path of a file to write. Raises: Conflict (it exists), InvalidInput."""
     try:

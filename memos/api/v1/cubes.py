@@ -152,7 +152,7 @@ files_router = value_router("cubes", prefix="/cubes")
 
 _BLOCK = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_FILE: dict[str, Any] = {
+FILE_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -192,7 +192,7 @@ def dump(
     return file_response(out, f"{_UNSAFE.sub('_', cube)[:80] or 'cube'}.memcube")
 
 
-@files_router.post("/load", status_code=201, openapi_extra=_FILE)
+@files_router.post("/load", status_code=201, openapi_extra=FILE_BODY)
 async def load(
     request: Request,
     memos: CurrentMemos,
@@ -206,7 +206,7 @@ async def load(
 ) -> Loaded:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
     with scratch_file(memos.transfer) as file:
-        await _take(request, memos, file)
+        await receive_file(request, memos, file)
 
         def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
@@ -219,11 +219,11 @@ async def load(
         return await to_thread.run_sync(loaded)
 
 
-@files_router.post("/inspect", openapi_extra=_FILE)
+@files_router.post("/inspect", openapi_extra=FILE_BODY)
 async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None) -> Dump:
     """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
     with scratch_file(memos.transfer) as file:
-        await _take(request, memos, file)
+        await receive_file(request, memos, file)
 
         def inspected() -> Dump:
             found = memos.transfer.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
@@ -232,7 +232,8 @@ async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, 
         return await to_thread.run_sync(inspected)
 
 
-async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
+async def receive_file(request: Request, memos: MemOS, file: IO[bytes]) -> None:
+    """Write a request's body into a file, block by block. Raises: RequestRefused (too large), BackendUnavailable."""
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:

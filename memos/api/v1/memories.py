@@ -30,6 +30,7 @@ from memos.api.v1.common import (
 from memos.api.values import ItemIds, Value
 from memos.core.types import (
     AddReceipt,
+    ErasePreview,
     EraseReceipt,
     ExtractionRecord,
     Item,
@@ -56,6 +57,22 @@ class EraseBody(ItemBody):
     )
 
 
+class ErasureBody(CubeBody):
+    """Memories of a cube that pass a filter."""
+
+    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md); default: everything in the cube")
+
+
+class EraseMatchingBody(CubeBody):
+    """Memories of a cube to erase, as a preview counted them."""
+
+    filter: dict[str, Any] = Field(description="Filter (docs/filters.md); must not be empty")
+    expected: int = Field(description="`items` of the preview; fails with 409 if another number matches now")
+    wait: bool = Field(
+        True, description="Wait until files and logs are purged too; otherwise the receipt may say `purging`"
+    )
+
+
 class UsedBody(CubeBody):
     """Memories that were used in an answer."""
 
@@ -67,6 +84,20 @@ class UsedBody(CubeBody):
 def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
     """Remove memories in every form, with what was made of them."""
     return memos.erase(body.item_ids, **item_of(memos, caller, body), wait=body.wait)
+
+
+@evidence_router.post("/erasures/preview", name="preview_erasure")
+def preview_erasure(body: ErasureBody, memos: CurrentMemos, caller: CurrentCaller) -> ErasePreview:
+    """Return what erasing the memories that pass a filter would remove; deleted ones count too."""
+    return memos.memories.preview_erasure(body.filter, **target_of(memos, caller, body))
+
+
+@evidence_router.post("/erasures", name="erase_matching")
+def erase_matching(body: EraseMatchingBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
+    """Remove the memories that pass a filter in every form, with what was made of them."""
+    return memos.memories.erase_matching(
+        body.filter, **target_of(memos, caller, body), expected=body.expected, wait=body.wait
+    )
 
 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
