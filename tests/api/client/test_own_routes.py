@@ -277,7 +277,7 @@ def test_exports_come_in_and_everything_is_in_the_audit(listening: Listening, op
     assert client.audit.verify("ana").intact
     found = client.memories.preview_erasure({"conversation": "talk"}, cube="ana")
     assert client.memories.erase_matching({"conversation": "talk"}, cube="ana", expected=found.items).state == "purged"
-    key = client.keys.create(name="for its use").key
+    key = client.keys.create(None, "for its use").key
     assert client.keys.used(key.id).items == 0
     assert admin.backups.list().folder is None
     with pytest.raises(Conflict, match="BACKUP_FOLDER"):

@@ -54,7 +54,10 @@ class Entry(NamedTuple):
     current: bool = False
 
 
-NAVIGATION: tuple[tuple[Entry, ...], ...] = ((Entry("/", "Start", "s"), Entry("/ask", "Ask", "a")),)
+NAVIGATION: tuple[tuple[Entry, ...], ...] = (
+    (Entry("/", "Start", "s"), Entry("/ask", "Ask", "a")),
+    (Entry("/access", "Access", "u"), Entry("/data", "Data", "d")),
+)
 
 
 def navigation(view: View) -> list[list[Entry]]:
