@@ -102,7 +102,7 @@ async def keys(view: View, notice: str = "", problem: str = "", made: dict[str, 
     found = list(reversed(await view.rest.get("/keys", **wanted)))
     now = datetime.now(UTC)
     for key in found:
-        key["state"] = _state(key, now)
+        key |= {"state": _state(key, now), "usage": ()}
     live = [key for key in found if key["state"] == "active"][:_COUNTED]
     usages = await asyncio.gather(*(view.rest.get(f"/keys/{key['id']}/usage") for key in live))
     for key, usage in zip(live, usages, strict=True):
