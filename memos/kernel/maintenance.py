@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -29,6 +30,7 @@ from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import forgetting
 from memos.scheduler.index_worker import Repair
+from memos.scheduler.scheduler import BACKUP_EVERY
 from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
@@ -153,7 +155,7 @@ class Maintenance:
         self._context.scopes.check_admin(actor)
         upkeep = self._context.settings.upkeep
         folder = upkeep.backup_folder
-        every_h = None if folder is None else upkeep.backup_every_h
+        every_h = None if folder is None else BACKUP_EVERY / timedelta(hours=1)
         known = tuple(backups.known(self._context.ledger))
         return BackupPlan(None if folder is None else str(folder), every_h, upkeep.backups_kept, known)
 

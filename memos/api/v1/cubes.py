@@ -30,7 +30,7 @@ from memos.core.types import Cube, EraseReceipt, VerifyReport
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS
 from memos.kernel.statistics import Overview
-from memos.kernel.transfer import open_dump, scratch_file, write_scratch
+from memos.kernel.transfer import DUMP_BYTES, open_dump, scratch_file, write_scratch
 
 router = value_router("cubes")
 
@@ -234,7 +234,7 @@ async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, 
 
 async def receive_file(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     """Write a request's body into a file, block by block. Raises: RequestRefused (too large), BackendUnavailable."""
-    most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
+    most, size, held = DUMP_BYTES, 0, bytearray()
 
     def write() -> None:
         write_scratch(memos.transfer, file, held)
@@ -242,7 +242,7 @@ async def receive_file(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise RequestRefused(413, f"The file is larger than {most:,} bytes (MEMOS_LIMITS__DUMP_BYTES).")
+            raise RequestRefused(413, f"The file is larger than {most:,} bytes, the limit of a file.")
         held += chunk
         if len(held) >= _BLOCK:
             await to_thread.run_sync(write)

@@ -308,8 +308,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int, most_bytes: int) -> Ma
     if unpacked > most_bytes:
         raise InvalidInput(
             "file",
-            f"unpacks to {unpacked:,} bytes, more than the limit of {most_bytes:,} (MEMOS_LIMITS__DUMP_BYTES); "
-            "nothing was loaded",
+            f"unpacks to {unpacked:,} bytes, more than the limit of {most_bytes:,}; nothing was loaded",
         )
     if is_zip_bomb(unpacked, size):
         raise bad(f"it unpacks from {size:,} to {unpacked:,} bytes, like a zip bomb")
