@@ -13,6 +13,7 @@ from memos.core.settings import Settings
 from memos.core.telemetry import Listeners
 from memos.core.types import DEFAULT_CUBE
 from memos.errors import BackendUnavailable, Conflict
+from memos.kernel.access.audit import Audit
 from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
@@ -123,7 +124,7 @@ class MemOS(FormerNames):
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
-        self.keys, self.sessions = Keys(context), Sessions(context)
+        self.keys, self.sessions, self.audit = Keys(context), Sessions(context), Audit(context)
         self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions, self.health = Submissions(context), Health(context, installation, self.listeners.slow)

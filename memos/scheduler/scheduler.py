@@ -57,6 +57,7 @@ class PeriodicJob:
     every: timedelta
 
 
+BACKUP_EVERY = timedelta(days=1)
 LEARNING = "learning"  # kind of the periodic job that plans adapter trainings at night
 
 
@@ -68,7 +69,7 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
         PeriodicJob("consolidation", timedelta(days=1)),
     ]
     if settings.backup_folder is not None:
-        chores.append(PeriodicJob("backup", timedelta(hours=settings.backup_every_h)))
+        chores.append(PeriodicJob("backup", BACKUP_EVERY))
     if learns:
         chores.append(PeriodicJob(LEARNING, timedelta(minutes=30)))  # a night is an hour at the least
     return chores

@@ -30,6 +30,7 @@ from memos.api.v1.common import error_response
 from memos.core.aliases import own_signature
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
+from memos.kernel.access.audit import Audit
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
 from memos.kernel.activity import Activity
@@ -65,6 +66,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "activity": Activity,
         "adapters": AdapterService,
         "browse": Browsing,
+        "audit": Audit,
         "chat": Chat,
         "conversations": Conversations,
         "cubes": Cubes,

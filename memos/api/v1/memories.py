@@ -32,6 +32,7 @@ from memos.core.browsing import ErasePreview, Facets, Link, Passage, Places
 from memos.core.types import (
     AddReceipt,
     EraseReceipt,
+    ErasurePreview,
     Event,
     ExtractionRecord,
     Item,
@@ -82,6 +83,22 @@ class ErasePreviewBody(ItemBody):
     item_ids: list[str] = Field(description="Ids of memories of one cube")
 
 
+class ErasureBody(CubeBody):
+    """Memories of a cube that pass a filter."""
+
+    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md); default: everything in the cube")
+
+
+class EraseMatchingBody(CubeBody):
+    """Memories of a cube to erase, as a preview counted them."""
+
+    filter: dict[str, Any] = Field(description="Filter (docs/filters.md); must not be empty")
+    expected: int = Field(description="`items` of the preview; fails with 409 if another number matches now")
+    wait: bool = Field(
+        True, description="Wait until files and logs are purged too; otherwise the receipt may say `purging`"
+    )
+
+
 class UsedBody(CubeBody):
     """Memories that were used in an answer."""
 
@@ -118,6 +135,20 @@ def memory_facets(
 ) -> Facets:
     """Count the memories that pass a filter, at most the newest 10,000, by type, status, speaker and others."""
     return memos.browse.facets(**target, filter=read_filter(filter), by=by, limit=limit)
+
+
+@evidence_router.post("/erasures/preview", name="preview_erasure")
+def preview_erasure(body: ErasureBody, memos: CurrentMemos, caller: CurrentCaller) -> ErasurePreview:
+    """Return what erasing the memories that pass a filter would remove; deleted ones count too."""
+    return memos.memories.preview_erasure(body.filter, **target_of(memos, caller, body))
+
+
+@evidence_router.post("/erasures", name="erase_matching")
+def erase_matching(body: EraseMatchingBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
+    """Remove the memories that pass a filter in every form, with what was made of them."""
+    return memos.memories.erase_matching(
+        body.filter, **target_of(memos, caller, body), expected=body.expected, wait=body.wait
+    )
 
 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
