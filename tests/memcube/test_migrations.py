@@ -20,6 +20,7 @@ def make_first_schema(home: Path) -> None:
     with sqlite3.connect(home / "ledger.db") as connection:
         later = (
             "console_sessions",
+            "access_log",
             "key_usage",
             "mentions", "entity_aliases",
             "submissions",

@@ -88,14 +88,15 @@ async def models(view: View) -> Response:
     if not view.cube:
         return view.render("models.html", there=False, models=await view.rest.get("/models"), purposes=PURPOSES)
     cube = {"cube": view.cube}
-    configured, prefix, measured, adapters, preview, tasks = await asyncio.gather(
+    configured, prefix, measured, adapters, tasks = await asyncio.gather(
         view.rest.get("/models"),
         view.rest.get("/activation", **cube),
         view.rest.get("/activation/first-token", **cube),
         view.rest.get("/adapters", **cube),
-        view.rest.get("/adapters/preview", **cube),
         _tasks(view),
     )
+    # What would be learned takes a second in a large cube, so that it comes after the page.
+    preview = await view.rest.get("/adapters/preview", **cube) if view.query("whole") else None
     return view.render(
         "models.html",
         there=True,
@@ -108,6 +109,16 @@ async def models(view: View) -> Response:
         **await _kept(view, prefix, measured),
         **_log(tasks),
     )
+
+
+async def learning(view: View) -> Response:
+    if not view.partial:
+        return view.redirect("/models", whole=1)
+    preview, configured = await asyncio.gather(
+        view.rest.get("/adapters/preview", cube=view.cube), view.rest.get("/models")
+    )
+    by_purpose = {each["purpose"]: each for each in configured}
+    return view.render("models.html", block="learning", preview=preview, by_purpose=by_purpose)
 
 
 async def _kept(view: View, prefix: dict[str, Any], measured: dict[str, Any] | None) -> dict[str, Any]:
@@ -253,6 +264,7 @@ async def compare(view: View) -> Response:
 
 PAGES = (
     Page("/models", models),
+    Page("/models/learning", learning),
     Page("/models/log", log),
     Page("/models/compare", compare),
     Page("/models/forget", forget),

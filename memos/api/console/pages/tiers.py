@@ -31,6 +31,14 @@ def _topic(segment: dict[str, Any], hottest: float) -> dict[str, Any]:
     return {**segment, "name": topic_name(segment), "rest": rest, "share": segment["heat"] / (hottest or 1)}
 
 
+def _heat(text: str, default: float) -> float:
+    """Return the heat that bars are compared with, as an address or a form has it."""
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        return default
+
+
 async def tiers(view: View) -> Response:
     state = view.query("state") if view.query("state") in _STATES else ""
     params: dict[str, Any] = {"cube": view.cube, "limit": _TOPICS, "state": state}
@@ -60,7 +68,7 @@ async def tiers(view: View) -> Response:
 
 
 def _rows(view: View, found: list[dict[str, Any]], state: str) -> dict[str, Any]:
-    hottest = float(view.query("hottest") or max((each["heat"] for each in found), default=0))
+    hottest = _heat(view.query("hottest"), max((each["heat"] for each in found), default=0))
     more = ""
     if len(found) == _TOPICS:
         more = view.url("/tiers", state=state, after=found[-1]["id"], hottest=f"{hottest:.4f}")
@@ -117,7 +125,7 @@ def _contents(view: View, told: dict[str, Any]) -> dict[str, Any]:
 
 async def all_moves(view: View) -> Response:
     before = view.query("before")
-    moves = await view.rest.get("/moves", cube=view.cube, limit=50, before=int(before) if before.isdigit() else None)
+    moves = await view.rest.get("/moves", cube=view.cube, limit=50, before=before if before.isdecimal() else None)
     more = view.url("/tiers/moves", before=moves[-1]["seq"]) if len(moves) == 50 else ""
     block = "rows" if view.partial and before else None
     return view.render("tiers_moves.html", block=block, moves=moves, more_moves=more, first=not before)
@@ -140,12 +148,12 @@ async def presets(view: View) -> Response:
 
 
 async def _changed(view: View, segment: str, text: str) -> Response:
-    if not view.partial or await view.field("back") == "topic":
-        if await view.field("back") == "topic":
-            return view.redirect("/tiers/topic", id=segment)
+    if await view.field("back") == "topic":
+        return view.redirect("/tiers/topic", id=segment)
+    if not view.partial:
         return view.redirect("/tiers")
     told = await view.rest.get(f"/segments/{part(segment)}", cube=view.cube, limit=1)
-    hottest = float(await view.field("hottest") or told["segment"]["heat"])
+    hottest = _heat(await view.field("hottest"), told["segment"]["heat"])
     response = view.render("tiers_row.html", topic=_topic(told["segment"], hottest), hottest=hottest)
     return view.notice(text, response)
 
