@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from memos import MemOS
+from memos import MemOS, Settings
+from memos.kernel.relocation import restore
 from tests.api.conftest import Server
 from tests.fakes import WordEmbedder
+from tests.support.servers.postgres_server import PostgresServer
 
 _SAID = [
     ("I live in Paris.", "2025-01-14T09:00:00Z"),
@@ -146,6 +149,12 @@ def test_names_follow_changes_erasures_dumps_and_backups(tmp_path: Path) -> None
         assert receipt.removed["entity_aliases"] == 1
         assert memos.graph.aliases() == ()
         assert "keller" not in str([one.id for one in memos.graph.entities().entities])
+    # The backup is older than the erasure, which a restore repeats.
+    restore(tmp_path / "backup", Settings(home=tmp_path / "three"), embedder=WordEmbedder())
+    with MemOS.open(tmp_path / "three", embedder=WordEmbedder()) as memos:
+        assert memos.graph.entity("Carla").memories == 1
+        assert memos.graph.aliases() == ()
+        assert memos.maintenance.verify().clean
     with MemOS.open(tmp_path / "two", embedder=WordEmbedder()) as memos:
         memos.transfer.load(tmp_path / "it.memcube", cube="trusted", trust=True)
         memos.transfer.load(tmp_path / "it.memcube", cube="strange")
@@ -155,3 +164,23 @@ def test_names_follow_changes_erasures_dumps_and_backups(tmp_path: Path) -> None
         with memos.ledger.read() as connection:
             assert connection.exec_driver_sql("SELECT count(*) FROM entity_aliases").scalar() == 0
             assert connection.exec_driver_sql("SELECT count(*) FROM mentions WHERE cube_id = 'trusted'").scalar() == 0
+
+
+def test_postgresql_answers_the_same(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    settings = Settings(home=tmp_path, ledger_url=SecretStr(postgres_server.url()))
+    with MemOS.open(settings=settings, embedder=WordEmbedder()) as memos:
+        ids = _tell(memos, "default", "owner")
+        memos.graph.merge("Bruno", "Bruno Keller")
+        assert memos.graph.entity("Bruno").memories == 2
+        assert {(edge.relation, edge.target) for edge in memos.graph.neighbours("ana").edges} >= {("residence", "lyon")}
+        assert memos.graph.view().complete
+        day = memos.timeline.day("2025-05-17", kind="values")
+        assert [held.item.value for held in day.memories] == ["Lyon"]
+        assert [held.item.id for held in memos.timeline.day("2025-01-14", stored=True).memories] == []
+        diff = memos.timeline.difference("2025-02-01", "2025-05-20")
+        assert [(each.item.id, each.by and each.by.id) for each in diff.replaced] == [(ids[0], ids[2])]
+        assert [line.property for line in memos.timeline.life("residence").lines] == ["residence"]
+        assert sum(step.memories for step in memos.timeline.span().steps) == 4
+        memos.erase(ids[3])
+        assert memos.graph.aliases() == ()
+        assert memos.maintenance.verify().clean
