@@ -14,12 +14,18 @@ function upload(file) {
   progress.setAttribute("aria-label", `Upload of ${file.name}`);
   entry.append(name, progress);
   list.append(entry);
-  const form = new FormData();
-  form.append("file", file);
-  if (drop.dataset.cube) form.append("cube", drop.dataset.cube);
+  const isExport = EXPORTS.test(file.name);
+  const query = new URLSearchParams(drop.dataset.cube ? { cube: drop.dataset.cube, name: file.name } : { name: file.name });
+  let body = file;
+  if (!isExport) {
+    body = new FormData();
+    body.append("file", file);
+    if (drop.dataset.cube) body.append("cube", drop.dataset.cube);
+  }
   const request = new XMLHttpRequest();
-  request.open("POST", `${root}/api/documents/upload`);
+  request.open("POST", isExport ? `${root}/api/imports?${query}` : `${root}/api/documents/upload`);
   request.setRequestHeader("X-CSRF-Token", document.querySelector('meta[name="csrf"]').content);
+  if (isExport) request.setRequestHeader("Content-Type", "application/octet-stream");
   request.upload.addEventListener("progress", (event) => {
     if (event.lengthComputable) progress.value = event.loaded / event.total;
   });
