@@ -1,4 +1,4 @@
-"""A newcomer's walk without the docs: import a chat, ask, see why, correct, see the history, forget, read the receipt."""
+"""A newcomer's walk: import a chat, ask, see why, correct, see the history, forget, read the receipt."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def test_the_first_two_minutes(open_page: Open) -> None:
     hit = page.locator("article", has_text="Induction. Priya wants to get rid of the gas altogether.").first
     expect(hit).to_be_visible()
 
-    hit.get_by_text("Why", exact=False).first.click()
-    expect(hit).to_contain_text("score")
+    hit.get_by_text("Why it is here").click()
+    expect(hit.locator("svg.bar").first).to_be_visible()
 
     hit.get_by_text("Correct", exact=True).first.click()
     hit.get_by_role("textbox").first.fill("No, we took gas in the end, not induction.")
     hit.get_by_role("button", name="Correct").last.click()
     expect(page.locator("main")).to_contain_text("Undo")
 
-    page.goto(page.url)
     page.locator("article", has_text="Induction.").first.get_by_role("link").first.click()
-    expect(page.get_by_role("heading", name="Versions")).to_be_visible()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    expect(page.get_by_role("heading", name="Where it comes from")).to_be_visible()
 
-    page.get_by_role("link", name="Erase").first.click()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Erase…").click()
     page.get_by_role("button", name="Erase").last.click()
-    expect(page.locator("main")).to_contain_text("receipt")
+    expect(page.locator("main")).to_contain_text("eceipt")
 
     assert time.monotonic() - began < WITHIN_S

@@ -1,5 +1,8 @@
 // Upload of files that are dropped or chosen, each with its progress.
 
+// What is taken for a chat export on the first page; everything else is a document.
+const EXPORTS = /\.jsonl?$/i;
+
 const root = document.querySelector('meta[name="root"]').content;
 const drop = document.querySelector("[data-drop]");
 const list = document.querySelector("[data-uploads]");
@@ -41,12 +44,14 @@ function upload(file) {
     try {
       told = JSON.parse(request.responseText);
     } catch { /* a page of an error */ }
-    if (request.status < 300) {
+    if (request.status < 300 && isExport) {
+      end(`${told.added} messages of ${told.conversations} conversations are stored. Ask about them`, drop.dataset.ask);
+    } else if (request.status < 300) {
       end("is being read", drop.dataset.done);
       drop.dispatchEvent(new CustomEvent("uploaded", { detail: { file: told, entry } }));
     } else end(told?.error?.message ?? `failed with ${request.status}`);
   });
-  request.send(form);
+  request.send(body);
 }
 
 if (drop) {
