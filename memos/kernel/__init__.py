@@ -10,6 +10,7 @@ __all__ = [
     "cubes",
     "documents",
     "events",
+    "graph",
     "idempotency",
     "importing",
     "kv",
@@ -25,6 +26,7 @@ __all__ = [
     "statistics",
     "tasks",
     "tiers",
+    "timeline",
     "tools",
     "transfer",
 ]

@@ -30,6 +30,7 @@ from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
+from memos.kernel.graph import Graph
 from memos.kernel.idempotency import Idempotency, Submissions
 from memos.kernel.kv import KvService
 from memos.kernel.local_models import Models
@@ -43,6 +44,7 @@ from memos.kernel.search import SearchService
 from memos.kernel.statistics import Statistics
 from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
+from memos.kernel.timeline import Timeline
 from memos.kernel.tools import Tools
 from memos.kernel.transfer import Transfer
 from memos.memcube.ledger import cubes
@@ -110,8 +112,8 @@ class MemOS(FormerNames):
         self.delete = self.memories.delete
         self.erase = self.purge = self.memories.erase
         self.conversations, self.profiles = Conversations(context), Profiles(context)
-        self.tools = Tools(context)
-        self.images, self.review = Images(context), Review(context)
+        self.graph, self.timeline = Graph(context), Timeline(context)
+        self.tools, self.images, self.review = Tools(context), Images(context), Review(context)
         self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
         self.retention = Retention(context, self.maintenance.purge)
 

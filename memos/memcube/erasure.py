@@ -26,7 +26,7 @@ from memos.memcube.changes import WINDOW, Change
 from memos.memcube.facts import WITHDRAWN, event_time, remove_sources
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, files, idempotency, items, outbox, queues, segments, tier_moves
+from memos.memcube.ledger import cubes, entities, files, idempotency, items, outbox, queues, segments, tier_moves
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tools as tool_rows
 from memos.memcube.ledger.engine import Ledger
@@ -99,6 +99,8 @@ def _remove(
     told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
     of_tools = _other_origins(connection, told - named) - doomed
     removed = idempotency.forget(connection, change.cube, doomed, touched)
+    names = entities.names_in_versions(connection, change.cube, doomed)
+    entities.forget(connection, doomed)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     images.forget(connection, doomed, removed)
@@ -116,6 +118,8 @@ def _remove(
         for batch in items.in_batches(ids):
             gone = sa.delete(column.table).where(column.in_(batch))
             removed[column.table.name] += connection.execute(gone).rowcount
+    if merged := entities.forget_unused(connection, change.cube, names):
+        removed[t.entity_aliases.name] = merged
     removed.update(files.forget_bytes(connection, touched))
     segments.remake(connection, change.cube, segments.remove_pages(connection, held), change.now)
     tier_moves.read_again(connection, change.cube, origins, change.now)
@@ -146,6 +150,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     done = (t.tasks, t.queues, t.usage, t.extraction_items, t.extractions)
     for table in (*said, *done, t.retention_rules, t.grants, t.repeats, t.prefix_entries):
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
+    entities.remove_cube(connection, cube)
     cubes.remove(connection, cube)
     adapter_rows.remove_cube(connection, cube)
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))

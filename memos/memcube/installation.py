@@ -55,6 +55,8 @@ TABLES: tuple[DataLocation, ...] = (
     DataLocation("messages", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
     DataLocation("sources", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
     DataLocation("links", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("mentions", DataKind.TEXT, _ROWS, _LEDGER, "ledger"),
+    DataLocation("entity_aliases", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
     DataLocation("events", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
     DataLocation("outbox", DataKind.IDS, _ROWS, _LEDGER, "ledger"),
     DataLocation("requests", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
@@ -106,7 +108,7 @@ PATHS: tuple[DataLocation, ...] = (
 # A backup still holds items erased later; its list of erasures is extended, and a restore leaves them out.
 BACKUP_PATHS: tuple[DataLocation, ...] = (
     *(DataLocation(f"{table.name}.jsonl.gz", table.holds, "" if table.holds is DataKind.IDS else _TOLD, _ARCHIVE, "")
-      for table in TABLES if table.name not in ("alembic_version", "outbox", "adapters", "adapter_items")),
+      for table in TABLES if table.name not in ("alembic_version", "outbox", "mentions", "adapters", "adapter_items")),
     DataLocation("manifest.json", DataKind.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
     DataLocation("erased.jsonl", DataKind.IDS, "", "memos.memcube.backup.backups.read_erased", ""),
 )  # fmt: skip

@@ -9,12 +9,15 @@ import sqlalchemy as sa
 
 from memos.core.ports import Stamp
 from memos.core.types import Difference, ItemType, Status
-from memos.memcube.ledger import cubes, files, items, outbox, segments
+from memos.memcube.ledger import cubes, entities, files, items, outbox, segments
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 
 _SHOWN = 1000
+
+NAMES = "names"
+"""Kind of the difference of an item whose names are not those in the graph."""
 
 
 class ScannedIndex(Protocol):
@@ -43,6 +46,8 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
         for cube in cube_ids:
             misplaced = segments.misplaced(connection, cube, _SHOWN)
             found += [Difference("tiers", "misplaced", subject, what) for subject, what in misplaced]
+            renamed = entities.differing(connection, cube, _SHOWN)
+            found += [Difference("ledger", NAMES, id_, "has other names than the graph has of it") for id_ in renamed]
             broken_files = files.broken(connection, cube, _SHOWN)
             found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [
@@ -127,3 +132,9 @@ def cube_ids(connection: sa.Connection) -> list[str]:
 def count_items(connection: sa.Connection, cubes_: Iterable[str]) -> int:
     query = sa.select(sa.func.count()).select_from(t.items).where(t.items.c.cube_id.in_(list(cubes_)))
     return connection.scalar(query) or 0
+
+
+def read_names_again(ledger: Ledger, cube_ids_: Iterable[str]) -> None:
+    with ledger.write() as connection:
+        for cube in cube_ids_:
+            entities.rebuild(connection, cube)

@@ -115,6 +115,8 @@ class Repair:
             wrong = [d.subject for d in differences if d.store == target and d.kind in ("missing", "outdated", "extra")]
             if wrong:
                 verify.enqueue_some(self.ledger, cube_ids[0], dict.fromkeys(wrong), target)
+        if any(d.kind == verify.NAMES for d in differences):
+            verify.read_names_again(self.ledger, cube_ids)
 
 
 _TICK_S = 0.25

@@ -82,7 +82,7 @@ PLAIN: dict[str, Any] = {
     "template": {"name": "t", "groups": [{"id": "g", "name": "G", "dimensions": [
         {"id": "g.a", "name": "A", "about": "a thing"}]}]},
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
-    "documents": ["a", "b"], "holds": True,
+    "documents": ["a", "b"], "holds": True, "alias": MADE_UP, "into": "get_weather",
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
@@ -103,7 +103,7 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
+    "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
     "before", "newest", "start",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.

@@ -21,6 +21,7 @@ def make_first_schema(home: Path) -> None:
         later = (
             "console_sessions",
             "key_usage",
+            "mentions", "entity_aliases",
             "submissions",
             "repeats", "api_keys", "grants", "memberships", "identities", "file_items", "file_parts", "files",
             "retention_rules", "extraction_items", "extractions", "pages",
@@ -31,6 +32,8 @@ def make_first_schema(home: Path) -> None:
         for table in later:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_items_page")
+        connection.execute("DROP INDEX ix_items_told")
+        connection.execute("DROP INDEX ix_versions_ended")
         connection.execute("DROP INDEX ix_items_wanted")
         connection.execute("DROP INDEX ix_messages_speaker")
         connection.execute("DROP INDEX ix_cubes_owner")

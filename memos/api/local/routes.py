@@ -41,6 +41,7 @@ from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
+from memos.kernel.graph import Graph
 from memos.kernel.kv import KvService
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
@@ -52,6 +53,7 @@ from memos.kernel.search import SearchService
 from memos.kernel.statistics import Overview, Statistics
 from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
+from memos.kernel.timeline import Timeline
 from memos.kernel.tools import Tools
 from memos.kernel.transfer import Transfer
 from memos.scheduler.task import give_up_waits_on
@@ -67,6 +69,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "cubes": Cubes,
         "documents": Documents,
         "events": Events,
+        "graph": Graph,
         "images": Images,
         "keys": Keys,
         "knowledge": KnowledgeBases,
@@ -82,6 +85,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "statistics": Statistics,
         "tasks": Tasks,
         "tiers": Tiers,
+        "timeline": Timeline,
         "tools": Tools,
         "transfer": Transfer,
         "users": Users,

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 
 from memos.api.families import create_group
-from memos.api.v1 import cubes, documents, memories, models, profile, review, search, tasks, users
+from memos.api.v1 import cubes, documents, graph, memories, models, profile, review, search, tasks, users
 from memos.api.v1.common import error_response
 from memos.core.aliases import ALIASES
 from memos.kernel.memos import MemOS
@@ -88,6 +88,8 @@ _ROUTERS = (
     documents.images_router,
     memories.tools_router,
     profile.router,
+    graph.router,
+    graph.timeline_router,
     review.router,
     tasks.router,
     tasks.events_router,

@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 # An adapter's weights are files that go into no copy, and its rows alone would promise what is not there; it is trained
 # again from the memories. The consent to that is its owner's word and travels.
-_OWN = frozenset({t.outbox, t.adapters, t.adapter_items})
+_OWN = frozenset({t.outbox, t.mentions, t.adapters, t.adapter_items})
 
 COPYING = "copying"
 """The `meta` key of a ledger that version 0.1 began to fill from another; it is not whole."""

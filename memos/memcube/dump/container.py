@@ -57,6 +57,8 @@ STAYING: frozenset[str] = frozenset({
     "identities", "memberships", "grants", "api_keys", "console_sessions", "key_usage", "requests", "request_items",
     "repeats",
     "submissions",
+    # What is read from versions again.
+    "mentions",
     # Receipts of erasures; what was erased travels with nothing.
     "tombstones", "tombstone_items",
 })  # fmt: skip
@@ -86,7 +88,10 @@ def part_of(table: sa.Table) -> str:
     return f"{table.name}.jsonl"
 
 
-KNOWN = frozenset({POINTS, VECTORS, CONTENTS, *map(part_of, TABLES)})
+NAMES = part_of(t.entity_aliases)
+"""Names that were merged; missing if there are none, so that earlier versions can read the file."""
+
+KNOWN = frozenset({POINTS, VECTORS, CONTENTS, NAMES, *map(part_of, TABLES)})
 """The parts besides the manifest that have a fixed name."""
 
 

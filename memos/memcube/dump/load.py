@@ -27,10 +27,10 @@ from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.backup.rows import ID, Bounds
 from memos.memcube.changes import Change
 from memos.memcube.dump import kv as dump_kv
-from memos.memcube.dump.container import TABLES, DumpReader, bad, left_out, part_of
+from memos.memcube.dump.container import NAMES, TABLES, DumpReader, bad, left_out, part_of
 from memos.memcube.dump.ids import OWN, IdResolution, Ids, Kind, other_id
 from memos.memcube.dump.parts import contents, digest_of, link, unknown
-from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks
+from memos.memcube.ledger import cubes, entities, files, items, outbox, reading, tasks
 from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
@@ -199,6 +199,14 @@ def _insert_everything(connection: sa.Connection, work: Load, change: Change | N
         rows.insert_all(connection, table, entries, work.ticker)
         if table is t.files:
             _insert_contents(connection, work)
+    entities.rebuild(connection, work.target.cube)
+    if work.target.trust and work.reader.has(NAMES):
+        merged = work.reader.rows(t.entity_aliases, work.bounds)
+        entities.add_aliases(connection, work.target.cube, (_alias(row, work.target.actor) for row in merged))
+
+
+def _alias(row: rows.Row, actor: str) -> entities.Alias:
+    return entities.Alias(row["id"], row["name"], row["entity"], row["root"], actor, from_micros(row["created_at"]))
 
 
 def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.Row]:

@@ -30,6 +30,7 @@ from memos.memcube.dump.container import (
     CONTENTS,
     FILE,
     MOST_FILES,
+    NAMES,
     TABLES,
     CubeHead,
     DumpManifest,
@@ -73,6 +74,10 @@ def write_dump(source: Source, out: DumpWriter, ticker: ProgressReporter) -> Dum
         with out.part(part_of(table)) as part:
             streamed = rows.stream(connection, table, ordered=True, cube=cube)
             part.write_rows(streamed, partial(_travelling, left_out(table)), ticker)
+    merged = list(rows.stream(connection, t.entity_aliases, ordered=True, cube=cube))
+    if merged:
+        with out.part(NAMES) as part:
+            part.write_rows(merged, partial(_travelling, left_out(t.entity_aliases)), ticker)
     _write_contents(source, out)
     fingerprint = cubes.heads(connection, [cube])[cube].fingerprint
     if source.vectors is not None:
@@ -108,6 +113,9 @@ def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: ProgressReporter
             _remember(ids, table, row)
             if table is t.events:
                 chain.follow(row)
+            ticker.tick()
+    if reader.has(NAMES):
+        for _ in reader.rows(t.entity_aliases, bounds):
             ticker.tick()
     if (chain.seq, chain.end.hex()) != (manifest.cube.event_seq, manifest.cube.event_chain):
         raise bad(f"its chain of events ends at event {chain.seq}, not where the manifest says")

@@ -6,6 +6,7 @@ __all__ = [
     "browsing",
     "cubes",
     "engine",
+    "entities",
     "files",
     "graph",
     "idempotency",
@@ -21,5 +22,6 @@ __all__ = [
     "segments",
     "tasks",
     "tier_moves",
+    "timeline",
     "tools",
 ]

@@ -15,7 +15,7 @@ from memos.core.clock import new_id, to_micros
 from memos.core.filters import Node
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import filter_sql
+from memos.memcube.ledger import entities, filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
@@ -32,7 +32,7 @@ from memos.memcube.ledger.schema import (
 # SQLite allows 32,766 variables per statement; small batches also keep PostgreSQL's planner fast.
 _BATCH = 500
 
-_SELECT = (
+SELECT = (
     sa.select(
         versions,
         items.c.position,
@@ -52,7 +52,7 @@ _SELECT = (
 # Built once, since building a statement takes as long as executing it.
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _CUBES: sa.BindParameter[str] = sa.bindparam("cubes", expanding=True)
-_THESE = _SELECT.where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
+_THESE = SELECT.where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
 _CURRENT = PreparedSelect(_THESE.where(versions.c.recorded_to.is_(None)))
 _said_in = conversations.alias("said_in")
 _SOURCE_COLUMNS = (
@@ -74,7 +74,7 @@ _SOURCES = (
     .order_by(sources.c.item_id, sources.c.ordinal)
 )
 _WITH_SOURCES = (
-    _SELECT.add_columns(*_SOURCE_COLUMNS)
+    SELECT.add_columns(*_SOURCE_COLUMNS)
     .outerjoin(sources, sources.c.item_id == items.c.id)
     .outerjoin(messages, messages.c.id == sources.c.message_id)
     .outerjoin(_said_in, _said_in.c.id == messages.c.conversation_id)
@@ -85,7 +85,7 @@ _WITH_SOURCES_NOW = PreparedSelect(_WITH_SOURCES.where(versions.c.recorded_to.is
 
 
 _LINKS = PreparedSelect(sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(_IDS)))
-_VERSIONS = PreparedSelect(_SELECT.where(versions.c.item_id.in_(_IDS)).order_by(versions.c.item_id, versions.c.version))
+_VERSIONS = PreparedSelect(SELECT.where(versions.c.item_id.in_(_IDS)).order_by(versions.c.item_id, versions.c.version))
 _REVISIONS = PreparedSelect(sa.select(items.c.id, items.c.revision).where(items.c.id.in_(_IDS)))
 
 
@@ -304,14 +304,14 @@ def matching(
     offset: int = 0,
     newest: bool = False,
 ) -> list[Item]:
-    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
+    query = SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
     return [to_item(row) for row in connection.execute(query.limit(limit).offset(offset))]
 
 
 def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
-    query = _SELECT.with_only_columns(sa.func.count())
+    query = SELECT.with_only_columns(sa.func.count())
     query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
     return connection.execute(query).scalar_one()
 
@@ -324,7 +324,7 @@ def matching_ids(
     at: datetime | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    query = _SELECT.with_only_columns(versions.c.item_id)
+    query = SELECT.with_only_columns(versions.c.item_id)
     query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, filter_sql.of(connection))).limit(
         limit
     )
@@ -339,19 +339,19 @@ def passing(
     *,
     at: datetime | None = None,
 ) -> set[str]:
-    query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
+    query = SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
     query = query.where(compile_sql(node, filter_sql.of(connection)))
     return set(scalars_in(connection, query, versions.c.item_id, ids))
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
-    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(at))
+    query = SELECT.where(items.c.cube_id.in_(cubes), standing(at))
     return [to_item(row) for row in connection.execute(query.order_by(items.c.created_at.desc()).limit(limit))]
 
 
 def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]:
     """Return the cube's active items with the key `<subject>|attribute`, newest first."""
-    query = _SELECT.where(
+    query = SELECT.where(
         versions.c.cube_id == cube,
         versions.c.recorded_to.is_(None),
         versions.c.key.like(f"%|{_escape(attribute)}", escape="\\"),
@@ -361,7 +361,7 @@ def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]
 
 
 def with_keys(connection: sa.Connection, cube: str, keys: Sequence[str]) -> list[Item]:
-    query = _SELECT.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.key.in_(keys))
+    query = SELECT.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.key.in_(keys))
     return [to_item(row) for row in connection.execute(query)]
 
 
@@ -371,7 +371,7 @@ def _escape(text: str) -> str:
 
 def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> list[Version]:
     require(connection, cubes, item_id)
-    rows = connection.execute(_SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
+    rows = connection.execute(SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
     entries: list[Version] = []
     before: Item | None = None
     for row in rows:
@@ -420,6 +420,7 @@ def _source(row: Any) -> Source:
 def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:
     if states:
         connection.execute(sa.insert(versions), [_version_row(state, actor, reason) for state in states])
+        entities.follow(connection, states)
 
 
 def append(connection: sa.Connection, before: Item, after: Item, actor: str, reason: str) -> None:

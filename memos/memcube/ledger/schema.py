@@ -137,6 +137,8 @@ items = sa.Table(
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
     sa.Index("ix_items_page", "conversation_id", "page"),
     sa.Index("ix_items_wanted", "cube_id", "conversation_id", "id", **_where("reading = 'wanted'")),
+    # By when something was said, or stored if nobody said it.
+    sa.Index("ix_items_told", "cube_id", sa.text("coalesce(said_at, created_at)"), "id"),
 )
 
 versions = sa.Table(
@@ -173,6 +175,7 @@ versions = sa.Table(
     # An item has one current version.
     sa.Index("uq_versions_current", "item_id", unique=True, **_where("recorded_to IS NULL")),
     sa.Index("ix_versions_key", "cube_id", "key", **_where("key IS NOT NULL AND recorded_to IS NULL")),
+    sa.Index("ix_versions_ended", "cube_id", "valid_to", **_where("valid_to IS NOT NULL AND recorded_to IS NULL")),
 )
 
 messages = sa.Table(
@@ -291,6 +294,35 @@ links = sa.Table(
     # Of a judged link: how sure it is, from 0 to 1, and who judged: "rules", a model, or an actor.
     sa.Column("confidence", sa.Float),
     sa.Column("decided_by", sa.String(128)),
+)
+
+# The names in the current version of each item, for the graph of people and things: `name` is folded, `part` is what
+# the name is to the item (`memos.memcube.ledger.entities.Part`), `relation` the relation that leads to it.
+mentions = sa.Table(
+    "mentions",
+    metadata,
+    sa.Column("cube_id", sa.String(128), primary_key=True),
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("part", sa.String(8), primary_key=True),
+    sa.Column("item_id", sa.String(36), primary_key=True),
+    sa.Column("spelling", sa.String(128), nullable=False),
+    sa.Column("relation", sa.Text),
+    sa.Index("ix_mentions_item", "item_id"),
+    sqlite_with_rowid=False,
+)
+
+# Names that somebody merged: `name` is the same as `entity`; `root` is where following `entity` ends.
+entity_aliases = sa.Table(
+    "entity_aliases",
+    metadata,
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), primary_key=True),
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("id", sa.String(36), nullable=False),
+    sa.Column("entity", sa.String(128), nullable=False),
+    sa.Column("root", sa.String(128), nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("id", name="uq_entity_aliases_id"),
 )
 
 events = sa.Table(

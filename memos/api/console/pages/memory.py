@@ -1,4 +1,4 @@
-"""One memory: where it comes from, its versions, what it replaces, how much it is used; and receipts of erasures."""
+"""One memory: where it comes from, its versions, what it replaces, and how much it is used."""
 
 from __future__ import annotations
 
@@ -286,38 +286,6 @@ async def confirm(view: View) -> Response:
     return view.redirect(f"/memories/{part(id_)}", done="confirmed")
 
 
-_TABLES = {
-    "versions": "versions of them",
-    "messages": "messages as they were written",
-    "sources": "references to messages",
-    "links": "links to other memories",
-    "events": "events whose details were removed",
-    "warmth": "records of how much they were used",
-    "extractions": "answers of models about them",
-    "adapters": "adapters that were trained on them",
-    "prefix_entries": "places among what prompts begin with",
-    "file_items": "passages of documents",
-    "adapter_exclusions": "notes that adapters may not learn them",
-    "requests": "records of requests",
-    "outbox": "waiting updates of indexes",
-}
-_STORES = {
-    "ledger": "the ledger, where memories are kept",
-    "vector": "the index for searches by meaning and words",
-    "graph": "the graph index",
-    "cache": "caches",
-    "activation": "attention state of models",
-    "parametric": "adapters of models",
-}
-
-
-async def receipt(view: View) -> Response:
-    """Show an erasure's receipt; while files are still being rewritten, the page looks again."""
-    found = await view.rest.get(f"/erasures/{part(view.request.path_params['receipt'])}")
-    block = "receipt" if view.partial else None
-    return view.render("erasure.html", block=block, receipt=found, tables=_TABLES, stores=_STORES)
-
-
 PAGES = (
     Page("/memories/{item}", show),
     Page("/memories/{item}/edit", edit, "POST"),
@@ -325,5 +293,4 @@ PAGES = (
     Page("/memories/{item}/forget", forget, "POST"),
     Page("/memories/{item}/pin", pin, "POST"),
     Page("/memories/{item}/confirm", confirm, "POST"),
-    Page("/erasures/{receipt}", receipt),
 )

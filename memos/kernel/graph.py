@@ -1,0 +1,211 @@
+"""`MemOS.graph`: people and things, their relations, and names that are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated
+
+import sqlalchemy as sa
+
+from memos.core.identities import Right
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Standing
+from memos.errors import Conflict, InvalidInput, NotFound, shown
+from memos.kernel.context import Context
+from memos.kernel.timeline import standings
+from memos.memcube import changes
+from memos.memcube.ledger import entities
+from memos.memcube.ledger.entities import NAME_CHARS, Alias, Entity, Found, Link, Listing, fold
+from memos.memcube.ledger.timeline import by_ids, told_at
+from memos.reader.arguments import within
+
+KINDS = ("", "person", "thing")
+_EDGES_PER_NODE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A relation between two entities, with the newest memory that it is from."""
+
+    source: Annotated[str, "Id of the entity it starts at"]
+    target: Annotated[str, "Id of the entity it leads to"]
+    relation: Annotated[str, "What the relation is, such as `residence`; `mentions` and `named with` are from names"]
+    stated: Annotated[bool, "True if a memory states it, False if names only occur in the same memory"]
+    count: Annotated[int, "Number of memories it is from"]
+    item: Annotated[str, "Id of the newest of them"]
+    memory: Annotated[str, "Text of the newest of them"]
+    at: Annotated[datetime, "When it was said"]
+    standing: Annotated[Standing, "Whether that memory still holds"] = Standing.CURRENT
+    replaced_by: Annotated[str | None, "Id of the memory that replaced it"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """An entity, its edges, and the entities at their other ends."""
+
+    entity: Annotated[Entity, "The entity"]
+    edges: Annotated[tuple[Edge, ...], "Its edges, stated relations first"]
+    neighbours: Annotated[tuple[Entity, ...], "The entities at the other ends"]
+    complete: Annotated[bool, "False if only its newest memories were read, or there are more edges than asked for"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """The entities with the most memories, and the edges between them."""
+
+    entities: Annotated[tuple[Entity, ...], "The entities, those with the most memories first"]
+    edges: Annotated[tuple[Edge, ...], "Edges between them, stated relations first"]
+    complete: Annotated[bool, "False if there are more entities or edges, or only the newest memories were read"]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPage:
+    """A page of entities."""
+
+    entities: Annotated[tuple[Entity, ...], "The entities, those with the most memories first"]
+    after: Annotated[str | None, "Give it as `after` for the next page; null at the end"] = None
+
+
+class Graph:
+    """People and things of a cube. A name is found however it is capitalised, and by the names merged into it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def entities(
+        self,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        text: str = "",
+        kind: str = "",
+        least: int = 1,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> EntityPage:
+        """Return entities whose name contains `text`, those with the most memories first.
+
+        `kind` is `person`, `thing` or empty for both. With `least` names that are only mentioned need so many memories.
+        Raises: InvalidInput, NotFound.
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        if kind not in KINDS:
+            raise InvalidInput("kind", f"{shown(kind)} is unknown; use person, thing, or leave it out")
+        limit = within("limit", limit, 1, 2_000)
+        wanted = Listing(check_text("text", text, 512), kind, within("least", least, 1, 10**6), limit, _place(after))
+        with self._context.ledger.read() as connection:
+            found = entities.entities(connection, scope.cubes[0], wanted)
+        last = found[-1] if len(found) == limit else None
+        return EntityPage(tuple(found), None if last is None else f"{last.memories}:{last.id}")
+
+    def entity(self, name: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Entity:
+        """Return one entity. Raises: InvalidInput, NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            return _entity(connection, scope.cubes[0], name)
+
+    def neighbours(
+        self, name: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 50
+    ) -> Neighbours:
+        """Return the edges of an entity, read from its newest memories. Raises: InvalidInput, NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        limit = within("limit", limit, 1, 500)
+        with self._context.ledger.read() as connection:
+            entity = _entity(connection, scope.cubes[0], name)
+            found = entities.links_of(connection, scope.cubes[0], entity.id, limit)
+            edges = self._edges(connection, scope.cubes[0], found)
+            others = {end for edge in edges for end in (edge.source, edge.target)} - {entity.id}
+            around = _named(connection, scope.cubes[0], sorted(others))
+        return Neighbours(entity, edges, around, found.complete)
+
+    def view(
+        self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, kind: str = "", least: int = 1, limit: int = 200
+    ) -> GraphView:
+        """Return the entities with the most memories, and the edges between them. Raises: InvalidInput, NotFound."""
+        page = self.entities(cube=cube, actor=actor, kind=kind, least=least, limit=limit)
+        with self._context.ledger.read() as connection:
+            ids = [entity.id for entity in page.entities]
+            found = entities.overview(connection, cube, ids, _EDGES_PER_NODE * limit)
+            edges = self._edges(connection, cube, found)
+        return GraphView(page.entities, edges, found.complete and page.after is None)
+
+    def aliases(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[Alias, ...]:
+        """Return the names that were merged. Raises: NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            return tuple(entities.aliases(connection, scope.cubes[0]))
+
+    def merge(self, name: str, into: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Alias:
+        """Show a name, with the names merged into it, under another; `split` takes it back.
+
+        Memories and searches stay as they are. Raises: InvalidInput, NotFound, Conflict (they are the same already).
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
+            one, other = (_entity(change.connection, change.cube, each) for each in (name, into))
+            if one.id == other.id:
+                raise Conflict(f"{one.name!r} and {into!r} are the same entity already.")
+            if len(entities.aliases(change.connection, change.cube)) >= entities.MOST_ALIASES:
+                raise Conflict(f"A cube can have {entities.MOST_ALIASES:,} merged names; split some first.")
+            made = entities.merge(change.connection, change.cube, one.id, other.id, scope.actor, change.now)
+            changes.record(change, "merge", {"alias": made.id})
+        return made
+
+    def split(self, alias: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Alias:
+        """Take a merge back, by its id; names that were merged into the name before stay with it.
+
+        Raises: InvalidInput, NotFound.
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
+        check_name("alias", alias, 64)
+        with self._context.change(scope) as change:
+            for found in entities.aliases(change.connection, change.cube):
+                if found.id == alias:
+                    entities.split(change.connection, change.cube, found)
+                    changes.record(change, "split", {"alias": found.id})
+                    return found
+        raise NotFound("merged name", alias, "List merged names again; it may have been split already.")
+
+    def _edges(self, connection: sa.Connection, cube: str, found: Found) -> tuple[Edge, ...]:
+        """Return edges with the memory each is from; of names in one memory the standing does not matter."""
+        states = {item.id: item for item in by_ids(connection, cube, sorted({link.item for link in found.links}))}
+        stated = [states[link.item] for link in found.links if link.stated and link.item in states]
+        stands = standings(connection, stated, self._context.clock.now())
+        made = []
+        for link in found.links:
+            if (item := states.get(link.item)) is None:
+                continue
+            edge = Edge(*_fields(link), memory=item.memory[:500], at=told_at(item))
+            if link.stated:
+                edge = replace(edge, standing=stands[item.id][0], replaced_by=stands[item.id][1])
+            made.append(edge)
+        return tuple(made)
+
+
+def _fields(link: Link) -> tuple[str, str, str, bool, int, str]:
+    return link.source, link.target, link.relation, link.stated, link.count, link.item
+
+
+def _named(connection: sa.Connection, cube: str, ids: Sequence[str]) -> tuple[Entity, ...]:
+    if not ids:
+        return ()
+    return tuple(entities.entities(connection, cube, Listing(limit=len(ids), named=tuple(ids))))
+
+
+def _entity(connection: sa.Connection, cube: str, name: str) -> Entity:
+    root = entities.root_of(connection, cube, check_name("name", name, 4 * NAME_CHARS))
+    found = _named(connection, cube, [root])
+    if not found:
+        raise NotFound("person or thing", fold(name)[:80], "No memory names it; list entities to see those there are.")
+    return found[0]
+
+
+def _place(after: str | None) -> tuple[int, str] | None:
+    if after is None:
+        return None
+    count, colon, name = after.partition(":")
+    if not (colon and count.isascii() and count.isdigit() and len(count) < 16):
+        raise InvalidInput("after", "must be the `after` of the page before")
+    return int(count), name

@@ -1,0 +1,520 @@
+"""People and things: the names in items, names that were merged by hand, and the edges between them.
+
+`mentions` has a row for each name in the current version of each item; `follow` keeps it so. Ids of items are ordered
+by time, so that the newest mentions of a name come from the primary key alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from memos.core.clock import new_id
+from memos.core.types import RELATION, ItemType, Json, Role, Status
+from memos.memcube.ledger.schema import entity_aliases, items, mentions, versions
+
+NAME_CHARS = 128
+_MOST_CHARS = 60  # of a value or a name in a text; what is longer is a sentence
+_MOST_IN_ITEM = 12  # names of one item that are related with each other
+_READ = 1_000  # newest memories of an entity from which its edges are read
+_WINDOW = 4_000  # newest memories of a cube from which the edges of its overview are read
+_BATCH = 500
+
+MOST_ALIASES = 10_000
+"""Number of merged names in a cube."""
+
+
+class Part(StrEnum):
+    """What a name is to an item: who it is about, the value or the end of a relation, who said it, or just named."""
+
+    SUBJECT = "subject"
+    SOURCE = "source"
+    TARGET = "target"
+    SPEAKER = "speaker"
+    NAMED = "named"
+
+
+PERSON = (Part.SUBJECT, Part.SPEAKER)
+"""Parts that people have."""
+
+_SKIPPED = frozenset({ItemType.TOOL_SCHEMA, ItemType.TOOL_TRAJECTORY, ItemType.WORKING, ItemType.SKILL})
+_ROLES = frozenset(role.value for role in Role)
+
+
+def fold(name: str) -> str:
+    """Return the form of a name by which it is found."""
+    return " ".join(name.casefold().split())[:NAME_CHARS]
+
+
+class _Said(NamedTuple):
+    """What the names of an item are read from; an `Item` and a row of `versions` have these fields too."""
+
+    type: str
+    status: str
+    speaker: str
+    role: str
+    key: str | None
+    value: str | None
+    info: Mapping[str, Json]
+    entities: Sequence[str]
+
+
+_COLUMNS = tuple(versions.c[name] for name in _Said._fields)
+
+
+def names_of(state: Any) -> dict[str, tuple[Part, str, str | None]]:
+    """Return the names in an item: folded name -> its part, its spelling and the relation that leads to it."""
+    found: dict[str, tuple[Part, str, str | None]] = {}
+
+    def add(part: Part, spelling: Any, relation: str | None = None) -> None:
+        spelling = " ".join(str(spelling).split())[:NAME_CHARS]
+        name = fold(spelling)
+        if name and (name not in found) and any(sign.isalpha() for sign in name):
+            found[name] = (part, spelling, relation)
+
+    if state.status == Status.DELETED or state.type in _SKIPPED:
+        return {}
+    whose, _, attribute = (state.key or "").partition("|")
+    if attribute:
+        add(Part.SUBJECT, state.speaker if fold(state.speaker) == fold(whose) else whose)
+        # A trait repeats what a fact says.
+        if state.type != ItemType.PROFILE and state.value and len(state.value) <= _MOST_CHARS:
+            add(Part.TARGET, state.value, attribute)
+    match (state.info or {}).get(RELATION):
+        case [str(one), str(relation), str(other)]:
+            add(Part.SOURCE, one)
+            add(Part.TARGET, other, relation)
+    if state.role in (Role.USER, Role.ASSISTANT) and state.speaker.casefold() not in _ROLES:
+        add(Part.SPEAKER, state.speaker)
+    for name in state.entities:
+        if len(name) <= _MOST_CHARS and name.casefold() not in _ROLES:
+            add(Part.NAMED, name)
+    return found
+
+
+def follow(connection: sa.Connection, states: Sequence[Any]) -> None:
+    """Write the names of items whose version was just written."""
+    forget(connection, [state.id for state in states if state.version > 1])
+    _insert(connection, ((state.cube, state.id, state) for state in states))
+
+
+def forget(connection: sa.Connection, ids: Collection[str]) -> None:
+    for batch in _batches(ids):
+        connection.execute(sa.delete(mentions).where(mentions.c.item_id.in_(batch)))
+
+
+def rebuild(connection: sa.Connection, cube: str | None = None) -> None:
+    """Read all names again, of one cube or of all."""
+    gone = sa.delete(mentions)
+    connection.execute(gone if cube is None else gone.where(mentions.c.cube_id == cube))
+    for rows in _stated(connection, cube):
+        _insert(connection, ((row.cube_id, row.item_id, row) for row in rows))
+
+
+def _stated(connection: sa.Connection, cube: str | None) -> Iterator[Sequence[Any]]:
+    """Yield the current versions in batches, by item."""
+    query = sa.select(versions.c.item_id, versions.c.cube_id, *_COLUMNS).where(versions.c.recorded_to.is_(None))
+    if cube is not None:
+        query = query.where(versions.c.cube_id == cube)
+    after = ""
+    while rows := connection.execute(
+        query.where(versions.c.item_id > after).order_by(versions.c.item_id).limit(2_000)
+    ).all():
+        yield rows
+        after = rows[-1].item_id
+
+
+def _insert(connection: sa.Connection, states: Iterable[tuple[str, str, Any]]) -> None:
+    rows = [
+        {"cube_id": cube, "name": name, "part": part, "item_id": id_, "spelling": spelling, "relation": relation}
+        for cube, id_, state in states
+        for name, (part, spelling, relation) in names_of(state).items()
+    ]
+    if rows:
+        connection.execute(sa.insert(mentions), rows)
+
+
+def differing(connection: sa.Connection, cube: str, limit: int) -> list[str]:
+    """Return items whose names are not those in `mentions`, and items that are not there any more."""
+    stored: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    of_cube = sa.select(mentions.c.item_id, mentions.c.name, mentions.c.part).where(mentions.c.cube_id == cube)
+    for row in connection.execute(of_cube.execution_options(yield_per=2_000)):
+        stored[row.item_id].add((row.name, row.part))
+    found = []
+    for rows in _stated(connection, cube):
+        for row in rows:
+            expected = {(name, str(part)) for name, (part, *_) in names_of(row).items()}
+            if stored.pop(row.item_id, set()) != expected:
+                found.append(row.item_id)
+    return [*found, *stored][:limit]
+
+
+# Aliases
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A name that somebody merged into another."""
+
+    id: Annotated[str, "Id of the merge, to split the names again"]
+    name: Annotated[str, "The merged name, folded"]
+    entity: Annotated[str, "The name it is the same as, folded"]
+    root: Annotated[str, "The name that everything is shown under, folded"]
+    actor: Annotated[str, "Who merged them"]
+    created_at: Annotated[datetime, "When"]
+
+
+def aliases(connection: sa.Connection, cube: str, name: str | None = None) -> list[Alias]:
+    """Return the merged names of a cube, or those shown under one name, by name."""
+    query = sa.select(entity_aliases).where(entity_aliases.c.cube_id == cube).order_by(entity_aliases.c.name)
+    if name is not None:
+        query = query.where(entity_aliases.c.root == name)
+    return [
+        Alias(row.id, row.name, row.entity, row.root, row.actor, row.created_at) for row in connection.execute(query)
+    ]
+
+
+def root_of(connection: sa.Connection, cube: str, name: str) -> str:
+    """Return the name under which a name is shown: its own unless it was merged."""
+    mine = (entity_aliases.c.cube_id == cube, entity_aliases.c.name == fold(name))
+    return connection.scalar(sa.select(entity_aliases.c.root).where(*mine)) or fold(name)
+
+
+def merge(connection: sa.Connection, cube: str, name: str, entity: str, actor: str, now: datetime) -> Alias:
+    """Show a name under another; both are roots."""
+    made = Alias(new_id(), name, entity, entity, actor, now)
+    row = {"cube_id": cube, "name": name, "id": made.id, "entity": entity, "root": entity}
+    connection.execute(sa.insert(entity_aliases).values(**row, actor=actor, created_at=now))
+    below = (entity_aliases.c.cube_id == cube, entity_aliases.c.root == name)
+    connection.execute(sa.update(entity_aliases).where(*below).values(root=entity))
+    return made
+
+
+def split(connection: sa.Connection, cube: str, alias: Alias) -> None:
+    """Take a merge back; names merged into the split name stay with it."""
+    connection.execute(sa.delete(entity_aliases).where(entity_aliases.c.id == alias.id))
+    _settle_roots(connection, cube)
+
+
+def _settle_roots(connection: sa.Connection, cube: str) -> None:
+    every = aliases(connection, cube)
+    ends = {alias.name: alias.entity for alias in every}
+    for alias in every:
+        root, steps = alias.entity, 0
+        while root in ends and steps <= len(ends):
+            root, steps = ends[root], steps + 1
+        if root != alias.root:
+            connection.execute(sa.update(entity_aliases).where(entity_aliases.c.id == alias.id).values(root=root))
+
+
+def add_aliases(connection: sa.Connection, cube: str, found: Iterable[Alias]) -> None:
+    """Add merges of a dump; names that are merged already stay as they are, and no circle is made."""
+    known = {alias.name: alias.entity for alias in aliases(connection, cube)}
+    for alias in found:
+        end = alias.entity
+        while end in known:
+            end = known[end]
+        if alias.name in known or end == alias.name:
+            continue
+        known[alias.name] = alias.entity
+        row = {"cube_id": cube, "name": alias.name, "id": new_id(), "entity": alias.entity, "root": alias.entity}
+        connection.execute(sa.insert(entity_aliases).values(**row, actor=alias.actor, created_at=alias.created_at))
+    _settle_roots(connection, cube)
+
+
+def names_in_versions(connection: sa.Connection, cube: str, ids: Collection[str]) -> set[str]:
+    """Return the names in all versions of items; nothing if the cube has no merged names, which alone need them."""
+    merged = sa.select(sa.literal(1)).where(entity_aliases.c.cube_id == cube).limit(1)
+    if connection.scalar(merged) is None:
+        return set()
+    found: set[str] = set()
+    for batch in _batches(ids):
+        for row in connection.execute(sa.select(*_COLUMNS).where(versions.c.item_id.in_(batch))):
+            found.update(names_of(_Said(*row)._replace(status=Status.ACTIVE)))
+    return found
+
+
+def forget_unused(connection: sa.Connection, cube: str, names: Collection[str]) -> int:
+    """Remove merges of names that no item has any more; return how many."""
+    used = sa.select(mentions.c.name).where(mentions.c.cube_id == cube).distinct()
+    left = {name for batch in _batches(names) for name in connection.scalars(used.where(mentions.c.name.in_(batch)))}
+    count = 0
+    for batch in _batches(set(names) - left):
+        either = sa.or_(entity_aliases.c.name.in_(batch), entity_aliases.c.entity.in_(batch))
+        count += connection.execute(sa.delete(entity_aliases).where(entity_aliases.c.cube_id == cube, either)).rowcount
+    if count:
+        _settle_roots(connection, cube)
+    return count
+
+
+# Entities and edges
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A person or a thing that memories name."""
+
+    id: Annotated[str, "Its name, folded"]
+    name: Annotated[str, "Its name as written"]
+    kind: Annotated[str, "`person`: somebody who speaks or of whom statements are known; `thing`: anything else"]
+    memories: Annotated[int, "Number of memories that name it"]
+    first_at: Annotated[datetime | None, "When it was first named, as stored"] = None
+    last_at: Annotated[datetime | None, "When it was last named, as stored"] = None
+    aliases: Annotated[tuple[str, ...], "Other names merged into it"] = ()
+
+
+class Listing(NamedTuple):
+    """Which entities to list: names that contain `text`, of a `kind`, with at least so many memories.
+
+    Names that are more than just named are listed however few memories they have. `after` is the entity before.
+    """
+
+    text: str = ""
+    kind: str = ""
+    least: int = 1
+    limit: int = 100
+    after: tuple[int, str] | None = None
+    named: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is known of an entity over all its names."""
+
+    memories: int = 0
+    first: str = ""
+    last: str = ""
+    parts: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+    def add(self, row: Any) -> None:
+        self.memories += row.memories
+        self.first = min(self.first or row.first, row.first)
+        self.last = max(self.last, row.last)
+        self.parts.add(row.part)
+        self.names.add(row.name)
+
+    def passes(self, wanted: Listing) -> bool:
+        person = not self.parts.isdisjoint(PERSON)
+        often = self.memories >= wanted.least or self.parts != {Part.NAMED}
+        return often and wanted.kind in ("", "person" if person else "thing")
+
+
+def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Entity]:
+    """Return entities, those with the most memories first."""
+    roots = {alias.name: alias.root for alias in aliases(connection, cube)}
+    sums: dict[str, _Sum] = defaultdict(_Sum)
+    for row in _counted(connection, cube, wanted.named, roots):
+        sums[roots.get(row.name, row.name)].add(row)
+    text = fold(wanted.text)
+    found = [
+        (-each.memories, name)
+        for name, each in sums.items()
+        if each.passes(wanted) and (not text or any(text in one for one in (name, *each.names)))
+    ]
+    found.sort()
+    if wanted.after is not None:
+        least, id_ = wanted.after
+        found = [one for one in found if one > (-least, id_)]
+    return _described(connection, cube, {name: sums[name] for _, name in found[: wanted.limit]})
+
+
+def _counted(connection: sa.Connection, cube: str, named: Collection[str], roots: Mapping[str, str]) -> Iterator[Any]:
+    """Yield counts by name and part, along the primary key; with `named` only of these entities."""
+    m = mentions.c
+    query = sa.select(
+        m.name,
+        m.part,
+        sa.func.count().label("memories"),
+        sa.func.min(m.item_id).label("first"),
+        sa.func.max(m.item_id).label("last"),
+    )
+    query = query.where(m.cube_id == cube).group_by(m.name, m.part)
+    if not named:
+        yield from connection.execute(query)
+        return
+    wanted = set(named)
+    names = wanted | {name for name, root in roots.items() if root in wanted}
+    for batch in _batches(names):
+        yield from connection.execute(query.where(m.name.in_(batch)))
+
+
+def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum]) -> list[Entity]:
+    """Return entities with their spelling, their other names and times."""
+    every = {name for root, each in sums.items() for name in (root, *each.names)}
+    spelled = spellings(connection, cube, sorted(every))
+    stored: dict[str, datetime] = {}
+    for batch in _batches({id_ for each in sums.values() for id_ in (each.first, each.last)}):
+        times = sa.select(items.c.id, items.c.created_at).where(items.c.id.in_(batch))
+        stored.update((row.id, row.created_at) for row in connection.execute(times))
+    return [
+        Entity(
+            name,
+            spelled.get(name, name),
+            "thing" if each.parts.isdisjoint(PERSON) else "person",
+            each.memories,
+            stored.get(each.first),
+            stored.get(each.last),
+            tuple(sorted(spelled.get(other, other) for other in each.names - {name})),
+        )
+        for name, each in sums.items()
+    ]
+
+
+def spellings(connection: sa.Connection, cube: str, names: Collection[str]) -> dict[str, str]:
+    """Return how names are written, by folded name; a lookup in the primary key for each."""
+    m = mentions.c
+    written = (
+        sa.select(m.spelling)
+        .where(m.cube_id == cube, m.name == sa.bindparam("name"))
+        .order_by(m.part.desc(), m.item_id.desc())
+        .limit(1)
+    )
+    found = {name: connection.scalar(written, {"name": name}) for name in names}
+    return {name: spelling for name, spelling in found.items() if spelling is not None}
+
+
+MENTIONS = "mentions"
+"""Relation of somebody to what they named."""
+
+TOGETHER = "named with"
+"""Relation of two names of one memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An edge between two entities, and the newest memory it is from."""
+
+    source: str
+    target: str
+    relation: str
+    stated: bool
+    count: int
+    item: str
+
+
+@dataclass(slots=True)
+class _Edges:
+    """Edges by their ends and relation."""
+
+    roots: Mapping[str, str]
+    count: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    newest: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def add(self, item: str, rows: Sequence[Any], of: str | None = None) -> None:
+        """Add the edges of an item, with `of` only those of one entity."""
+        ends = [(self.roots.get(row.name, row.name), row) for row in rows]
+        ends.sort(key=lambda end: (end[0] != of, _ORDER[end[1].part]))
+        ends = ends[:_MOST_IN_ITEM]
+        first = ends[:1] if of is not None else ends
+        for place, (one, here) in enumerate(first):
+            for other, there in ends[place + 1 :]:
+                if one != other:
+                    self._count(item, (one, here), (other, there))
+
+    def _count(self, item: str, one: tuple[str, Any], other: tuple[str, Any]) -> None:
+        for (source, here), (target, there) in ((one, other), (other, one)):
+            if here.part in _STARTS and there.part == Part.TARGET and there.relation:
+                edge = (source, target, there.relation)
+                break
+            if here.part in (Part.SPEAKER, Part.SUBJECT) and there.part in (Part.NAMED, Part.SOURCE, Part.TARGET):
+                edge = (source, target, MENTIONS)
+                break
+        else:
+            edge = (*sorted((one[0], other[0])), TOGETHER)  # type: ignore[assignment]
+        self.count[edge] += 1
+        self.newest[edge] = max(item, self.newest.get(edge, ""))
+
+    def best(self, limit: int) -> list[Link]:
+        """Return the edges, stated relations first, then those of most memories."""
+        found = [
+            Link(*edge, edge[2] not in (MENTIONS, TOGETHER), count, self.newest[edge])
+            for edge, count in self.count.items()
+        ]
+        found.sort(key=lambda edge: (not edge.stated, -edge.count, edge.source, edge.target, edge.relation))
+        return found[:limit]
+
+
+_ORDER = {part: place for place, part in enumerate(Part)}
+_STARTS = (Part.SUBJECT, Part.SOURCE)
+
+
+class Found(NamedTuple):
+    """Edges, and whether older memories were left out."""
+
+    links: list[Link]
+    complete: bool
+
+
+def links_of(connection: sa.Connection, cube: str, name: str, limit: int) -> Found:
+    """Return the edges of an entity, read from its newest memories."""
+    roots = {alias.name: alias.root for alias in aliases(connection, cube)}
+    names = [name, *(alias for alias, root in roots.items() if root == name)]
+    ids = mentioning(connection, cube, names, _READ + 1)
+    edges = _Edges(roots)
+    for item, rows in _by_item(connection, ids[:_READ]):
+        edges.add(item, rows, name)
+    return Found(edges.best(limit), len(ids) <= _READ and len(edges.count) <= limit)
+
+
+def mentioning(
+    connection: sa.Connection, cube: str, names: Collection[str], limit: int, parts: Collection[Part] = tuple(Part)
+) -> list[str]:
+    """Return the items with one of these names, in the order of `parts`, newest first."""
+    m = mentions.c
+    newest = (
+        sa.select(m.item_id)
+        .where(m.cube_id == cube, m.name == sa.bindparam("name"), m.part == sa.bindparam("part"))
+        .order_by(m.item_id.desc())
+        .limit(limit)
+    )
+    found: dict[str, None] = {}
+    for part in parts:
+        for name in names:
+            found.update(dict.fromkeys(connection.scalars(newest, {"name": name, "part": part})))
+        if len(found) >= limit:
+            break
+    return list(found)[:limit]
+
+
+def overview(connection: sa.Connection, cube: str, names: Collection[str], limit: int) -> Found:
+    """Return the edges between these entities, read from the cube's newest memories."""
+    roots = {alias.name: alias.root for alias in aliases(connection, cube)}
+    wanted = set(names)
+    newest = sa.select(items.c.id).where(items.c.cube_id == cube)
+    newest = newest.order_by(items.c.created_at.desc(), items.c.id.desc()).limit(_WINDOW)
+    ids = list(connection.scalars(newest))
+    edges = _Edges(roots)
+    for item, rows in _by_item(connection, ids):
+        known = [row for row in rows if roots.get(row.name, row.name) in wanted]
+        if len(known) > 1:
+            edges.add(item, known)
+    return Found(edges.best(limit), len(ids) < _WINDOW and len(edges.count) <= limit)
+
+
+def _by_item(connection: sa.Connection, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
+    m = mentions.c
+    # Without the cube, whose rows SQLite would rather look through than follow the index on items.
+    query = sa.select(m.item_id, m.name, m.part, m.relation)
+    found: dict[str, list[Any]] = defaultdict(list)
+    for batch in _batches(ids):
+        for row in connection.execute(query.where(m.item_id.in_(batch))):
+            found[row.item_id].append(row)
+    yield from found.items()
+
+
+def _batches(values: Collection[str]) -> Iterator[list[str]]:
+    pending = list(values)
+    for start in range(0, len(pending), _BATCH):
+        yield pending[start : start + _BATCH]
+
+
+def remove_cube(connection: sa.Connection, cube: str) -> None:
+    for table in (mentions, entity_aliases):
+        connection.execute(sa.delete(table).where(table.c.cube_id == cube))
