@@ -18,9 +18,11 @@ _HOSTILE = "<img src=x onerror=alert(1)> [Mallory](https://evil.example) met Zoe
 
 @pytest.fixture(scope="module", autouse=True)
 def told(site: Site) -> None:
+    ids = []
     for text, at in _LIFE:
         message = {"role": "user", "name": "Ana", "content": text, "chat_time": at}
-        site.memos.add([message], cube="ana", actor="ana", conversation="life")
+        ids += site.memos.add([message], cube="ana", actor="ana", conversation="life").item_ids
+    site.memos.review.decide(ids[2], ids[0], holds=True, cube="ana", actor="ana")
     message = {"role": "user", "name": "<b>Eve</b>", "content": _HOSTILE, "chat_time": "2025-03-01T09:00:00Z"}
     site.memos.add([message], cube="ana", actor="ana", conversation="evil")
 

@@ -125,7 +125,7 @@ def test_files_that_pages_for_developers_name_exist(page: str) -> None:
     assert named
 
 
-@pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index:sqlalchemy.exc.SAWarning")
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(tmp_path: Path) -> None:
     assert migrate._script().get_current_head() == engine.HEAD
     ledger = Ledger.open(sqlite_url(tmp_path / "ledger.db"))

@@ -31,13 +31,17 @@ MOST_ALIASES = 10_000
 
 
 class Part(StrEnum):
-    """What a name is to an item: who it is about, the value or the end of a relation, who said it, or just named."""
+    """What a name is to an item: who it is about, the ends of a relation, who said it, or just named.
+
+    OPENING is a word that stands at the beginning of a sentence only, where every word has a capital.
+    """
 
     SUBJECT = "subject"
     SOURCE = "source"
     TARGET = "target"
     SPEAKER = "speaker"
     NAMED = "named"
+    OPENING = "opening"
 
 
 PERSON = (Part.SUBJECT, Part.SPEAKER)
@@ -55,6 +59,7 @@ def fold(name: str) -> str:
 class _Said(NamedTuple):
     """What the names of an item are read from; an `Item` and a row of `versions` have these fields too."""
 
+    memory: str
     type: str
     status: str
     speaker: str
@@ -94,7 +99,24 @@ def names_of(state: Any) -> dict[str, tuple[Part, str, str | None]]:
         add(Part.SPEAKER, state.speaker)
     for name in state.entities:
         if len(name) <= _MOST_CHARS and name.casefold() not in _ROLES:
-            add(Part.NAMED, name)
+            add(Part.OPENING if _opens(name, state.memory) else Part.NAMED, name)
+    return found
+
+
+_ENDS = frozenset(".!?…:;\n。！？")
+_SCANNED = 8_000
+
+
+def _opens(name: str, text: str) -> bool:
+    """Return True if a word with a capital stands in a text at the beginning of sentences only."""
+    if " " in name or not name[0].isupper() or not name[1:].islower():
+        return False
+    text, place, found = text[:_SCANNED], -1, False
+    while (place := text.find(name, place + 1)) >= 0:
+        before = text[:place].rstrip(" \t\"'“”‘’«»()-–—*")
+        if before and before[-1] not in _ENDS:
+            return False
+        found = True
     return found
 
 
@@ -302,7 +324,8 @@ class _Sum:
 
     def passes(self, wanted: Listing) -> bool:
         person = not self.parts.isdisjoint(PERSON)
-        often = self.memories >= wanted.least or self.parts != {Part.NAMED}
+        only = self.parts <= {Part.NAMED, Part.OPENING}
+        often = wanted.least <= 1 or not only or (self.memories >= wanted.least and Part.NAMED in self.parts)
         return often and wanted.kind in ("", "person" if person else "thing")
 
 
@@ -423,7 +446,7 @@ class _Edges:
             if here.part in _STARTS and there.part == Part.TARGET and there.relation:
                 edge = (source, target, there.relation)
                 break
-            if here.part in (Part.SPEAKER, Part.SUBJECT) and there.part in (Part.NAMED, Part.SOURCE, Part.TARGET):
+            if here.part in (Part.SPEAKER, Part.SUBJECT) and there.part in _THINGS:
                 edge = (source, target, MENTIONS)
                 break
         else:
@@ -443,6 +466,7 @@ class _Edges:
 
 _ORDER = {part: place for place, part in enumerate(Part)}
 _STARTS = (Part.SUBJECT, Part.SOURCE)
+_THINGS = (Part.NAMED, Part.OPENING, Part.SOURCE, Part.TARGET)
 
 
 class Found(NamedTuple):
@@ -460,7 +484,18 @@ def links_of(connection: sa.Connection, cube: str, name: str, limit: int) -> Fou
     edges = _Edges(roots)
     for item, rows in _by_item(connection, ids[:_READ]):
         edges.add(item, rows, name)
+    others = {end for edge in edges.count for end in edge[:2]} - {name}
+    unsure = others - _proper(connection, cube, others)
+    for edge in [edge for edge in edges.count if not unsure.isdisjoint(edge[:2])]:
+        del edges.count[edge]
     return Found(edges.best(limit), len(ids) <= _READ and len(edges.count) <= limit)
+
+
+def _proper(connection: sa.Connection, cube: str, names: Collection[str]) -> set[str]:
+    """Return those of these names that are a name somewhere, and not only a word that begins a sentence."""
+    m = mentions.c
+    query = sa.select(m.name).where(m.cube_id == cube, m.part != Part.OPENING).distinct()
+    return {name for batch in _batches(names) for name in connection.scalars(query.where(m.name.in_(batch)))}
 
 
 def mentioning(
