@@ -84,6 +84,7 @@ def test_a_failure_is_explained_retried_and_cancelled_by_keyboard(open_page: Ope
     page.keyboard.press("j")
     page.keyboard.press("r")
     expect(row).to_contain_text("waiting")
+    expect(page.locator(".active")).to_have_attribute("id", f"task-{task}")
     assert site.memos.tasks.get(task, actor="ana").state is TaskState.WAITING
     expect(page.locator("#notice")).to_contain_text("it waits for its turn again")
     page.keyboard.press("c")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
-from memos.core.types import Status
+from memos.core.types import FileKind, FileState, Status, StoredFile
 from memos.errors import Conflict, IntegrityError
-from memos.memcube.ledger import cubes, items
+from memos.memcube import relations
+from memos.memcube.ledger import cubes, files, items
 from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.cubes import EventQuery
 from memos.memcube.ledger.engine import HEAD, Ledger, sqlite_url
 from tests.support.ledgers import BIG, ODD, Store
 
@@ -194,3 +198,56 @@ def test_who_speaks_is_told_while_they_are_few(ledger: Ledger) -> None:
     store.add([{"role": "assistant", "content": "hello", "name": "one more"}], cube="other")
     assert speaking("other") == []
     assert speaking(*["default"] * (speakers.MOST + 1)) == []
+
+
+def test_events_are_told_backwards_and_of_one_item(ledger: Ledger) -> None:
+    store = Store(ledger)
+    one, other = store.add(["I live in Oslo.", "I live in Rome."]).item_ids
+    store.update(one, "I live in Bergen.")
+    store.delete(other)
+
+    def told(**wanted: Any) -> list[tuple[int, str]]:
+        with ledger.read() as connection:
+            found = cubes.events_after(connection, "default", EventQuery(**wanted))
+        return [(event.seq, event.kind) for event in found]
+
+    assert told(newest=True, limit=2) == [(4, "delete"), (3, "update")]
+    assert told(newest=True, before=4, after=1) == [(3, "update"), (2, "add")]
+    assert told(item=one) == [(2, "add"), (3, "update")]
+    assert told(item="%") == []
+
+
+def test_what_awaits_review_is_counted_up_to_a_limit(ledger: Ledger) -> None:
+    store = Store(ledger)
+    items_ = store.add(["one", "two", "three"]).item_ids
+    with ledger.write() as connection:
+        connection.execute(
+            sa.update(t.versions).where(t.versions.c.item_id.in_(items_[:2])).values(status=Status.PENDING)
+        )
+        relations.suppose(connection, "default", items_[1], items_[0], 0.5, datetime.now(UTC))
+    with ledger.read() as connection:
+        assert [speakers.count_pending(connection, "default", most) for most in (1, 10)] == [1, 2]
+        assert [relations.count_supposed(connection, cube, 10) for cube in ("default", "other")] == [1, 0]
+
+
+def test_files_are_listed_in_pages_by_their_effective_state(ledger: Ledger) -> None:
+    now = datetime.now(UTC)
+    made = [_file(number, now) for number in range(5)]  # several of one moment
+    with ledger.write() as connection:
+        for file in made:
+            files.add(connection, file, b"x")
+    states = [FileState.AVAILABLE, FileState.FAILED]
+    with ledger.read() as connection:
+        whole = [file.id for file in files.page(connection, "default", states, 10, None)]
+        assert whole == sorted((file.id for file in made), reverse=True)
+        first = files.page(connection, "default", states, 2, None)
+        rest = files.page(connection, "default", states, 10, first[-1].id)
+        assert [file.id for file in [*first, *rest]] == whole
+        failed = files.page(connection, "default", [FileState.FAILED], 2, None)  # their task was lost
+        assert [file.id for file in failed] == [made[3].id, made[1].id]
+        assert files.page(connection, "default", [FileState.PROCESSING], 2, None) == []
+
+
+def _file(number: int, now: datetime) -> StoredFile:
+    state = FileState.PROCESSING if number % 2 else FileState.AVAILABLE
+    return StoredFile(f"f{number}", "default", FileKind.DOCUMENT, "a.md", "text/markdown", 1, "", state, "local", now)

@@ -420,3 +420,21 @@ def test_a_periodic_job_is_fired_by_one_process_in_a_period(ledger: Ledger) -> N
     assert fire("a", NOW - timedelta(days=9))  # the clock was set back
     assert not fire("b", NOW - timedelta(days=9) + MINUTE)
     assert fire("b", NOW - timedelta(days=9) + 2 * MINUTE, MINUTE)  # the period was made shorter
+
+
+def test_tasks_about_a_thing_are_those_that_name_it_and_ended_no_earlier(ledger: Ledger) -> None:
+    [old] = put(ledger, "a", NewTask("read", {"items": ["i1"]}))
+    assert finish(ledger, taken(ledger))
+    [named] = put(ledger, "a", NewTask("read", {"items": ["i0", "i1"]}), now=NOW + MINUTE)
+    [by_conversation] = put(ledger, "b", NewTask("read", {"conversation": "c%1"}))
+    put(ledger, "a", NewTask("read", {"items": ["i11"], "conversation": "c_1"}))
+
+    def about(*ids: str, since: datetime | None = None) -> list[str]:
+        with ledger.read() as connection:
+            found = tasks.find(connection, None, TaskQuery(about=frozenset(ids), since=since))
+        return [task.id for task in found]
+
+    assert about("i1") == [named, old]
+    assert about("i1", since=NOW + MINUTE) == [named]
+    assert about("i1", "c%1") == [by_conversation, named, old]
+    assert about("nothing") == []

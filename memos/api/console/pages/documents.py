@@ -14,7 +14,13 @@ from memos.api.console.view import Page, View
 
 _FILES = 50
 _PASSAGES = 50
-_STATES = ("processing", "available", "failed", "superseded", "deleted")
+_STATES = {
+    "processing": "being read",
+    "available": "available",
+    "failed": "failed",
+    "superseded": "replaced",
+    "deleted": "deleted",
+}
 
 
 async def documents(view: View) -> Response:
@@ -31,7 +37,7 @@ async def documents(view: View) -> Response:
 async def row(view: View) -> Response:
     """Show one file as a row of the list, as it stands now."""
     file = await view.rest.get(f"/documents/{part(view.query('file'))}")
-    return view.render("documents.html", block="rows", files=[file], more="")
+    return view.render("documents.html", block="rows", files=[file], more="", states=_STATES)
 
 
 async def upload(view: View) -> Response:

@@ -10,6 +10,7 @@ if (form) {
     const { file, entry } = event.detail;
     entry.remove();
     document.getElementById("no-files")?.remove();
+    document.getElementById("files-table").hidden = false;
     document.getElementById(`file-${file.id}`)?.remove();
     const address = form.dataset.rowUrl;
     const url = `${address}${address.includes("?") ? "&" : "?"}file=${encodeURIComponent(file.id)}`;

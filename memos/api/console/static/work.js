@@ -38,6 +38,15 @@ function say(on) {
   told.textContent = on ? "Live" : "Not live at the moment; it tries again";
 }
 
+// The answer of a button replaces the lists, too: the row it was in stays the active one.
+let chosen = "";
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target === live) chosen = live.querySelector("[data-row].active")?.id ?? "";
+});
+document.body.addEventListener("htmx:afterSettle", (event) => {
+  if (event.detail.target === live && chosen) document.getElementById(chosen)?.classList.add("active");
+});
+
 // A key without a chosen task must not act on the first one.
 window.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey;
