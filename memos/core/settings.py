@@ -109,7 +109,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     "neo4j": {
         "database": "the database `neo4j` is used",
         "timeout_s": "the timeout is 10 s",
-        "user": "the user is `neo4j`",
+        "user": "write a user other than `neo4j` into MEMOS_NEO4J__URL, as in bolt://USER@HOST:7687",
     },
     "limits": {
         "dump_bytes": "a cube file may unpack to 8 GiB",
@@ -357,7 +357,7 @@ class Neo4jSettings(_Group):
         description="Neo4j's Bolt URL, `neo4j+s://` for TLS, such as `bolt://127.0.0.1:7687`; "
         "default: the graph is read from the ledger",
     )
-    password: SecretStr | None = Field(None, description="Password of Neo4j's user `neo4j`")
+    password: SecretStr | None = Field(None, description="Password of Neo4j's user, `neo4j` or the one in the URL")
 
 
 LOCAL_MODEL = "local:"

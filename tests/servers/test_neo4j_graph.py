@@ -171,7 +171,7 @@ def test_paging_finds_everything_once(graph: Neo4jGraph, monkeypatch: pytest.Mon
     ("changed", "told"),
     [
         ({"password": SecretStr("wrong-secret")}, "refused the user or the password"),
-        ({"user": "nobody"}, "refused the user or the password"),
+        ({"url": "bolt://nobody@127.0.0.1:{port}"}, "refused the user or the password"),
         ({"password": None}, "refused the user or the password"),
         ({"url": "bolt://127.0.0.1:{free}"}, "cannot be reached: start it"),
         ({"url": "neo4j://127.0.0.1:{free}"}, "cannot be reached: start it"),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import SystemRandom
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import neo4j
 from neo4j._exceptions import BoltError  # a failed handshake has no public class
@@ -78,12 +78,12 @@ class Neo4jConnection:
 
     @classmethod
     def open(cls, settings: Neo4jSettings) -> Neo4jConnection:
-        url = checked_url(settings.url or "")
+        url, user = checked_url(settings.url or "")
         secret = settings.password.get_secret_value() if settings.password else None
         try:
             driver = neo4j.GraphDatabase.driver(
                 url,
-                auth=None if secret is None else (_USER, secret),
+                auth=None if secret is None else (user, secret),
                 connection_timeout=_CONNECT_S,
                 connection_acquisition_timeout=TIMEOUT_S,
                 max_transaction_retry_time=_RETRY_S,
@@ -149,18 +149,19 @@ class Neo4jConnection:
         return done[-1]
 
 
-def checked_url(url: str) -> str:
+def checked_url(url: str) -> tuple[str, str]:
+    """Return a Bolt URL and its user, who may be named before the host. Raises: BackendUnavailable."""
     try:
         parts = urlsplit(url)
         fine = bool(parts.hostname) and parts.scheme in _SCHEMES and parts.port != 0
     except ValueError:  # no number, or none that a port can have
         fine = False
-    if not fine or parts.username is not None or parts.password is not None:
+    if not fine or parts.password is not None:
         raise BackendUnavailable(
             "MEMOS_NEO4J__URL is not a Bolt URL: write it as bolt://HOST:PORT or, with TLS, neo4j+s://HOST:PORT, "
-            "and give the password of its user `neo4j` in MEMOS_NEO4J__PASSWORD."
+            "a user other than `neo4j` as in bolt://USER@HOST:PORT, and the password in MEMOS_NEO4J__PASSWORD."
         )
-    return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), unquote(parts.username or _USER)
 
 
 def check_version(version: str) -> None:
@@ -196,7 +197,9 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
 def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosError:
     code = error.code or ""
     if isinstance(error, AuthError):
-        return BackendUnavailable(f"{server} refused the password of its user `neo4j`: check MEMOS_NEO4J__PASSWORD.")
+        return BackendUnavailable(
+            f"{server} refused the user or the password: check MEMOS_NEO4J__URL and MEMOS_NEO4J__PASSWORD."
+        )
     if isinstance(error, Forbidden):
         return BackendUnavailable(
             f"{server} does not allow the user to do this ({code}): grant it reading, writing, and schema and index "
