@@ -22,6 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
+from memos.core.text.frames import Contrast, contrast_of
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -206,7 +207,29 @@ class RelationFinder:
             older = np.stack([vectors[p.older.id] for p in pairs])
             newer = np.stack([vectors[p.newer.id] for p in pairs])
         odds = self._judge.log_odds(features, older, newer)
-        return [pair._replace(odds=float(each)) for pair, each in zip(pairs, odds, strict=True)]
+        return [pair._replace(odds=_with_contrast(pair, float(each))) for pair, each in zip(pairs, odds, strict=True)]
+
+
+_SAID_SO = 3.0  # least log odds where the same attribute is given another value
+_LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
+_NO_CHANGE = -4.0  # most log odds of another attribute
+_LESS_LIKELY = 2.0  # log odds lost by another attribute where the newer statement has words of change
+
+
+def _with_contrast(pair: Pair, odds: float) -> float:
+    """Return the log odds of a pair within what the frames of both statements allow.
+
+    Of 3,900 changes in the judge's stories and lives, 6 are told as another attribute without a word of change.
+    """
+    contrast, new = contrast_of(pair.older.memory, pair.newer.memory), read_claim(pair.newer.memory)
+    tells = new.changes or new.ends
+    if contrast is Contrast.VALUE:
+        return max(odds, _SAID_SO)
+    if contrast is Contrast.OTHER and tells:
+        return odds - _LESS_LIKELY
+    if tells:
+        return odds
+    return min(odds, _LEAST_SURE if contrast is None else _NO_CHANGE)
 
 
 _CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored
