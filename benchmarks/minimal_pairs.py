@@ -50,6 +50,7 @@ _TOGETHER = 3  # matters in a cube
 _TOP_K = 12
 # Around a statement, so that not all are short; "{s}" twice is as likely.
 _SHELLS = ("{s}", "{s}", "By the way, {s}", "{s} I checked it this morning.", "For your notes: {s}")
+_LOWERED = ("My", "Our", "The", "These")
 
 
 class Frame(BaseModel):
@@ -148,7 +149,7 @@ class Maker:
         text = text[0].upper() + text[1:]
         english = " I " in f" {frame.ask} " or frame.ask.startswith(("Wh", "How"))
         shell = self._random.choice(_SHELLS) if english else "{s}"
-        inner = text if shell.startswith("{s}") or text.startswith("I") else text[0].lower() + text[1:]
+        inner = text if shell.startswith("{s}") or text.split()[0] not in _LOWERED else text[0].lower() + text[1:]
         return shell.format(s=inner)
 
 

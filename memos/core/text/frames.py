@@ -46,6 +46,22 @@ class _Kind(Enum):
     """A name or a noun without an article, which may be the value: "Ms Duarte is my dentist"."""
 
 
+def mentions(older: str, newer: str) -> bool | None:
+    """Return whether `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
+    frame = _read(older)
+    if frame is None:
+        return None
+    if frame.kind is _Kind.THING:
+        topic = frame.thing
+    elif frame.predicate == "have":
+        topic = dict(frame.slots).get("", frozenset()) - frame.capitals
+    else:
+        return None
+    topic = frozenset(word for word in topic if word.isalpha())
+    there = _nouns(newer)
+    return None if not topic or (topic & there and topic - there) else topic <= there
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
     subject: frozenset[str]
@@ -57,12 +73,20 @@ class _Frame:
     capitals: frozenset[str]
     more: frozenset[str]
     """Words of further clauses."""
+    holder: frozenset[str]
+    """The person of the subject, empty for the speaker."""
+
+    @property
+    def thing(self) -> frozenset[str]:
+        """The subject without the person that has it."""
+        return self.subject - frozenset(map(_noun, self.holder))
 
     @property
     def words(self) -> frozenset[str]:
         return frozenset().union(*(words for _, words in self.slots))
 
 
+_CHARS = 300
 _MOST_WORDS = 16
 _MOST_CLAUSES = 3
 _WORD = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_][\w-]*")
@@ -103,7 +127,7 @@ _BE = words_of("am is are was were be been bin ist sind war waren suis est somme
 _HAVE = words_of("have has had got habe hat haben hatte ai a avons ont tengo tiene tenemos tienen")
 _AUXILIARY = words_of("can could will would shall should may might must do does did kann können puedo peux")
 _PREPOSITIONS = words_of(
-    "in at on to from with by about into near under over through during before after until since as every each per "
+    "in at on to from with by about into near under over through during before after until since as every each per called named "
     "for of than at bei mit nach aus auf zu zum zur über für am im an à en chez avec dans sur pour con por para sobre a"
 )
 _COMPLEMENTS = words_of(
@@ -114,7 +138,7 @@ _COMPLEMENTS = words_of(
 _STEMS = {
     word: group.split()[0]
     for group in (
-        "live lives lived living reside resides stay stays moved move moving settled wohne wohnt wohnen lebe lebt leben "
+        "live lives lived living reside resides stay stays moved move moving settled umgezogen gezogen zog mudé mudó déménagé wohne wohnt wohnen lebe lebt leben "
         "habite habites vis vivo vive vivimos",
         "work works worked working employed start started starting join joined arbeite arbeitet arbeiten travaille "
         "trabajo trabaja trabajamos",
@@ -220,14 +244,10 @@ _ALIKE = {
     )
     for word in group.split()
 }
-
-
 @cached_by_text(maxsize=4096)
 def _read(text: str) -> _Frame | None:
     """Return the frame of the first clause, None if it has none that is sure."""
-    text = text[:300].replace("’", "'")
-    for pattern, whole in _SHORT:
-        text = pattern.sub(whole, text)
+    text = _spelt_out(text)
     parts = _BREAK.split(_LEAD.sub("", text))
     words = [_WORD.findall(part) for part in parts]
     if not words[0] or max(map(len, words)) > _MOST_WORDS or len(parts) > _MOST_CLAUSES:
@@ -235,11 +255,25 @@ def _read(text: str) -> _Frame | None:
     return _frame(words[0], frozenset(_noun(word.casefold()) for part in words[1:] for word in part))
 
 
+def _spelt_out(text: str) -> str:
+    text = text[:_CHARS].replace("’", "'")
+    for pattern, whole in _SHORT:
+        text = pattern.sub(whole, text)
+    return text
+
+
+@cached_by_text(maxsize=4096)
+def _nouns(text: str) -> frozenset[str]:
+    return frozenset(_noun(word.casefold()) for word in _WORD.findall(_spelt_out(text)))
+
+
 def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
     lows = [word.casefold() for word in words]
     subject, start, kind = frozenset[str](), 1, _Kind.SPEAKER
     if lows[0] in _OTHERS:
         subject, kind = frozenset({lows[0]}), _Kind.PERSON
+    elif lows[0] == "me" and len(lows) > 1 and lows[1].startswith("mud"):
+        pass
     elif (lows[0] in _STEMS and lows[0].endswith("o")) or lows[:2] in (["me", "encanta"], ["me", "gusta"]):
         start = 0
     elif lows[0] not in _SPEAKERS:
@@ -247,21 +281,26 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
         if found is None:
             return None
         start, before = found, [low for low in lows[:found] if low not in _ADVERBS]
-        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING) - _GENERIC
+        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING | _GENERIC)
         if not subject:
             return None
         kind = _kind_of_subject(before)
+    people = frozenset(low for low in lows[:start] if low in _KIN or low in GIVEN_NAMES or low in _OTHERS)
+    if start and len(words) > 1 and lows[1] == "of" and words[0][0].isupper():
+        people |= {lows[0]}
     predicate, place = _predicate(lows, start)
     if predicate is None:
         return None
     capitals = frozenset(low for word, low in zip(words[1:], lows[1:], strict=True) if word[0].isupper())
-    return _Frame(subject, kind, predicate, _slots(lows[place:]), capitals, more)
+    return _Frame(subject, kind, predicate, _slots(lows[place:]), capitals, more, people)
+
+
+_KIN = frozenset().union(*KIN.values()) | words_of("sœur frère mère père ami amie voisin voisine fils fille mari")
 
 
 def _kind_of_subject(lows: list[str]) -> _Kind:
     rest = [low for low in lows if low not in _DETERMINERS]
-    kin = frozenset().union(*KIN.values())
-    if len(rest) == 1 and (rest[0] in kin or rest[0] in GIVEN_NAMES):
+    if len(rest) == 1 and (rest[0] in _KIN or rest[0] in GIVEN_NAMES):
         return _Kind.PERSON
     return _Kind.THING if lows[0] in _DETERMINERS or "of" in lows[:3] else _Kind.BARE
 
@@ -271,6 +310,8 @@ def _verb_place(lows: list[str]) -> int | None:
     for place, low in enumerate(lows[1:], start=1):
         if low in _PREPOSITIONS - _JOINING or lows[0] in _PREPOSITIONS:
             return None
+        if low in _STEMS and place == len(lows[:place]) and _kind_of_subject(lows[:place]) is _Kind.PERSON:
+            return place
         finite = low in _BE | _HAVE | _AUXILIARY or (low in _STEMS and (low.endswith(("s", "ed", "t")) or low in _PAST))
         plural = low in _STEMS and lows[place - 1].endswith("s") and place > 1
         if (finite or plural) and low not in _DETERMINERS:
@@ -284,6 +325,8 @@ _PAST = words_of("went met saw ate drank took wrote wore taught knew kept ran ra
 def _predicate(lows: list[str], place: int) -> tuple[str | None, int]:
     """Return the predicate and where what is after it begins."""
     denied = ""
+    if lows[place] in _BE | _HAVE and not _MOVED.isdisjoint(lows):
+        return "live", place + 1
     while place < len(lows):
         low = lows[place]
         ahead = lows[place + 1] if place + 1 < len(lows) else ""
@@ -319,17 +362,21 @@ def _predicate(lows: list[str], place: int) -> tuple[str | None, int]:
     return None, place
 
 
+_MOVED = words_of("umgezogen gezogen déménagé")
+
+
 def _slots(lows: list[str]) -> tuple[tuple[str, frozenset[str]], ...]:
     slots: list[tuple[str, set[str]]] = [("", set())]
     for low in lows:
         if low in _PREPOSITIONS:
             slots.append((low, set()))
-        elif low not in _DETERMINERS and low not in _ADVERBS:
+        elif low not in _DETERMINERS and low not in _ADVERBS and low not in _MOVED:
             slots[-1][1].add(_noun(low))
     return tuple((preposition, frozenset(words)) for preposition, words in slots if words)
 
 
 def _noun(low: str) -> str:
+    low = low.removesuffix("s") if len(low) > 3 and not low.endswith("ss") else low
     return _ALIKE.get(low, low)
 
 
@@ -337,24 +384,23 @@ def _of_predicates(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements with different predicates are related."""
     if was.predicate.removeprefix("not-") == now.predicate.removeprefix("not-") or was.more & now.words:
         return None
-    same_value = bool(was.slots and now.slots and was.slots[-1][1] == now.slots[-1][1])
-    if was.subject != now.subject:
-        apart = _Kind.BARE not in (was.kind, now.kind) and not was.subject & now.subject
-        return Contrast.OTHER if same_value and apart else None
-    if same_value:
+    values = {words for _, words in was.slots}
+    if _Kind.BARE not in (was.kind, now.kind) and any(words in values for _, words in now.slots):
         return Contrast.OTHER
-    known = _TELLING >= {was.predicate, now.predicate}
-    return Contrast.OTHER if known and was.kind in (_Kind.SPEAKER, _Kind.PERSON) else None
+    of_people = {was.kind, now.kind} <= {_Kind.SPEAKER, _Kind.PERSON}
+    return Contrast.OTHER if of_people and _TELLING >= {was.predicate, now.predicate} else None
 
 
 def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements about different things with one predicate are related."""
-    extra, more = was.subject - now.subject, now.subject - was.subject
-    if not was.subject or not now.subject or _Kind.BARE in (was.kind, now.kind):
+    if _Kind.BARE in (was.kind, now.kind):
         return None
-    if extra and more:
-        return None if extra & (now.words | now.more) or more & (was.words | was.more) else Contrast.OTHER
-    return None
+    extra, more = was.subject - now.subject, now.subject - was.subject
+    if was.holder != now.holder and was.thing == now.thing:
+        return Contrast.OTHER
+    if not (extra and more) or extra & (now.words | now.more) or more & (was.words | was.more):
+        return None
+    return Contrast.OTHER
 
 
 def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
@@ -362,6 +408,8 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
+    if was.predicate == "live":
+        one, other = ({_PLACES.get(slot, slot): words for slot, words in each.items()} for each in (one, other))
     differ = {slot for slot in one.keys() & other.keys() if one[slot] != other[slot]}
     same = {slot for slot in one.keys() & other.keys() if one[slot] == other[slot]}
     kinds = {slot: (_kind(one[slot], was), _kind(other[slot], now)) for slot in differ}
@@ -380,8 +428,11 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     return None
 
 
+_PLACES = dict.fromkeys(("to", "at", "nach", "a", "à", "en"), "in")
+
+
 def _kind(words: frozenset[str], frame: _Frame) -> str | None:
     """Return what the words of a slot are: "number" (or a date), "name", or None."""
-    if any(word[0].isdigit() for word in words):
+    if any(sign.isdigit() for word in words for sign in word):
         return "number"
     return "name" if words & frame.capitals else None
