@@ -77,6 +77,7 @@ class Group(BaseModel):
     frames: tuple[Frame, ...]
     who: tuple[str, ...] = ()
     held: bool = False
+    lang: str = "en"
 
 
 @dataclass(slots=True)
@@ -84,6 +85,7 @@ class Matter:
     """Statements in their order, the questions with the right first hits, and which older statement was replaced."""
 
     group: str
+    lang: str
     kind: str
     said: list[str]
     questions: list[tuple[str, frozenset[str], bool]] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Maker:
             return self._change(frame, value, other, who)
         if kind == "both":
             said = [self._say(frame, each, who) for each in (value, other)]
-            return Matter(self._group.name, kind, said, [(_ask(frame, who), frozenset(said), False)])
+            return Matter(self._group.name, self._group.lang, kind, said, [(_ask(frame, who), frozenset(said), False)])
         value_too = self._random.choice((value, other))
         if kind == "holder":
             pairs = [(frame, None), (frame, self._random.choice(self._group.who))]
@@ -126,7 +128,7 @@ class Maker:
         ]
         questions = [(_ask(each, of), frozenset({text}), False) for (each, of), text in zip(pairs, said, strict=True)]
         self._random.shuffle(said)
-        return Matter(self._group.name, kind, said, questions)
+        return Matter(self._group.name, self._group.lang, kind, said, questions)
 
     def _change(self, frame: Frame, value: str, other: str, who: str | None) -> Matter:
         told = frame.now if frame.now and self._random.random() < 0.5 else None
@@ -138,7 +140,7 @@ class Maker:
             text = self._say(beside, self._random.choice((value, other)), who)
             said.insert(self._random.randrange(3), text)
             questions.append((_ask(beside, who), frozenset({text}), False))
-        return Matter(self._group.name, "change", said, questions, old)
+        return Matter(self._group.name, self._group.lang, "change", said, questions, old)
 
     def _sibling(self, frame: Frame, who: str | None) -> Frame:
         return self._random.choice([e for e in self._group.frames if e is not frame and (e.they or who is None)])
@@ -147,8 +149,7 @@ class Maker:
         text = frame.me if who is None or frame.they is None else frame.they
         text = text.format(v=value, who=who)
         text = text[0].upper() + text[1:]
-        english = " I " in f" {frame.ask} " or frame.ask.startswith(("Wh", "How"))
-        shell = self._random.choice(_SHELLS) if english else "{s}"
+        shell = self._random.choice(_SHELLS) if self._group.lang == "en" else "{s}"
         inner = text if shell.startswith("{s}") or text.split()[0] not in _LOWERED else text[0].lower() + text[1:]
         return shell.format(s=inner)
 
@@ -167,7 +168,8 @@ def matters(groups: Sequence[Group], count: int, seed: int) -> list[list[Matter]
     cubes: list[list[Matter]] = []
     for matter in made:
         for cube in cubes:
-            if len(cube) < _TOGETHER and all(each.group != matter.group for each in cube):
+            others = {each.group for each in cube}
+            if len(cube) < _TOGETHER and cube[0].lang == matter.lang and matter.group not in others:
                 cube.append(matter)
                 break
         else:

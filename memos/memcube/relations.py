@@ -259,10 +259,7 @@ def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
     beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False}
     if Contrast.VALUE in contrasts.values():
         beside |= {id_ for id_ in contrasts.keys() - sure if contrasts[id_] is not Contrast.VALUE}
-    return [pair._replace(odds=pair.odds - _BESIDE) if pair.older.id in beside else pair for pair in of_newer]
-
-
-_BESIDE = 4.0  # log odds lost by an older statement about a thing that the newer one does not mention
+    return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:

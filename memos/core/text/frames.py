@@ -75,6 +75,7 @@ class _Frame:
     """Words of further clauses."""
     holder: frozenset[str]
     """The person of the subject, empty for the speaker."""
+    possessive: str
 
     @property
     def thing(self) -> frozenset[str]:
@@ -94,6 +95,11 @@ _BREAK = re.compile(r"[.!?;,:]+\s+|\s[–—-]+\s|\n")
 _LEAD = re.compile(
     r"^(?:by the way|btw|as (?:you know|i said|mentioned)|for (?:your notes|the record)|fyi|just so you know|"
     r"remember|note|oh|well|ok|so|übrigens|wie gesagt|au fait|por cierto)\s*[,:]\s*",
+    re.I,
+)
+_NOW = re.compile(
+    r"\b(?:(?:these days|nowadays|from now on|from \w+ on|as of \w+|at the moment|right now|inzwischen|mittlerweile|"
+    r"ab sofort|ahora|maintenant|désormais)\b,? ?)",
     re.I,
 )
 _SHORT = (
@@ -248,7 +254,7 @@ _ALIKE = {
 def _read(text: str) -> _Frame | None:
     """Return the frame of the first clause, None if it has none that is sure."""
     text = _spelt_out(text)
-    parts = _BREAK.split(_LEAD.sub("", text))
+    parts = _BREAK.split(_NOW.sub("", _LEAD.sub("", text)))
     words = [_WORD.findall(part) for part in parts]
     if not words[0] or max(map(len, words)) > _MOST_WORDS or len(parts) > _MOST_CLAUSES:
         return None
@@ -291,8 +297,8 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
     predicate, place = _predicate(lows, start)
     if predicate is None:
         return None
-    capitals = frozenset(low for word, low in zip(words[1:], lows[1:], strict=True) if word[0].isupper())
-    return _Frame(subject, kind, predicate, _slots(lows[place:]), capitals, more, people)
+    capitals = frozenset(_noun(low) for word, low in zip(words[1:], lows[1:], strict=True) if word[0].isupper())
+    return _Frame(subject, kind, predicate, _slots(lows[place:]), capitals, more, people, lows[0] if lows[0] in _MINE or people else "")
 
 
 _KIN = frozenset().union(*KIN.values()) | words_of("sœur frère mère père ami amie voisin voisine fils fille mari")
@@ -362,6 +368,7 @@ def _predicate(lows: list[str], place: int) -> tuple[str | None, int]:
     return None, place
 
 
+_MINE = words_of("my our mein meine unser unsere mon ma mes notre nos mi mis nuestro nuestra")
 _MOVED = words_of("umgezogen gezogen déménagé")
 
 
@@ -387,6 +394,10 @@ def _of_predicates(was: _Frame, now: _Frame) -> Contrast | None:
     values = {words for _, words in was.slots}
     if _Kind.BARE not in (was.kind, now.kind) and any(words in values for _, words in now.slots):
         return Contrast.OTHER
+    if was.kind is now.kind is _Kind.THING and was.possessive == now.possessive and was.holder == now.holder:
+        extra, more = was.subject - now.subject, now.subject - was.subject
+        apart = extra and more and not (extra & (now.words | now.more) or more & (was.words | was.more))
+        return Contrast.OTHER if apart and was.possessive else None
     of_people = {was.kind, now.kind} <= {_Kind.SPEAKER, _Kind.PERSON}
     return Contrast.OTHER if of_people and _TELLING >= {was.predicate, now.predicate} else None
 
@@ -419,6 +430,8 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
         if was.predicate in _MANY and not numbers:
             return Contrast.TOGETHER
         return Contrast.VALUE if was.predicate in (_ONE_OF_THINGS if was.kind is _Kind.THING else _ONE) else None
+    if differ == {""} and one.keys() == other.keys() and was.subject & _FAVOURITE:
+        return Contrast.VALUE
     numbered = any(kinds[slot][0] == "number" for slot in valued)
     if was.predicate in _MANY:
         return None if numbered and differ == valued else Contrast.TOGETHER
@@ -428,6 +441,7 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     return None
 
 
+_FAVOURITE = words_of("favourite favorite lieblingsfarbe lieblingsessen préféré préférée favorito favorita")
 _PLACES = dict.fromkeys(("to", "at", "nach", "a", "à", "en"), "in")
 
 
