@@ -216,7 +216,8 @@ class RelationFinder:
 _SAID_SO = 3.0  # least log odds where the same attribute is given another value
 _LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
 _NO_CHANGE = -4.0  # most log odds of another attribute
-_LESS_LIKELY = 2.0  # log odds lost by another attribute where the newer statement has words of change
+_APART = 4.0  # log odds lost where nothing of the older statement is mentioned
+_APART_BUT_CHANGED = 2.0  # and where the newer statement has words of change, by another attribute too
 
 
 def _with_contrast(pair: Pair, odds: float) -> float:
@@ -229,10 +230,10 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     tells = (new.changes or new.ends) and not (contrast and old.changes >= new.changes and old.ends >= new.ends)
     if contrast is Contrast.VALUE:
         return max(odds, _SAID_SO)
-    if contrast is Contrast.OTHER and tells:
-        return odds - _LESS_LIKELY
     if tells:
-        return odds
+        return odds - _APART_BUT_CHANGED if contrast in (Contrast.OTHER, Contrast.APART) else odds
+    if contrast is Contrast.APART:
+        return min(odds, _LEAST_SURE) - _APART
     return min(odds, _LEAST_SURE if contrast is None else _NO_CHANGE)
 
 

@@ -20,6 +20,8 @@ class Contrast(Enum):
 
     OTHER = "other"
     """Another attribute, of the same or another thing: neither says anything of the other."""
+    APART = "apart"
+    """Another subject or predicate, and no word of the older one."""
     TOGETHER = "together"
     """Two values of an attribute that has many at a time."""
     VALUE = "value"
@@ -31,11 +33,10 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     was, now = _read(older), _read(newer)
     if was is None or now is None:
         return None
-    if was.predicate != now.predicate:
-        return _of_predicates(was, now)
-    if was.subject != now.subject:
-        return _of_subjects(was, now)
-    return _of_slots(was, now)
+    if was.predicate == now.predicate and was.subject == now.subject:
+        return _of_slots(was, now)
+    found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
+    return Contrast.APART if found is None and _nouns(newer).isdisjoint(was.subject | was.words) else found
 
 
 class _Kind(Enum):
@@ -129,8 +130,8 @@ _ADVERBS = words_of(
     "auch noch immer meistens gerade sehr gern gerne oft jetzt aussi toujours encore souvent también todavía siempre me"
 )
 _NOT = words_of("not never nicht nie pas no nunca kein keine keinen")
-_BE = words_of("am is are was were be been bin ist sind war waren suis est sommes sont soy es somos son está estoy")
-_HAVE = words_of("have has had got habe hat haben hatte ai a avons ont tengo tiene tenemos tienen")
+_BE = words_of("am is are was were be been bin ist sind war waren suis est sommes sont soy es somos está estoy")
+_HAVE = words_of("have has had got habe hat haben hatte ai avons ont tengo tiene tenemos tienen")
 _AUXILIARY = words_of("can could will would shall should may might must do does did kann können puedo peux")
 _PREPOSITIONS = words_of(
     "in at on to from with by about into near under over through during before after until since as every each per called named "
@@ -170,7 +171,7 @@ _STEMS = {
         "drive drives drove driving fahre fährt conduis conduzco",
         "ride rides rode riding",
         "use uses used using benutze benutzt utilise uso",
-        "read reads reading lese liest lis leo",
+        "read reads reading lese liest lis",
         "watch watches watched watching",
         "write writes wrote writing schreibe schreibt écris escribo",
         "wear wears wore wearing trage trägt porte llevo",
@@ -287,7 +288,7 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
         if found is None:
             return None
         start, before = found, [low for low in lows[:found] if low not in _ADVERBS]
-        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING | _GENERIC)
+        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING | _GENERIC | _PREPOSITIONS)
         if not subject:
             return None
         kind = _kind_of_subject(before)
@@ -314,7 +315,7 @@ def _kind_of_subject(lows: list[str]) -> _Kind:
 def _verb_place(lows: list[str]) -> int | None:
     """Return the place of the verb after a subject in the third person."""
     for place, low in enumerate(lows[1:], start=1):
-        if low in _PREPOSITIONS - _JOINING or lows[0] in _PREPOSITIONS:
+        if lows[0] in _PREPOSITIONS or (low in _PREPOSITIONS - _JOINING and lows[0] not in _DETERMINERS):
             return None
         if low in _STEMS and place == len(lows[:place]) and _kind_of_subject(lows[:place]) is _Kind.PERSON:
             return place
@@ -406,6 +407,8 @@ def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements about different things with one predicate are related."""
     if _Kind.BARE in (was.kind, now.kind):
         return None
+    if was.predicate == "be" and was.slots == now.slots and {was.kind, now.kind} == {_Kind.PERSON}:
+        return None  # "Tom is my boss."
     extra, more = was.subject - now.subject, now.subject - was.subject
     if was.holder != now.holder and was.thing == now.thing:
         return Contrast.OTHER
@@ -416,6 +419,9 @@ def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
 
 def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements of one subject and predicate are related."""
+    parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
+    if was.predicate in ("live", "work") and {"as", "with"} & (parts ^ others) and not parts & others:
+        return Contrast.OTHER
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
