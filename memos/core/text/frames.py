@@ -91,7 +91,7 @@ class _Frame:
 _CHARS = 300
 _MOST_WORDS = 16
 _MOST_CLAUSES = 3
-_WORD = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_][\w-]*")
+_WORD = re.compile(r"\d+(?:[.,:/]\d+)*|[^\W\d_](?:[\w@+/.-]*\w)?")
 _BREAK = re.compile(r"[.!?;,:]+\s+|\s[–—-]+\s|\n")
 _LEAD = re.compile(
     r"^(?:by the way|btw|as (?:you know|i said|mentioned)|for (?:your notes|the record)|fyi|just so you know|"
@@ -120,7 +120,7 @@ _OTHERS = words_of("he she they er sie il elle ils elles él ella ellos ellas")
 _DETERMINERS = words_of(
     "the a an my our this that these those his her their its some "
     "der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere unseren sein seine "
-    "ihr ihre le la les un une des mon ma mes notre nos son sa ses leur du "
+    "ihr ihre le la les un une des mon ma mes notre nos sa ses leur du "
     "el los las una unos unas mi mis nuestro nuestra nuestros nuestras su sus"
 )
 _JOINING = words_of("of for von für de del and und et y")
@@ -135,7 +135,7 @@ _HAVE = words_of("have has had got habe hat haben hatte ai avons ont tengo tiene
 _AUXILIARY = words_of("can could will would shall should may might must do does did kann können puedo peux")
 _PREPOSITIONS = words_of(
     "in at on to from with by about into near under over through during before after until since as every each per called named "
-    "for of than at bei mit nach aus auf zu zum zur über für am im an à en chez avec dans sur pour con por para sobre a"
+    "for of than at bei mit nach aus auf zu zum zur über für am im an à en chez avec dans sur pour con por para sobre"
 )
 _COMPLEMENTS = words_of(
     "born due called named based made built married allergic friends afraid interested good bad responsible located "
@@ -176,17 +176,18 @@ _STEMS = {
         "write writes wrote writing schreibe schreibt écris escribo",
         "wear wears wore wearing trage trägt porte llevo",
         "cost costs costing kostet coûte cuesta",
-        "pay pays paid paying zahle zahlt paie pago",
-        "spend spends spent spending",
-        "earn earns earned earning verdiene verdient gagne gano",
-        "weigh weighs weighed weighing wiege wiegt pèse peso",
+        "pay pays paying zahle zahlt paie pago",
+        "spend spends spending",
+        "earn earns earning verdiene verdient gagne gano",
+        "weigh weighs weighing wiege wiegt pèse peso",
         "listen listens listening",
         "run runs ran running laufe läuft cours corro",
         "leave leaves leaving",
         "open opens opened close closes closed",
         "begin begins starts starting beginnt commence empieza",
         "ring rings rang",
-        "go goes went going gehe geht vais voy",
+        "go goes going gehe geht vais voy",
+        "went ging fui",
         "visit visits visited visiting",
         "meet meets met meeting treffe",
         "see sees saw seeing",
@@ -211,7 +212,7 @@ _STEMS = {
     for word in group.split()
 }
 _MANY = words_of(
-    "love hate speak learn teach play own have know collect take grow sell repair cook eat drink go visit meet see "
+    "love hate speak learn teach play own have know collect take grow sell repair cook eat drink go went visit meet see "
     "support need sing swim not-love allergic friends afraid interested good bad fond keen into allergisch allergique "
     "alérgico alérgica photograph wear subscribed"
 )
@@ -226,9 +227,8 @@ _TELLING = (
 ) - words_of("have take go use need want keep come leave sit run call get start begin see name")
 """Predicates of which two different ones say different things."""
 
-_GENERIC = words_of(
-    "deadline date time day price cost value number name status new old current latest whole next updated due one ones"
-)
+_EPITHETS = words_of("new old current latest whole next updated own neue neuer neues alte nuevo nueva nouveau nouvelle")
+_GENERIC = words_of("deadline date time day price cost value number name statu title size level one")
 """Words of a subject by which it is no other thing: "The report is due …", "The deadline is …"."""
 
 _ALIKE = {
@@ -288,7 +288,7 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
         if found is None:
             return None
         start, before = found, [low for low in lows[:found] if low not in _ADVERBS]
-        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING | _GENERIC | _PREPOSITIONS)
+        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING | _EPITHETS | _PREPOSITIONS)
         if not subject:
             return None
         kind = _kind_of_subject(before)
@@ -298,7 +298,7 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
     predicate, place = _predicate(lows, start)
     if predicate is None:
         return None
-    capitals = frozenset(_noun(low) for word, low in zip(words[1:], lows[1:], strict=True) if word[0].isupper())
+    capitals = frozenset(_noun(low) for word, low in zip(words[1:], lows[1:], strict=True) if word != low)
     return _Frame(subject, kind, predicate, _slots(lows[place:]), capitals, more, people, lows[0] if lows[0] in _MINE or people else "")
 
 
@@ -409,7 +409,7 @@ def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
         return None
     if was.predicate == "be" and was.slots == now.slots and {was.kind, now.kind} == {_Kind.PERSON}:
         return None  # "Tom is my boss."
-    extra, more = was.subject - now.subject, now.subject - was.subject
+    extra, more = was.subject - now.subject - _GENERIC, now.subject - was.subject - _GENERIC
     if was.holder != now.holder and was.thing == now.thing:
         return Contrast.OTHER
     if not (extra and more) or extra & (now.words | now.more) or more & (was.words | was.more):
@@ -420,39 +420,59 @@ def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
 def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements of one subject and predicate are related."""
     parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
-    if was.predicate in ("live", "work") and {"as", "with"} & (parts ^ others) and not parts & others:
+    if was.predicate in ("live", "work") and {"as", "with"} & (parts ^ others) and "" not in parts | others and not parts & others:
         return Contrast.OTHER
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
     if was.predicate == "live":
         one, other = ({_PLACES.get(slot, slot): words for slot, words in each.items()} for each in (one, other))
-    differ = {slot for slot in one.keys() & other.keys() if one[slot] != other[slot]}
-    same = {slot for slot in one.keys() & other.keys() if one[slot] == other[slot]}
+    shared = one.keys() & other.keys()
+    differ = {slot for slot in shared if one[slot] != other[slot]}
     kinds = {slot: (_kind(one[slot], was), _kind(other[slot], now)) for slot in differ}
-    valued = {slot for slot, (kind, theirs) in kinds.items() if kind == theirs and kind is not None}
-    if differ and valued == differ and one.keys() == other.keys() and (same or len(differ) == 1):
-        numbers = all(kind == "number" for kind, _ in kinds.values())
-        if was.predicate in _MANY and not numbers:
-            return Contrast.TOGETHER
-        return Contrast.VALUE if was.predicate in (_ONE_OF_THINGS if was.kind is _Kind.THING else _ONE) else None
+    valued = {slot for slot, (kind, theirs) in kinds.items() if kind == theirs is not None}
+    if any(one[slot] < other[slot] for slot in differ):
+        return None  # "My name is Anna." … "My name is Anna Berg."
+    alike = one.keys() == other.keys() and valued == differ
+    counted = alike and all(kinds[slot][0] == "number" and _unit(one[slot]) == _unit(other[slot]) for slot in differ)
+    if was.predicate in _MANY:
+        if counted:
+            return Contrast.VALUE
+        return None if was.predicate == "go" and "to" in shared else Contrast.TOGETHER
+    if counted and was.predicate == "be":
+        return Contrast.VALUE
+    if alike and was.predicate in (_ONE_OF_THINGS if was.kind is _Kind.THING else _ONE):
+        return Contrast.VALUE
     if differ == {""} and one.keys() == other.keys() and was.subject & _FAVOURITE:
         return Contrast.VALUE
-    numbered = any(kinds[slot][0] == "number" for slot in valued)
-    if was.predicate in _MANY:
-        return None if numbered and differ == valued else Contrast.TOGETHER
-    if differ - valued and (same or valued):
+    if differ - valued and shared - differ | valued:
         # "I spend 45 euros on food." … "… on books.": what is the same is the value.
-        return Contrast.OTHER if len(one) > 1 and len(other) > 1 else None
+        return Contrast.OTHER
     return None
 
 
+_NUMBERS = words_of(
+    "one two three four five six seven eight nine ten eleven twelve twenty thirty first second third fourth fifth sixth "
+    "zwei drei vier fünf sechs dos tres cuatro cinco deux trois quatre cinq"
+)
+
+
+def _is_number(word: str) -> bool:
+    return word in _NUMBERS or any(sign.isdigit() for sign in word)
+
+
+def _unit(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for word in words if not _is_number(word))
+
+
 _FAVOURITE = words_of("favourite favorite lieblingsfarbe lieblingsessen préféré préférée favorito favorita")
-_PLACES = dict.fromkeys(("to", "at", "nach", "a", "à", "en"), "in")
+_PLACES = dict.fromkeys(("", "to", "at", "nach", "à", "en"), "in")
 
 
 def _kind(words: frozenset[str], frame: _Frame) -> str | None:
     """Return what the words of a slot are: "number" (or a date), "name", or None."""
-    if any(sign.isdigit() for word in words for sign in word):
+    if any(map(_is_number, words)):
         return "number"
+    if any(sign in word for word in words for sign in "@./"):
+        return "name"
     return "name" if words & frame.capitals else None
