@@ -213,11 +213,12 @@ class RelationFinder:
         return [pair._replace(odds=_with_contrast(pair, float(each))) for pair, each in zip(pairs, odds, strict=True)]
 
 
+_OF_NOW = frozenset({"now", "these days", "nowadays", "jetzt", "ahora", "现在"})
 _SAID_SO = 3.0  # least log odds where the same attribute is given another value
 _LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
 _NO_CHANGE = -4.0  # most log odds of another attribute
 _APART = 4.0  # log odds lost where nothing of the older statement is mentioned
-_APART_BUT_CHANGED = 2.0  # and where the newer statement has words of change, by another attribute too
+_OTHER_BUT_CHANGED = 2.0  # and by another attribute where the newer statement has words of change
 
 
 def _with_contrast(pair: Pair, odds: float) -> float:
@@ -227,13 +228,14 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     """
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
-    tells = (new.changes or new.ends) and not (contrast and old.changes >= new.changes and old.ends >= new.ends)
+    # "the new website" in both tells of no change, "I go by bus now" does.
+    tells = new.ends or bool(new.change_words - (old.change_words - _OF_NOW))
     if contrast is Contrast.VALUE:
         return max(odds, _SAID_SO)
     if tells:
-        return odds - _APART_BUT_CHANGED if contrast in (Contrast.OTHER, Contrast.APART) else odds
+        return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
     if contrast is Contrast.APART:
-        return min(odds, _LEAST_SURE) - _APART
+        return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
     return min(odds, _LEAST_SURE if contrast is None else _NO_CHANGE)
 
 

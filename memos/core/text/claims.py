@@ -301,6 +301,10 @@ class Claim:
         return _CHANGES.search(self._lower) is not None
 
     @cached_property
+    def change_words(self) -> frozenset[str]:
+        return frozenset(_CHANGES.findall(self._lower))
+
+    @cached_property
     def sure(self) -> bool:
         return _SURE_CHANGES.search(self._lower) is not None
 

@@ -36,7 +36,7 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     if was.predicate == now.predicate and was.subject == now.subject:
         return _of_slots(was, now)
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
-    return Contrast.APART if found is None and _nouns(newer).isdisjoint(was.subject | was.words) else found
+    return Contrast.APART if found is None and _nouns(newer).isdisjoint((was.subject | was.words) - _UNITS) else found
 
 
 class _Kind(Enum):
@@ -227,6 +227,7 @@ _TELLING = (
 ) - words_of("have take go use need want keep come leave sit run call get start begin see name")
 """Predicates of which two different ones say different things."""
 
+_UNITS = words_of("euro dollar pound month week day year hour minute km mile kg percent")
 _EPITHETS = words_of("new old current latest whole next updated own neue neuer neues alte nuevo nueva nouveau nouvelle")
 _GENERIC = words_of("deadline date time day price cost value number name statu title size level one")
 """Words of a subject by which it is no other thing: "The report is due …", "The deadline is …"."""
@@ -393,7 +394,10 @@ def _of_predicates(was: _Frame, now: _Frame) -> Contrast | None:
     if was.predicate.removeprefix("not-") == now.predicate.removeprefix("not-") or was.more & now.words:
         return None
     values = {words for _, words in was.slots}
-    if _Kind.BARE not in (was.kind, now.kind) and any(words in values for _, words in now.slots):
+    again = {slot for slot, words in now.slots if words in values}
+    if "from" in again:
+        return None  # "I moved from Cork to Tallinn."
+    if again and _Kind.BARE not in (was.kind, now.kind):
         return Contrast.OTHER
     if was.kind is now.kind is _Kind.THING and was.possessive == now.possessive and was.holder == now.holder:
         extra, more = was.subject - now.subject, now.subject - was.subject
@@ -445,7 +449,7 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
         return Contrast.VALUE
     if differ == {""} and one.keys() == other.keys() and was.subject & _FAVOURITE:
         return Contrast.VALUE
-    if differ - valued and shared - differ | valued:
+    if differ - valued and (valued or any(_kind(one[slot], was) for slot in shared - differ)):
         # "I spend 45 euros on food." … "… on books.": what is the same is the value.
         return Contrast.OTHER
     return None
@@ -471,8 +475,8 @@ _PLACES = dict.fromkeys(("", "to", "at", "nach", "à", "en"), "in")
 
 def _kind(words: frozenset[str], frame: _Frame) -> str | None:
     """Return what the words of a slot are: "number" (or a date), "name", or None."""
-    if any(map(_is_number, words)):
+    if any(sign.isdigit() for word in words for sign in word):
         return "number"
-    if any(sign in word for word in words for sign in "@./"):
+    if words & frame.capitals or any(sign in word for word in words for sign in "@./"):
         return "name"
-    return "name" if words & frame.capitals else None
+    return "number" if words & _NUMBERS else None
