@@ -36,7 +36,9 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     if was.predicate == now.predicate and was.subject == now.subject:
         return _of_slots(was, now)
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
-    return Contrast.APART if found is None and _nouns(newer).isdisjoint((was.subject | was.words) - _UNITS) else found
+    if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
+        return found
+    return Contrast.APART if _nouns(newer).isdisjoint((was.subject | was.words) - _UNITS) else None
 
 
 class _Kind(Enum):
@@ -189,6 +191,7 @@ _STEMS = {
         "go goes going gehe geht vais voy",
         "went ging fui",
         "visit visits visited visiting",
+        "fly flies flew flown flying",
         "meet meets met meeting treffe",
         "see sees saw seeing",
         "share shares shared sharing",
@@ -377,7 +380,7 @@ _MOVED = words_of("umgezogen gezogen déménagé")
 def _slots(lows: list[str]) -> tuple[tuple[str, frozenset[str]], ...]:
     slots: list[tuple[str, set[str]]] = [("", set())]
     for low in lows:
-        if low in _PREPOSITIONS:
+        if low in _PREPOSITIONS - _DETERMINERS:
             slots.append((low, set()))
         elif low not in _DETERMINERS and low not in _ADVERBS and low not in _MOVED:
             slots[-1][1].add(_noun(low))
