@@ -259,9 +259,7 @@ def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
     sure = {id_ for id_, contrast in contrasts.items() if contrast is Contrast.VALUE or mentioned[id_]}
     if not sure:
         return of_newer
-    beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False}
-    if Contrast.VALUE in contrasts.values():
-        beside |= {id_ for id_ in contrasts.keys() - sure if contrasts[id_] is not Contrast.VALUE}
+    beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False or contrasts[id_] is Contrast.OTHER}
     return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
 
 

@@ -62,7 +62,9 @@ def mentions(older: str, newer: str) -> bool | None:
         return None
     topic = frozenset(word for word in topic if word.isalpha())
     there = _nouns(newer)
-    return None if not topic or (topic & there and topic - there) else topic <= there
+    if not topic or frame.more & there or (topic & there and topic - there):
+        return None
+    return topic <= there
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ _PREPOSITIONS = words_of(
 )
 _COMPLEMENTS = words_of(
     "born due called named based made built married allergic friends afraid interested good bad responsible located "
-    "painted fond keen addicted into insured registered engaged subscribed scheduled booked parked stored "
+    "painted fond keen mad crazy addicted into insured registered engaged subscribed scheduled booked parked stored "
     "geboren allergisch verheiratet fällig né née allergique alérgico alérgica casado casada"
 )
 _STEMS = {
@@ -216,7 +218,7 @@ _STEMS = {
 }
 _MANY = words_of(
     "love hate speak learn teach play own have know collect take grow sell repair cook eat drink go went visit meet see "
-    "support need sing swim not-love allergic friends afraid interested good bad fond keen into allergisch allergique "
+    "support need sing swim not-love allergic friends afraid interested good bad fond keen mad crazy into allergisch allergique "
     "alérgico alérgica photograph wear subscribed"
 )
 """Predicates of people with several values at a time; another number alone is a change."""
@@ -296,6 +298,9 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
         if not subject:
             return None
         kind = _kind_of_subject(before)
+        called = words[start - 1] != lows[start - 1] and start > 1
+        if kind is _Kind.THING and called and lows[start - 2] in _KIN:
+            kind = _Kind.PERSON  # "my friend Tomasz"
     people = frozenset(low for low in lows[:start] if low in _KIN or low in GIVEN_NAMES or low in _OTHERS)
     if start and len(words) > 1 and lows[1] == "of" and words[0][0].isupper():
         people |= {lows[0]}
@@ -366,6 +371,8 @@ def _predicate(lows: list[str], place: int) -> tuple[str | None, int]:
         elif low not in _AUXILIARY and low not in _ADVERBS:
             if low in _DETERMINERS or low in _PREPOSITIONS or not low.isalpha():
                 return None, place
+            if low in ("moved", "move", "moves") and ahead and ahead not in _PREPOSITIONS:
+                return denied + "moved", place + 1
             if denied and low == "stand":
                 return "hate", place + 1
             return denied + _STEMS.get(low, low), place + 1
@@ -432,7 +439,7 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
-    if was.predicate == "live":
+    if was.predicate == "live" and len(one) == len(other) == 1:
         one, other = ({_PLACES.get(slot, slot): words for slot, words in each.items()} for each in (one, other))
     shared = one.keys() & other.keys()
     differ = {slot for slot in shared if one[slot] != other[slot]}
