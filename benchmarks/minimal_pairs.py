@@ -1,4 +1,4 @@
-"""Minimal pairs: does a new statement leave alone what it does not touch, and replace what it does?
+"""Minimal pairs: a new statement leaves alone what it does not touch, and replaces what it does.
 
 Each cube is told about three matters in a shuffled order, each statement in a conversation of its own, from the frames
 of `minimal_pairs.toml`. The kinds of matters:
@@ -84,8 +84,7 @@ class Group(BaseModel):
 class Matter:
     """Statements in their order, the questions with the right first hits, and which older statement was replaced."""
 
-    group: str
-    lang: str
+    group: Group
     kind: str
     said: list[str]
     questions: list[tuple[str, frozenset[str], bool]] = field(default_factory=list)
@@ -98,7 +97,7 @@ class Maker:
 
     def __init__(self, group: Group, seed: int) -> None:
         self._group = group
-        self._random = random.Random(f"{seed}:{group.name}")
+        self._random = random.Random(f"{seed}:{group.name}")  # noqa: S311 - for variety
 
     def make(self, kind: str) -> Matter | None:
         """Return a matter of this kind, None if the group has no frames for it."""
@@ -117,7 +116,7 @@ class Maker:
             return self._change(frame, value, other, who)
         if kind == "both":
             said = [self._say(frame, each, who) for each in (value, other)]
-            return Matter(self._group.name, self._group.lang, kind, said, [(_ask(frame, who), frozenset(said), False)])
+            return Matter(self._group, kind, said, [(_ask(frame, who), frozenset(said), False)])
         value_too = self._random.choice((value, other))
         if kind == "holder":
             pairs = [(frame, None), (frame, self._random.choice(self._group.who))]
@@ -128,7 +127,7 @@ class Maker:
         ]
         questions = [(_ask(each, of), frozenset({text}), False) for (each, of), text in zip(pairs, said, strict=True)]
         self._random.shuffle(said)
-        return Matter(self._group.name, self._group.lang, kind, said, questions)
+        return Matter(self._group, kind, said, questions)
 
     def _change(self, frame: Frame, value: str, other: str, who: str | None) -> Matter:
         told = frame.now if frame.now and self._random.random() < 0.5 else None
@@ -140,7 +139,7 @@ class Maker:
             text = self._say(beside, self._random.choice((value, other)), who)
             said.insert(self._random.randrange(3), text)
             questions.append((_ask(beside, who), frozenset({text}), False))
-        return Matter(self._group.name, self._group.lang, "change", said, questions, old)
+        return Matter(self._group, "change", said, questions, old)
 
     def _sibling(self, frame: Frame, who: str | None) -> Frame:
         return self._random.choice([e for e in self._group.frames if e is not frame and (e.they or who is None)])
@@ -164,12 +163,13 @@ def matters(groups: Sequence[Group], count: int, seed: int) -> list[list[Matter]
     for group in groups:
         maker = Maker(group, seed)
         made += [matter for place in range(count) if (matter := maker.make(KINDS[place % len(KINDS)])) is not None]
-    random.Random(seed).shuffle(made)
+    random.Random(seed).shuffle(made)  # noqa: S311 - for variety
     cubes: list[list[Matter]] = []
     for matter in made:
         for cube in cubes:
-            others = {each.group for each in cube}
-            if len(cube) < _TOGETHER and cube[0].lang == matter.lang and matter.group not in others:
+            others = {each.group.name for each in cube}
+            alike = cube[0].group.lang == matter.group.lang
+            if len(cube) < _TOGETHER and alike and matter.group.name not in others:
                 cube.append(matter)
                 break
         else:
@@ -184,7 +184,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     engines, rows = Engines.default(), list[dict[str, Any]]()
     with installation() as memos:
         for place, cube in enumerate(progress(cubes, "Minimal pairs")):
-            order = _mixed(cube, random.Random(f"{arguments.seed}:{place}"))
+            order = _mixed(cube, random.Random(f"{arguments.seed}:{place}"))  # noqa: S311 - for variety
             rows += _rows(memos, f"pairs-{place}", cube, order, engines)
     ours = {kind: _mean(row["ours"] for row in rows if row["kind"] == kind) for kind in KINDS}
     all_of = {"hippocube": _mean(row["ours"] for row in rows)}
@@ -230,7 +230,12 @@ def _rows(
             first["ours"].append(hits[0].item.memory if hits else "")
             for name, places in found.items():
                 first[name].append(order[places[0]] if places else "")
-        row: dict[str, Any] = {"group": matter.group, "kind": matter.kind, "said": matter.said, "first": first["ours"]}
+        row: dict[str, Any] = {
+            "group": matter.group.name,
+            "kind": matter.kind,
+            "said": matter.said,
+            "first": first["ours"],
+        }
         row["ours"] = _judged(matter, first["ours"]) | _marks(matter, standings)
         yield row | {name: _judged(matter, first[name]) for name in FLOORS}
 

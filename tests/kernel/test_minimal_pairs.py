@@ -101,7 +101,11 @@ TOGETHER = [
     ("I'm allergic to peanuts.", "I'm allergic to olives.", "What am I allergic to?"),
     ("I have a dog called Rex.", "I have a dog called Bello.", "What are my dogs called?"),
     ("I play tennis with Tom.", "I play squash with Lea.", "What do I play?"),
-    ("I have a meeting with Farid about hiring.", "I have a meeting with Farid about rent.", "Which meetings are there?"),
+    (
+        "I have a meeting with Farid about hiring.",
+        "I have a meeting with Farid about rent.",
+        "Which meetings are there?",
+    ),
     ("I drink coffee in the morning.", "I drink tea in the evening.", "What do I drink?"),
 ]
 

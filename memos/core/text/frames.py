@@ -1,8 +1,8 @@
 """Compare what two short statements say something of: the same attribute, another one, or one with many values.
 
 "I live in Lyon." and "I work in Lyon." have another predicate, "My car is red." and "My bike is red." another subject;
-"I speak Polish." and "I speak Finnish." hold together. A statement is read as a subject, a predicate and slots, from word
-lists in English and, a little, in German, French and Spanish; what cannot be read decides nothing.
+"I speak Polish." and "I speak Finnish." hold together. A statement is read as a subject, a predicate and slots, from
+word lists in English and, a little, in German, French and Spanish; what cannot be read decides nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from memos.core.text.caches import cached_by_text
-from memos.core.text.claims import GIVEN_NAMES, KIN, Claim, words_of
+from memos.core.text.claims import GIVEN_NAMES, KIN, words_of
 
 
 class Contrast(Enum):
@@ -123,7 +123,8 @@ _SPEAKERS = words_of("i we ich wir je nous yo nosotros nosotras")
 _OTHERS = words_of("he she they er sie il elle ils elles él ella ellos ellas")
 _DETERMINERS = words_of(
     "the a an my our this that these those his her their its some "
-    "der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere unseren sein seine "
+    "der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere unseren sein "
+    "seine "
     "ihr ihre le la les un une des mon ma mes notre nos sa ses leur du "
     "el los las una unos unas mi mis nuestro nuestra nuestros nuestras su sus"
 )
@@ -138,7 +139,8 @@ _BE = words_of("am is are was were be been bin ist sind war waren suis est somme
 _HAVE = words_of("have has had got habe hat haben hatte ai avons ont tengo tiene tenemos tienen")
 _AUXILIARY = words_of("can could will would shall should may might must do does did kann können puedo peux")
 _PREPOSITIONS = words_of(
-    "in at on to from with by about into near under over through during before after until since as every each per called named "
+    "in at on to from with by about into near under over through during before after until since as every each per "
+    "called named "
     "for of than at bei mit nach aus auf zu zum zur über für am im an à en chez avec dans sur pour con por para sobre"
 )
 _COMPLEMENTS = words_of(
@@ -149,7 +151,8 @@ _COMPLEMENTS = words_of(
 _STEMS = {
     word: group.split()[0]
     for group in (
-        "live lives lived living reside resides stay stays moved move moving settled umgezogen gezogen zog mudé mudó déménagé wohne wohnt wohnen lebe lebt leben "
+        "live lives lived living reside resides stay stays moved move moving settled umgezogen gezogen zog mudé mudó "
+        "déménagé wohne wohnt wohnen lebe lebt leben "
         "habite habites vis vivo vive vivimos",
         "work works worked working employed start started starting join joined arbeite arbeitet arbeiten travaille "
         "trabajo trabaja trabajamos",
@@ -217,8 +220,10 @@ _STEMS = {
     for word in group.split()
 }
 _MANY = words_of(
-    "love hate speak learn teach play own have know collect take grow sell repair cook eat drink go went visit meet see "
-    "support need sing swim not-love allergic friends afraid interested good bad fond keen mad crazy into allergisch allergique "
+    "love hate speak learn teach play own have know collect take grow sell repair cook eat drink go went visit meet "
+    "see "
+    "support need sing swim not-love allergic friends afraid interested good bad fond keen mad crazy into allergisch "
+    "allergique "
     "alérgico alérgica photograph wear subscribed"
 )
 """Predicates of people with several values at a time; another number alone is a change."""
@@ -227,9 +232,9 @@ _ONE = words_of("live work weigh cost earn pay spend bank")
 _ONE_OF_THINGS = _ONE | words_of("be due called named listen start begin open ring leave run located scheduled")
 """Predicates with one value at a time."""
 
-_TELLING = (
-    frozenset(_STEMS.values()) | _COMPLEMENTS - words_of("due called named") | {"hate"}
-) - words_of("have take go use need want keep come leave sit run call get start begin see name")
+_TELLING = (frozenset(_STEMS.values()) | _COMPLEMENTS - words_of("due called named") | {"hate"}) - words_of(
+    "have take go use need want keep come leave sit run call get start begin see name"
+)
 """Predicates of which two different ones say different things."""
 
 _UNITS = words_of("euro dollar pound month week day year hour minute km mile kg percent")
@@ -257,6 +262,8 @@ _ALIKE = {
     )
     for word in group.split()
 }
+
+
 @cached_by_text(maxsize=4096)
 def _read(text: str) -> _Frame | None:
     """Return the frame of the first clause, None if it has none that is sure."""
@@ -294,7 +301,9 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
         if found is None:
             return None
         start, before = found, [low for low in lows[:found] if low not in _ADVERBS]
-        subject = frozenset(_noun(low) for low in before if low not in _DETERMINERS | _JOINING | _EPITHETS | _PREPOSITIONS)
+        subject = frozenset(
+            _noun(low) for low in before if low not in _DETERMINERS | _JOINING | _EPITHETS | _PREPOSITIONS
+        )
         if not subject:
             return None
         kind = _kind_of_subject(before)
@@ -308,7 +317,16 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
     if predicate is None:
         return None
     capitals = frozenset(_noun(low) for word, low in zip(words[1:], lows[1:], strict=True) if word != low)
-    return _Frame(subject, kind, predicate, _slots(lows[place:]), capitals, more, people, lows[0] if lows[0] in _MINE or people else "")
+    return _Frame(
+        subject,
+        kind,
+        predicate,
+        _slots(lows[place:]),
+        capitals,
+        more,
+        people,
+        lows[0] if lows[0] in _MINE or people else "",
+    )
 
 
 _KIN = frozenset().union(*KIN.values()) | words_of("sœur frère mère père ami amie voisin voisine fils fille mari")
@@ -340,44 +358,51 @@ _PAST = words_of("went met saw ate drank took wrote wore taught knew kept ran ra
 
 def _predicate(lows: list[str], place: int) -> tuple[str | None, int]:
     """Return the predicate and where what is after it begins."""
-    denied = ""
-    if lows[place] in _BE | _HAVE and not _MOVED.isdisjoint(lows):
+    if place < len(lows) and lows[place] in _BE | _HAVE and not _MOVED.isdisjoint(lows):
         return "live", place + 1
+    denied = ""
     while place < len(lows):
         low = lows[place]
-        ahead = lows[place + 1] if place + 1 < len(lows) else ""
         if low in _NOT:
             denied = "not-"
         elif low in _BE:
-            following = next((at for at in range(place + 1, len(lows)) if lows[at] not in _ADVERBS | _NOT), None)
-            if following is None:
-                return None, place
-            word = lows[following]
-            if word in _COMPLEMENTS or (word in _STEMS and word.endswith(("ing", "ed"))):
-                return denied + _STEMS.get(word, word), following + 1
-            after = lows[following + 1] if following + 1 < len(lows) else ""
-            if word.isalpha() and after in ("to", "of", "with", "about") and word not in _DETERMINERS | _PREPOSITIONS:
-                return denied + word, following + 1
-            return denied + "be", place + 1
+            return _after_be(lows, place, denied)
         elif low in _HAVE:
+            ahead = lows[place + 1] if place + 1 < len(lows) else ""
             if ahead in _STEMS and ahead not in _HAVE:
                 return denied + _STEMS[ahead], place + 2
-            if ahead in _BE | _HAVE | _ADVERBS | _NOT:
-                place += 1
-                if lows[place] in _HAVE:
-                    return denied + "have", place + 1
-                continue
-            return denied + "have", place + 1
+            if ahead in _HAVE:
+                return denied + "have", place + 2
+            if ahead not in _BE | _ADVERBS | _NOT:
+                return denied + "have", place + 1
         elif low not in _AUXILIARY and low not in _ADVERBS:
-            if low in _DETERMINERS or low in _PREPOSITIONS or not low.isalpha():
-                return None, place
-            if low in ("moved", "move", "moves") and ahead and ahead not in _PREPOSITIONS:
-                return denied + "moved", place + 1
-            if denied and low == "stand":
-                return "hate", place + 1
-            return denied + _STEMS.get(low, low), place + 1
+            return _of_verb(lows, place, denied)
         place += 1
     return None, place
+
+
+def _after_be(lows: list[str], place: int, denied: str) -> tuple[str | None, int]:
+    following = next((at for at in range(place + 1, len(lows)) if lows[at] not in _ADVERBS | _NOT), None)
+    if following is None:
+        return None, place
+    word = lows[following]
+    if word in _COMPLEMENTS or (word in _STEMS and word.endswith(("ing", "ed"))):
+        return denied + _STEMS.get(word, word), following + 1
+    after = lows[following + 1] if following + 1 < len(lows) else ""
+    if word.isalpha() and after in ("to", "of", "with", "about") and word not in _DETERMINERS | _PREPOSITIONS:
+        return denied + word, following + 1
+    return denied + "be", place + 1
+
+
+def _of_verb(lows: list[str], place: int, denied: str) -> tuple[str | None, int]:
+    low, ahead = lows[place], lows[place + 1] if place + 1 < len(lows) else ""
+    if low in _DETERMINERS or low in _PREPOSITIONS or not low.isalpha():
+        return None, place
+    if low in ("moved", "move", "moves") and ahead and ahead not in _PREPOSITIONS:
+        return denied + "moved", place + 1  # "I moved my account."
+    if denied and low == "stand":
+        return "hate", place + 1
+    return denied + _STEMS.get(low, low), place + 1
 
 
 _MINE = words_of("my our mein meine unser unsere mon ma mes notre nos mi mis nuestro nuestra")
@@ -414,7 +439,7 @@ def _of_predicates(was: _Frame, now: _Frame) -> Contrast | None:
         apart = extra and more and not (extra & (now.words | now.more) or more & (was.words | was.more))
         return Contrast.OTHER if apart and was.possessive else None
     of_people = {was.kind, now.kind} <= {_Kind.SPEAKER, _Kind.PERSON}
-    return Contrast.OTHER if of_people and _TELLING >= {was.predicate, now.predicate} else None
+    return Contrast.OTHER if of_people and {was.predicate, now.predicate} <= _TELLING else None
 
 
 def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
@@ -434,8 +459,9 @@ def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
 def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements of one subject and predicate are related."""
     parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
-    if was.predicate in ("live", "work") and {"as", "with"} & (parts ^ others) and "" not in parts | others and not parts & others:
-        return Contrast.OTHER
+    apart = "" not in parts | others and not parts & others
+    if apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others):
+        return Contrast.OTHER  # "I work as a nurse." … "I work in Lyon."
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
@@ -466,7 +492,8 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
 
 
 _NUMBERS = words_of(
-    "one two three four five six seven eight nine ten eleven twelve twenty thirty first second third fourth fifth sixth "
+    "one two three four five six seven eight nine ten eleven twelve twenty thirty first second third fourth fifth "
+    "sixth "
     "zwei drei vier fünf sechs dos tres cuatro cinco deux trois quatre cinq"
 )
 
