@@ -22,6 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
+from memos.core.text.frames import Contrast, contrast_of, mentions
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -178,6 +179,9 @@ class RelationFinder:
         by_newer: dict[str, list[Pair]] = defaultdict(list)
         for pair in pairs:
             by_newer[pair.newer.id].append(pair)
+        for id_, mine in by_newer.items():
+            by_newer[id_] = _of_what_is_mentioned(mine)
+        pairs = [pair for mine in by_newer.values() for pair in mine]
         contested = {id_: mine for id_, mine in by_newer.items() if sum(p.odds > _CONTESTED for p in mine) > 1}
         if not contested:
             return list(pairs)
@@ -206,13 +210,57 @@ class RelationFinder:
             older = np.stack([vectors[p.older.id] for p in pairs])
             newer = np.stack([vectors[p.newer.id] for p in pairs])
         odds = self._judge.log_odds(features, older, newer)
-        return [pair._replace(odds=float(each)) for pair, each in zip(pairs, odds, strict=True)]
+        return [pair._replace(odds=_with_contrast(pair, float(each))) for pair, each in zip(pairs, odds, strict=True)]
+
+
+_OF_NOW = frozenset({"now", "these days", "nowadays", "jetzt", "ahora", "现在"})
+_SAID_SO = 3.0  # least log odds where the same attribute is given another value
+_LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
+_NO_CHANGE = -4.0  # most log odds of another attribute
+_APART = 4.0  # log odds lost where nothing of the older statement is mentioned
+_OTHER_BUT_CHANGED = 2.0  # and by another attribute where the newer statement has words of change
+
+
+def _with_contrast(pair: Pair, odds: float) -> float:
+    """Return the log odds of a pair within what the frames of both statements allow.
+
+    Of 3,900 changes in the judge's stories and lives, 7 are told as another attribute without a word of change.
+    """
+    contrast = contrast_of(pair.older.memory, pair.newer.memory)
+    old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
+    # "the new website" in both tells of no change, "I go by bus now" does.
+    tells = new.ends or bool(new.change_words - (old.change_words - _OF_NOW))
+    if contrast is Contrast.VALUE:
+        return max(odds, _SAID_SO)
+    if tells:
+        return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
+    if contrast is Contrast.APART:
+        return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
+    return min(odds, _LEAST_SURE if contrast is None else _NO_CHANGE)
 
 
 _CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored
 _VERSIONS = 0.5  # confidence from which two older statements are versions of one
 _FEW = 8  # older statements near a newer one up to which rivals change nothing
 _PER_LEAD, _MOST_LOST = 1.0, 4.0  # log odds lost for each by which a rival is likelier, and at most
+
+
+def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
+    """Return the pairs of a newer statement with lower odds of those about a thing that it does not mention.
+
+    Only if it mentions the thing of another older one, or gives its attribute another value. Of 280 such pairs in the
+    judge's stories and lives two are changes.
+    """
+    rivals = [pair for pair in of_newer if pair.odds > _CONTESTED]
+    if len(rivals) < 2:
+        return of_newer
+    contrasts = {pair.older.id: contrast_of(pair.older.memory, pair.newer.memory) for pair in rivals}
+    mentioned = {pair.older.id: mentions(pair.older.memory, pair.newer.memory) for pair in rivals}
+    sure = {id_ for id_, contrast in contrasts.items() if contrast is Contrast.VALUE or mentioned[id_]}
+    if not sure:
+        return of_newer
+    beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False or contrasts[id_] is Contrast.OTHER}
+    return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:

@@ -21,6 +21,7 @@ from benchmarks import (
     locomo,
     long_life,
     longmemeval,
+    minimal_pairs,
     prefeval,
     reading,
     relevance,
@@ -140,6 +141,16 @@ def test_long_life(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts = Counter(line["about"] for line in lines)
     assert counts["now"] + counts["others"] + counts["past"] == figures["n"]
     assert counts["change"] == 8
+
+
+def test_minimal_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    figures = closing_line(minimal_pairs, ["--held", "--count", "4", "--per-question", str(rows)], capsys)
+    assert figures["half"] == "held"
+    assert figures["by_kind"].keys() == {"attribute", "holder", "both", "change"}
+    assert figures["replaced"] < 0.05
+    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == figures["n"]
 
 
 def test_a_life_repeats_with_its_seed_and_says_nothing_twice() -> None:

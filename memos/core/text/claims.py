@@ -32,7 +32,7 @@ _SPEAKER = words_of(
     "ich wir mich mir uns mein meine meinen meinem meiner meines unser unsere unseren unserem unserer "
     "yo nosotros nosotras me nos mi mis nuestro nuestra nuestros nuestras conmigo"
 )
-_KIN_OF = {
+KIN = {
     "english": words_of("""
         mother mom mum mummy mama mam dad daddy father papa brother bro sister sis sibling siblings aunt auntie uncle
         cousin cousins nephew nephews niece nieces grandma grandpa grandmother grandfather granny nan nana gran grandad
@@ -195,7 +195,7 @@ _UNREAL = re.compile(
 )
 
 
-_GIVEN_NAMES = words_of("""
+GIVEN_NAMES = words_of("""
     aaron abby abdul abigail abu ada adam adele aditya adrian agata agnes agnieszka ahmad ahmed aiko aisha akira alain
     alan albert aleks alessandro alessia alex alexa alexander alexandra alexei alexis alfie ali alice alicia alina
     alison aliya allison alma alvaro amal amanda amelia amina amir amit amy ana anais anand anastasia anders andre
@@ -301,6 +301,10 @@ class Claim:
         return _CHANGES.search(self._lower) is not None
 
     @cached_property
+    def change_words(self) -> frozenset[str]:
+        return frozenset(_CHANGES.findall(self._lower))
+
+    @cached_property
     def sure(self) -> bool:
         return _SURE_CHANGES.search(self._lower) is not None
 
@@ -347,7 +351,7 @@ def _subject(text: str) -> _Subject:
     people, names = set[str](), set[str]()
     words = list(_WORD.finditer(text))
     lows = [match.group().casefold() for match in words]
-    kin = _KIN_OF.get(language_of(text), _KIN_OF["english"])
+    kin = KIN.get(language_of(text), KIN["english"])
     for place, match in enumerate(words):
         word, low = match.group(), lows[place]
         bare = low.removesuffix("'s").removesuffix("'")
@@ -360,7 +364,7 @@ def _subject(text: str) -> _Subject:
                 owner, holder = Owner.RELATIVE, bare
         elif word[:1].isupper() or word[:1].isdigit():
             opens = place == 0 or text[: match.start()].rstrip()[-1:] in ".!?:;–—\n…"
-            named = bare in _GIVEN_NAMES and word[:1].isupper()
+            named = bare in GIVEN_NAMES and word[:1].isupper()
             # "The Nilssons", at the start: a family.
             family = (
                 place == 1 and lows[0] == "the" and low.endswith("s") and word[:1].isupper() and word[-2:-1].islower()
@@ -455,7 +459,7 @@ def are_namesakes(one: Claim, other: Claim) -> bool:
 def _surnames(text: str) -> dict[str, str]:
     """Return the surname that follows each given name of a text."""
     found = ((given.casefold(), surname.casefold()) for given, surname in _FULL_NAME.findall(text))
-    return {given: surname.removesuffix("'s") for given, surname in found if given in _GIVEN_NAMES}
+    return {given: surname.removesuffix("'s") for given, surname in found if given in GIVEN_NAMES}
 
 
 def is_about_another(question: Claim, statement: Claim) -> bool:
