@@ -19,6 +19,8 @@ from tests.api.running import running
 from tests.fakes import WordEmbedder
 
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+_PATIENCE_MS = 15_000  # the machine may be busy with other tests
+expect.set_options(timeout=_PATIENCE_MS)
 _SERIOUS = ("serious", "critical")
 _OPTIONS = ("--no-sandbox", "--disable-quic", "--disable-background-networking", "--disable-sync", "--no-first-run")
 LIGHT, DARK, PHONE = {"width": 1280, "height": 900}, {"width": 1280, "height": 900}, {"width": 360, "height": 740}
@@ -87,7 +89,7 @@ def open_page(browser: Browser, site: Site) -> Iterator[Open]:
         context = browser.new_context(
             viewport=PHONE if phone else LIGHT, color_scheme="dark" if dark else "light", reduced_motion="reduce"
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(_PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("console", heard)

@@ -85,6 +85,7 @@ def test_a_person_and_then_a_whole_cube_go_with_a_receipt(open_page: Open, site:
     expect(page.get_by_text("I like tea.")).to_be_visible()
     page.get_by_label("What", exact=True).select_option("cube")
     page.get_by_role("button", name="Show what would go").click()
+    expect(page.get_by_role("heading", name="The cube old project")).to_be_visible()
     page.get_by_label("To erase, type").fill("old project")
     page.get_by_role("button", name="Erase for good").click()
     expect(page.get_by_text("Erased everywhere")).to_be_visible()

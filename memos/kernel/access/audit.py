@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import islice
 
 from memos.core.identities import Right
-from memos.core.text.validation import check_name, check_text
+from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, AuditEntry, ChainReport
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
@@ -18,7 +18,7 @@ from memos.reader.arguments import within
 
 _MOST_CUBES = 100  # each is one query
 _MOST_KINDS = 100
-_CURSOR_BYTES = 1_000
+_CURSOR_CHARS = 200
 
 Entries = list[AuditEntry]  # `list` is a method below
 
@@ -56,7 +56,7 @@ class Audit:
         """
         if isinstance(kinds, str) or len(kinds) > _MOST_KINDS:
             raise InvalidInput("kinds", f"must be a list of at most {_MOST_KINDS} names")
-        place = None if before is None else AuditPlace.read(check_text("before", before, _CURSOR_BYTES))
+        place = None if before is None else AuditPlace.read(check_name("before", before, _CURSOR_CHARS))
         if before is not None and place is None:
             raise InvalidInput("before", "must be the id of an entry")
         wanted = AuditQuery(
