@@ -140,6 +140,10 @@ class Facets(browsing.Facets, Value):
     """Counts of the memories that pass a filter; if there are very many, of those added last."""
 
 
+class ErasurePreview(types.ErasurePreview, Value):
+    """What an erasure would remove."""
+
+
 class ItemIds(Value):
     """Memories that were stored or taken away."""
 
@@ -182,6 +186,23 @@ class KeyLimits(identities.KeyLimits, Value):
     """Limits of a key; null means the default of the installation's settings."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
+
+class KeyUsage(Value):
+    """What a key used up today, UTC, and what it may."""
+
+    items: int = Field(description="Memories stored, if that is limited")
+    bytes: int = Field(description="Bytes of text and files stored, if that is limited")
+    tokens: int = Field(description="Tokens of the chat model, if that is limited")
+    limits: KeyLimits = Field(description="Limits that apply: its own, else the installation's")
+
+
+class AuditEntry(types.AuditEntry, Value):
+    """Who did what when."""
+
+
+class ChainReport(types.ChainReport, Value):
+    """Whether a cube's chain of events is as it was written."""
 
 
 class Key(identities.Key, Value):
@@ -245,6 +266,76 @@ class Loaded(Value):
     kv_left_out: str | None = Field(description="Why the file's blocks were left out")
     adapters: int = Field(description="Adapters that passed their evaluation here and can be activated")
     adapters_left_out: str | None = Field(description="Why the file's other adapters were left out")
+
+
+class BadRecord(Value):
+    """A record of an export that was not stored, and why."""
+
+    place: str = Field(description="Where it is in the file")
+    problem: str = Field(description="What is wrong")
+
+
+class ImportSummary(Value):
+    """The result of an import."""
+
+    added: int = Field(description="Messages stored now")
+    known: int = Field(description="Messages that were stored before")
+    bad: tuple[BadRecord, ...] = Field(description="Records that were not stored")
+    conversations: int = Field(description="Number of conversations")
+    left_out: int = Field(description="Entries nobody said: hidden and empty turns, other branches, reasoning")
+    out_of_order: int = Field(description="Messages earlier than the one before, stored in the file's order")
+    format: str = Field(description="Format of the file")
+    indexed: bool = Field(description="Whether everything can be found now")
+    note: str = Field(description="Parts of the format that are not imported")
+    masked: int = Field(description="Secrets and personal data that were masked before storing")
+
+
+class PreviewedMessage(Value):
+    """A message of an export as it would be stored, with secrets masked and long texts cut."""
+
+    conversation: str = Field(description="Conversation it is in")
+    speaker: str = Field(description="Who said it")
+    role: str = Field(description="`user`, `assistant`, `system` or `tool`")
+    said_at: datetime | None = Field(description="When it was said, if the file says so")
+    text: str = Field(description="Its text, at most 500 characters")
+
+
+class ImportPreview(Value):
+    """What the beginning of an export holds; nothing was stored."""
+
+    format: str = Field(description="Format that was detected, or given")
+    messages: int = Field(description="Messages that would be stored")
+    conversations: int = Field(description="Their conversations")
+    left_out: int = Field(description="Entries nobody said: hidden and empty turns, other branches, reasoning")
+    bad: tuple[BadRecord, ...] = Field(description="Records that cannot be read, at most 50")
+    bad_count: int = Field(description="Number of records that cannot be read")
+    first: tuple[PreviewedMessage, ...] = Field(description="The first messages")
+    more: bool = Field(description="Whether the file goes on behind what was read")
+
+
+class KnownBackup(Value):
+    """A backup that the ledger knows."""
+
+    id: str = Field(description="Its id")
+    folder: str = Field(description="Its folder on the server")
+    created_at: datetime = Field(description="When it was begun")
+    finished_at: datetime | None = Field(description="When it was complete; null if it was cut off")
+    untold: int = Field(description="Erasures that could not be noted in it yet")
+
+
+class BackupPlan(Value):
+    """Where backups are written and how often, and those that are known."""
+
+    folder: str | None = Field(description="Folder that backups are written into; null if none is configured")
+    every_h: float | None = Field(description="Hours between two periodic backups; null without a folder")
+    kept: int = Field(description="Number of periodic backups that are kept")
+    backups: tuple[KnownBackup, ...] = Field(description="Known backups, oldest first")
+
+
+class StartedTask(Value):
+    """A task that was begun."""
+
+    task: str = Field(description="Id of the task")
 
 
 class Adapter(Value):
@@ -323,6 +414,10 @@ class Damaged(Value):
 
 class CubePrefix(kv_cache.CubePrefix, Value):
     """The prompt prefix of a cube."""
+
+
+class FirstToken(kv_cache.FirstToken, Value):
+    """Time until the first token of an answer, without and with what is kept of the prompt."""
 
 
 class Warmed(kv_cache.Warmed, Value):

@@ -5,6 +5,7 @@ __all__ = [
     "browsing",
     "clock",
     "closing",
+    "effective_settings",
     "filters",
     "identities",
     "kv_cache",

@@ -144,6 +144,17 @@ class Warmed:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstToken:
+    """Time until the first token of an answer, measured without and with what is kept of a cube's prompt prefix."""
+
+    cube: Annotated[str, "The cube"]
+    tokens: Annotated[int, "Estimated tokens of the prefix"]
+    without_s: Annotated[float, "Seconds when nothing was kept"]
+    with_s: Annotated[float, "Seconds when the prefix was kept"]
+    measured_at: Annotated[datetime, "When it was measured"]
+
+
+@dataclass(frozen=True, slots=True)
 class TierFill:
     """Usage of a tier, with its hits and evictions since the store was opened."""
 

@@ -106,8 +106,13 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "shards": "new collections use the server's default",
         "replicas": "new collections use the server's default",
     },
-    "neo4j": {"database": "the database `neo4j` is used", "timeout_s": "the timeout is 10 s"},
+    "neo4j": {
+        "database": "the database `neo4j` is used",
+        "timeout_s": "the timeout is 10 s",
+        "user": "the user is `neo4j`",
+    },
     "limits": {
+        "dump_bytes": "a cube file may unpack to 8 GiB",
         "message_bytes": "the limit is 1 MiB per message",
         "messages_per_add": "the limit is 1,000 messages per add",
         "top_k": "the limit is 1,000",
@@ -123,6 +128,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "seconds_per_day": "MEMOS_TASKS__TOKENS_PER_DAY is the only budget",
     },
     "upkeep": {
+        "backup_every_h": "a periodic backup is made every day; run `memos data backup` with cron for more",
         "verify_every_h": "run `memos data verify`, for example with cron",
         "reflect": "run `memos memory reflect`, for example with cron",
     },
@@ -153,6 +159,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "weight": "the reranker's vote has the weight of the best score",
     },
     "activation": {
+        "prefix_tokens": "prompts begin with at most 1,024 tokens of memories",
         "device_bytes": "up to 2 GiB of KV are kept on a GPU",
         "disk_form": "KV is stored without compression",
         "stable_days": "a memory must be unchanged for 3 days",
@@ -350,8 +357,7 @@ class Neo4jSettings(_Group):
         description="Neo4j's Bolt URL, `neo4j+s://` for TLS, such as `bolt://127.0.0.1:7687`; "
         "default: the graph is read from the ledger",
     )
-    user: str = Field("neo4j", description="Neo4j's user")
-    password: SecretStr | None = Field(None, description="Neo4j's password")
+    password: SecretStr | None = Field(None, description="Password of Neo4j's user `neo4j`")
 
 
 LOCAL_MODEL = "local:"
@@ -500,8 +506,7 @@ class HeatSettings(_Group):
 class UpkeepSettings(_Group):
     """Schedule of periodic maintenance."""
 
-    backup_folder: Path | None = Field(None, description="Folder for periodic backups; default: none")
-    backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
+    backup_folder: Path | None = Field(None, description="Folder for backups, one a day; default: none")
     backups_kept: int = Field(
         7, ge=1, le=10_000, description="Number of periodic backups to keep; older ones are removed"
     )
@@ -514,7 +519,6 @@ class LimitSettings(_Group):
     min_free_bytes: int = Field(
         67_108_864, ge=0, description="Minimum free disk space, in bytes; below it, writes are refused"
     )
-    dump_bytes: int = Field(8_589_934_592, ge=1024, description="Maximum unpacked size of a cube file, in bytes")
 
 
 class ServerSettings(_Group):
@@ -535,6 +539,33 @@ class ServerSettings(_Group):
     )
 
 
+class OidcSettings(_Group):
+    """Sign-in to the console with an identity provider (OpenID Connect); it never creates users."""
+
+    issuer: str | None = Field(
+        None,
+        description="Issuer of an OpenID Connect provider to sign in to the console with, such as "
+        "`https://login.example.org`; default: none",
+    )
+    client_id: str | None = Field(None, description="Id of the console at the provider")
+    client_secret: SecretStr | None = Field(
+        None, description="Secret of the console at the provider; not needed for a public client"
+    )
+    claim: str = Field(
+        "sub", min_length=1, max_length=64, description="Claim of the provider that is the id of a user here"
+    )
+
+    @field_validator("issuer")
+    @classmethod
+    def _safe_issuer(cls, value: str | None) -> str | None:
+        if value is not None:
+            parts = urlsplit(value)
+            local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+            if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+                raise ValueError("must be an https URL; http is for loopback only")
+        return value
+
+
 class RecallSettings(_Group):
     """Memory given to a prompt, in `memos chat` and the proxy for OpenAI's clients."""
 
@@ -543,14 +574,15 @@ class RecallSettings(_Group):
     tokens: int = Field(1500, ge=100, le=1_000_000, description="Maximum tokens of the memory section in a prompt")
 
 
+PREFIX_TOKENS = 1_024
+"""Most tokens of memories at the beginning of a cube's prompts."""
+
+
 class ActivationSettings(_Group):
     """Attention KV kept of prompts, and the memory it may use in each tier; 0 keeps none there."""
 
     host_bytes: int = Field(1_073_741_824, ge=0, description="Maximum bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Maximum bytes of KV kept in files in the home folder")
-    prefix_tokens: int = Field(
-        1024, ge=0, le=100_000, description="Maximum tokens of memories at the beginning of a cube's prompts; 0: none"
-    )
 
 
 class ParametricSettings(_Group):
@@ -637,6 +669,7 @@ class Settings(BaseSettings):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)
     quota: QuotaSettings = Field(default_factory=QuotaSettings)
@@ -678,7 +711,7 @@ class Settings(BaseSettings):
     def prefix_room(self) -> int:
         """Return how many tokens of hot and stable memories prompts may begin with; 0 if no model keeps their KV."""
         kept = self.chat_model.local is not None or self.chat_model.prefix_cache != "off"
-        return self.activation.prefix_tokens if kept else 0
+        return PREFIX_TOKENS if kept else 0
 
     @property
     def prefixed(self) -> bool:

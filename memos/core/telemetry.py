@@ -1,12 +1,14 @@
-"""Timings and outcomes of `MemOS` calls, reported to listeners."""
+"""Timings and outcomes of `MemOS` calls, reported to listeners, and the slowest of late."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,73 @@ Listener = Callable[[Work], None]
 _JUST_NOW_S = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class SlowCall:
+    """A finished call that was slow. Unlike `Work` it may hold what was asked, so it is only for readers of `cubes`."""
+
+    operation: Annotated[str, "`add` or `search`"]
+    at: Annotated[datetime, "When it began"]
+    seconds: Annotated[float, "How long it took"]
+    stages_ms: Annotated[Mapping[str, float], "Milliseconds of each stage"]
+    cubes: Annotated[tuple[str, ...], "Cubes it was about"]
+    question: Annotated[str | None, "What was asked, at most 300 characters; null for an add and after an erasure"]
+    failed: Annotated[bool, "Whether it ended with an error"]
+
+
+_SLOW_KEPT = 50
+_SLOW_FOR_S = 24 * 3600.0
+_SLOW_CHARS = 300
+
+
+class SlowCalls:
+    """The 50 slowest calls of the last 24 hours in this process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: list[SlowCall] = []
+
+    def note(self, work: Work, cubes: tuple[str, ...], question: str | None) -> None:
+        """Keep a call if it is among the slowest."""
+        with self._lock:
+            if len(self._calls) >= _SLOW_KEPT and work.seconds <= self._calls[-1].seconds:
+                self._drop_old()
+                if len(self._calls) >= _SLOW_KEPT:
+                    return
+            at = datetime.fromtimestamp(work.started_ns / 1e9, UTC)
+            stages = {stage: round(seconds * 1000, 3) for stage, seconds in work.stages.items()}
+            asked = None if question is None else question[:_SLOW_CHARS]
+            self._calls.append(SlowCall(work.operation, at, work.seconds, stages, cubes, asked, work.failed))
+            self._calls.sort(key=lambda call: -call.seconds)
+            del self._calls[_SLOW_KEPT:]
+
+    def slowest(self) -> list[SlowCall]:
+        """Return the calls, the slowest first."""
+        with self._lock:
+            self._drop_old()
+            return list(self._calls)
+
+    def forget(self, cubes: Collection[str]) -> None:
+        """Drop what was asked in these cubes, of which something was erased."""
+        gone = set(cubes)
+        with self._lock:
+            self._calls = [replace(call, question=None) if gone & set(call.cubes) else call for call in self._calls]
+
+    def _drop_old(self) -> None:
+        oldest = time.time() - _SLOW_FOR_S
+        self._calls = [call for call in self._calls if call.at.timestamp() >= oldest]
+
+
 class StageClock:
     """Times the stages of one call; for one thread."""
 
     def __init__(self) -> None:
         self.laps: list[Lap] = []
+        self.cubes: tuple[str, ...] = ()
+        self.question: str | None = None
+
+    def about(self, cubes: Iterable[str], question: str | None = None) -> None:
+        """Say what the call is about, once that is checked; only `SlowCalls` learns it."""
+        self.cubes, self.question = tuple(cubes), question
 
     @property
     def timings_ms(self) -> dict[str, float]:
@@ -65,6 +129,7 @@ class Listeners:
     """Listeners for every call of an installation, from any surface. Thread-safe."""
 
     def __init__(self) -> None:
+        self.slow = SlowCalls()
         self._listening: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
         self._under_way = 0
@@ -92,7 +157,8 @@ class Listeners:
             with self._lock:
                 self._under_way -= 1
                 self._ended = time.monotonic()
-            if self._listening:
-                work = Work(operation, began_ns, time.perf_counter() - began, tuple(clock.laps), failed)
-                for listener in self._listening:
-                    listener(work)
+            work = Work(operation, began_ns, time.perf_counter() - began, tuple(clock.laps), failed)
+            if clock.cubes:  # a call that was refused is not told
+                self.slow.note(work, clock.cubes, clock.question)
+            for listener in self._listening:
+                listener(work)

@@ -537,6 +537,19 @@ class EraseReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasurePreview:
+    """What an erasure would remove: memories that match, deleted ones too, and what was derived from them."""
+
+    cube: Annotated[str, "The cube"]
+    items: Annotated[int, "Memories that match"]
+    derived: Annotated[int, "Memories that were derived from these and go with them"]
+    types: Annotated[Mapping[str, int], "All of these by type"]
+    conversations: Annotated[int, "Conversations that they are in"]
+    files: Annotated[int, "Documents and images whose bytes go"]
+    sample: Annotated[tuple[Item, ...], "The newest of them, at most 20"]
+
+
+@dataclass(frozen=True, slots=True)
 class ArmScore:
     """A recall arm's vote for a hit: 1-based rank, the arm's own score, and its share of the fused score."""
 
@@ -704,6 +717,33 @@ class Event:
     kind: Annotated[str, "What was done, such as `add` or `move`"]
     item: Annotated[str | None, "Id of the memory"]
     body: Annotated[Json, "Ids and numbers, never memory text; null when it was erased"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who did what when: an event of a cube, or a sign-in or a change to users, groups and keys, where `cube` is None.
+
+    `id` continues a list behind the entry.
+    """
+
+    id: Annotated[str, "Its id; `before` continues behind it"]
+    at: Annotated[datetime, "When it was committed"]
+    actor: Annotated[str, "Who did it"]
+    kind: Annotated[str, "What was done, such as `add`, `share`, `sign-in` or `key-create`"]
+    cube: Annotated[str | None, "Cube it happened in; null for sign-ins, users, groups and keys"]
+    number: Annotated[int | None, "Number of the event in its cube, from 1"]
+    subject: Annotated[str | None, "Id of the memory, or of the user or group it is about"]
+    body: Annotated[Json, "Ids and numbers, never memory text; null when it was erased"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """Whether a cube's chain of events is as it was written; `problem` says where it is not."""
+
+    cube: Annotated[str, "The cube"]
+    events: Annotated[int, "Number of events in its chain"]
+    intact: Annotated[bool, "Whether each event follows from the one before"]
+    problem: Annotated[str | None, "What is wrong"]
 
 
 @dataclass(frozen=True, slots=True)

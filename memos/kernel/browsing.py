@@ -117,7 +117,7 @@ class Browsing:
             return Places(
                 pinned=row.pinned,
                 archived=row.cold,
-                segment=None if segment is None else self._scheduler.segment(connection, segment),
+                segment=None if segment is None else self._scheduler.segment(connection, cube, segment),
                 heat=policy.heat(warmth, now) if used else 0.0,
                 visits=warmth.visits,
                 used_at=warmth.last,

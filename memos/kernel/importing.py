@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from memos.core.text.redaction import mask
 from memos.core.types import LOCAL_OWNER, Mode
 from memos.errors import Conflict, InvalidInput
 from memos.kernel.memos import MemOS
-from memos.reader.arguments import member_of
+from memos.reader.arguments import member_of, within
 from memos.reader.importers.base import ExportRecord
 from memos.reader.importers.formats import CheckedRecord, Format, checked, detect, read_export
+from memos.reader.messages import read_messages
 
 OnBad = Literal["stop", "skip"]
 
 BATCH = 50  # messages of one transaction: small enough to show progress, large enough to share a flush
+_SHOWN = 20
+_SHOWN_BAD = 50
+_SHOWN_CHARS = 500
 _REMEDY = "fix it, or skip bad records (--on-bad skip)"
 
 
@@ -100,6 +106,70 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     found = format or detect(path)
     doing = Import(memos, path, found, actor, on_bad, on_progress, mode=member_of("mode", mode, Mode))
     return import_parts(doing, [Part(cube, zone, lambda: read_export(path, found, conversation))])
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedMessage:
+    """A message of an export as it would be stored, with secrets masked and long texts cut."""
+
+    conversation: str
+    speaker: str
+    role: str
+    said_at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPreview:
+    """What the beginning of an export holds; nothing was stored."""
+
+    format: str
+    messages: int
+    conversations: int
+    left_out: int
+    bad: tuple[BadRecord, ...]
+    bad_count: int
+    first: tuple[PreviewedMessage, ...]
+    more: bool
+
+
+def preview_export(
+    memos: MemOS,
+    path: Path,
+    *,
+    cube: str,
+    actor: str = LOCAL_OWNER,
+    conversation: str | None = None,
+    format: Format | None = None,
+    limit: int = 2_000,
+) -> ImportPreview:
+    """Read the first `limit` records of an export and say what would be stored. Raises: InvalidInput, NotFound."""
+    zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
+    found = format or detect(path)
+    records = checked(read_export(path, found, conversation), zone, memos.clock.now())
+    read = [entry.record for entry in islice(records, within("limit", limit, 1, 10_000) + 1)]
+    more = len(read) > limit
+    read = read[:limit]
+    good = [record for record in read if record.problem is None and record.message]
+    bad = [BadRecord(record.place, record.problem) for record in read if record.problem is not None]
+    return ImportPreview(
+        found,
+        len(good),
+        len({record.conversation for record in good}),
+        sum(record.left_out for record in read),
+        tuple(bad[:_SHOWN_BAD]),
+        len(bad),
+        tuple(_previewed(record, zone, memos.clock.now()) for record in good[:_SHOWN]),
+        more,
+    )
+
+
+def _previewed(record: ExportRecord, zone: ZoneInfo, now: datetime) -> PreviewedMessage:
+    [message] = read_messages([record.message], zone, now)
+    text, _ = mask(message.text)
+    text = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    said_at = message.chat_time if "chat_time" in record.message else None
+    return PreviewedMessage(record.conversation, message.name or str(message.role), str(message.role), said_at, text)
 
 
 def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None] = lambda: None) -> ImportSummary:

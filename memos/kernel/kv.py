@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from memos.core.identities import Right
-from memos.core.kv_cache import CubePrefix, KvStats, PrefixEntry, Warmed
+from memos.core.kv_cache import CubePrefix, FirstToken, KvStats, PrefixEntry, Warmed
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
-from memos.errors import BackendUnavailable, InvalidAnswer
+from memos.errors import BackendUnavailable, Conflict, InvalidAnswer
 from memos.kernel.chat.prompts import request_of
 from memos.kernel.chat.results import Question, Recalled
 from memos.kernel.context import Context
@@ -35,6 +35,7 @@ class KvService:
     models: Models
     wake: Callable[[], None]
     _one: threading.Lock = field(default_factory=threading.Lock)
+    _measured: dict[str, FirstToken] = field(default_factory=dict)
 
     def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
         """Return the prompt prefix of a cube. Raises: NotFound, PermissionDenied."""
@@ -88,6 +89,37 @@ class KvService:
         """
         [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.WRITE).cubes
         return self.activations.forget([cube])
+
+    def measure(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> FirstToken:
+        """Measure the time to the first token without and with the kept prefix; what is kept is computed anew.
+
+        For a model in this process alone: what an endpoint keeps cannot be dropped.
+        Raises: NotFound, PermissionDenied, BackendUnavailable (no such model), Conflict (no prefix), ModelError.
+        """
+        [cube] = self.context.scopes.check([cube], actor, right=Right.WRITE).cubes
+        if self.context.settings.local_chat is None:
+            raise BackendUnavailable(
+                "No model runs in this process. Set MEMOS_CHAT_MODEL__MODEL to local:PATH for the process that opens "
+                "this installation, and restart it (docs/models.md).",
+                permanent=True,
+            )
+        with self.context.ledger.read() as connection:
+            if not prompt_prefix.of(connection, cube):
+                raise Conflict(f"Cube {cube!r} has no prompt prefix yet; compose it first (docs/activation.md).")
+        meter = UsageMeter("warm", cube=cube)
+        with self._one:
+            self._warmed(cube, meter)  # loads the model
+            self.activations.forget([cube])
+            cold = self._warmed(cube, meter)
+            warm = self._warmed(cube, meter)
+        now = self.context.clock.now()
+        found = self._measured[cube] = FirstToken(cube, warm.tokens, cold.seconds, warm.seconds, now)
+        return found
+
+    def measured(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> FirstToken | None:
+        """Return what `measure` found last in this process, None before. Raises: NotFound, PermissionDenied."""
+        [cube] = self.context.scopes.check([cube], actor, embeds=False).cubes
+        return self._measured.get(cube)
 
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Remove damaged files of the disk tier and return their keys. For admins. Raises: PermissionDenied."""

@@ -7,26 +7,31 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from memos.core.identities import Right
+from memos.core.telemetry import SlowCalls
 from memos.core.text.caches import forget_texts
-from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
+from memos.core.types import LOCAL_OWNER, WHOLE, Difference, EraseReceipt, VerifyReport
+from memos.errors import Conflict
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
-from memos.memcube.backup.backups import KnownBackup
+from memos.memcube.backup.backups import BackupPlan, KnownBackup
 from memos.memcube.erasure import Purgeable, purge
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import outbox
+from memos.memcube.ledger import outbox, tasks
 from memos.memcube.ledger import segments as segment_rows
+from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import forgetting
 from memos.scheduler.index_worker import Repair
+from memos.scheduler.scheduler import BACKUP_EVERY
 from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
@@ -45,8 +50,10 @@ class Maintenance:
         installation: OpenedInstallation,
         removal: AdapterRemoval,
         start_background: Callable[[], None],
+        slow: SlowCalls,
     ) -> None:
         self._context = context
+        self._slow = slow
         self._installation = installation
         self._removal = removal
         self._start_background = start_background
@@ -146,6 +153,32 @@ class Maintenance:
         self._context.lifecycle.check_open()
         return tuple(backups.known(self._context.ledger))
 
+    def backup_plan(self, *, actor: str = LOCAL_OWNER) -> BackupPlan:
+        """Return where backups are written, how often, and the known ones. For admins. Raises: PermissionDenied."""
+        self._context.scopes.check_admin(actor)
+        upkeep = self._context.settings.upkeep
+        folder = upkeep.backup_folder
+        every_h = None if folder is None else BACKUP_EVERY / timedelta(hours=1)
+        known = tuple(backups.known(self._context.ledger))
+        return BackupPlan(None if folder is None else str(folder), every_h, upkeep.backups_kept, known)
+
+    def start_backup(self, *, actor: str = LOCAL_OWNER) -> str:
+        """Queue a backup into the configured folder and return its task. For admins.
+
+        Raises: PermissionDenied, Conflict (no folder is configured).
+        """
+        self._context.scopes.check_admin(actor)
+        if self._context.settings.upkeep.backup_folder is None:
+            raise Conflict(
+                "No folder for backups is configured; set MEMOS_UPKEEP__BACKUP_FOLDER to one outside the data folder, "
+                "or run `memos data backup FOLDER` on the server."
+            )
+        with self._context.write() as connection:
+            [task] = tasks.enqueue(
+                connection, WHOLE, [NewTask("backup", {"manual": True}, key="manual")], self._context.clock.now()
+            )
+        return task
+
     def forget_backup(self, folder: str | Path) -> None:
         """Remove a deleted backup from the register. Raises: NotFound, Conflict (the backup is still there)."""
         self._context.lifecycle.check_open()
@@ -230,6 +263,7 @@ class Maintenance:
         installation.embedder.forget()
         installation.askers.forget()
         forget_texts()
+        self._slow.forget(erased_in)
         removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
         for gone in self._removal.forget(erased_in):  # before models are asked which they still may have
             if gone.cube in removed:
@@ -243,5 +277,11 @@ class Maintenance:
         settings = self._context.settings.upkeep
         if settings.backup_folder is not None:
             attempt = f"{run.task.id}-{run.task.attempts}"  # one that was cut off leaves its folder
-            self.backup(settings.backup_folder / backups.periodic_name(self._context.clock.now(), attempt))
+            named = backups.manual_name if run.task.payload.get("manual") else backups.periodic_name
+
+            def progressed(done: int, total: int) -> None:
+                run.check_cancelled(done / max(total, 1))
+
+            folder = settings.backup_folder / named(self._context.clock.now(), attempt)
+            self.backup(folder, on_progress=progressed)
             backups.keep_newest(self._context.ledger, settings.backup_folder, settings.backups_kept)

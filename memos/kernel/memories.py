@@ -21,6 +21,7 @@ from memos.core.types import (
     AddReceipt,
     Draft,
     EraseReceipt,
+    ErasurePreview,
     ExtractionRecord,
     FeedbackReceipt,
     Item,
@@ -31,7 +32,7 @@ from memos.core.types import (
     Status,
     Version,
 )
-from memos.errors import InvalidInput, NotFound
+from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.corrections import Corrected, apply_correction
 from memos.kernel.maintenance import Maintenance
@@ -41,7 +42,7 @@ from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import browsing, idempotency, items, reading
+from memos.memcube.ledger import browsing, files, idempotency, items, reading
 from memos.memcube.ledger.browsing import Order
 from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
@@ -50,6 +51,7 @@ from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
 
+_SAMPLE = 20
 # Statuses of items that are listed when a filter names none.
 LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 
@@ -140,6 +142,7 @@ class Memories:
         context = self._context
         with self._listeners.call("add") as clock:
             scope = context.scopes.check([cube], actor, right=Right.WRITE)
+            clock.about(scope.cubes)
             masking = context.scopes.masking(scope)
             finely = member_of("mode", mode, Mode) is Mode.FINE
             with clock.stage("read"):
@@ -354,6 +357,61 @@ class Memories:
             masking.record(change)
         self._context.wait_indexed()
         return tuple(changed)
+
+    def preview_erasure(
+        self, filter: Mapping[str, Json] | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> ErasurePreview:
+        """Return what erasing the items that pass a filter would remove; without one, all of the cube.
+
+        Unlike in `list`, deleted items count too. Raises: InvalidInput, NotFound.
+        """
+        scope, node = self._context.scopes.check([cube], actor, embeds=False), parse(filter)
+        with self._context.ledger.read() as connection:
+            named = items.matching_ids(connection, scope.cubes, node)
+            derived = erasure.derived(connection, named)
+            doomed = [*named, *derived]
+            kinds, talks = items.tally_of(connection, doomed)
+            held = set(files.of_cube(connection, cube) if node is None else files.of_items(connection, doomed).values())
+            whole = files.with_bytes(connection, held)
+            newest = items.matching(connection, scope.cubes, node, limit=_SAMPLE, newest=True)
+        return ErasurePreview(scope.cubes[0], len(named), len(derived), kinds, talks, len(whole), tuple(newest))
+
+    def erase_matching(
+        self,
+        filter: Mapping[str, Json],
+        *,
+        expected: int,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        wait: bool = True,
+    ) -> EraseReceipt:
+        """Erase the items that pass a filter, deleted ones too, with what was derived from them.
+
+        Args:
+            filter: Which items; must not be empty (`cubes.drop` erases a whole cube).
+            expected: How many `preview_erasure` found.
+            cube: The cube.
+            actor: Who asks.
+            wait: Purge files and logs before this returns.
+
+        Raises:
+            InvalidInput: The filter is wrong, empty, or passes nothing.
+            Conflict: Another number of items passes the filter now.
+            NotFound: The cube does not exist, or the actor may not see it.
+        """
+        node, wait = parse(filter), switch("wait", wait)
+        if node is None:
+            raise InvalidInput("filter", "must not be empty; drop the cube to erase everything in it")
+        expected = within("expected", expected, 0, 10**12)
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
+            found = items.matching_ids(change.connection, scope.cubes, node)
+            if len(found) != expected:
+                raise Conflict(f"{len(found):,} memories match now, not {expected:,}; look at the preview again.")
+            if not found:
+                raise InvalidInput("filter", "matches nothing")
+            receipt = erasure.erase(change, found)
+        return self._maintenance.finish_erasure(receipt) if wait else receipt
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return the current receipt of an erasure. Raises: NotFound."""

@@ -13,6 +13,7 @@ from memos.core.settings import Settings
 from memos.core.telemetry import Listeners
 from memos.core.types import DEFAULT_CUBE
 from memos.errors import BackendUnavailable, Conflict
+from memos.kernel.access.audit import Audit
 from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
@@ -31,6 +32,7 @@ from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
 from memos.kernel.graph import Graph
+from memos.kernel.health import Health
 from memos.kernel.idempotency import Idempotency, Submissions
 from memos.kernel.kv import KvService
 from memos.kernel.local_models import Models
@@ -91,7 +93,9 @@ class MemOS(FormerNames):
         self._removal = AdapterRemoval(
             ledger, clock, settings, installation.adapters, installation.trainings, installation.activations
         )
-        self.maintenance = Maintenance(context, installation, self._removal, self._start_background)
+        self.maintenance = Maintenance(
+            context, installation, self._removal, self._start_background, self.listeners.slow
+        )
         self._scheduler = self._new_scheduler()
         wake = self._scheduler.runner.wake
 
@@ -120,10 +124,10 @@ class MemOS(FormerNames):
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
-        self.keys, self.sessions = Keys(context), Sessions(context)
+        self.keys, self.sessions, self.audit = Keys(context), Sessions(context), Audit(context)
         self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
-        self.submissions = Submissions(context)
+        self.submissions, self.health = Submissions(context), Health(context, installation, self.listeners.slow)
         self.statistics = Statistics(
             context, self._scheduler, installation.askers, lambda: (self.embedder.hits, self.embedder.misses)
         )

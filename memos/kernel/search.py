@@ -238,6 +238,7 @@ class SearchService:
                 rerank=rerank,
                 min_relevance=min_relevance,
             )
+            clock.about(scope.cubes, request.query)
             result = self._searcher.search(request, clock)
             self._scheduler.record_found(result.hits)
         return result

@@ -19,8 +19,10 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
+from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
+from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context, accept_aliases, retry_read
+from memos.kernel.moves import SegmentContents, TierMove, moves_before
 from memos.kernel.search import FACTS, SearchService
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
@@ -30,6 +32,7 @@ from memos.memcube.ledger.queries import has_untrusted
 from memos.reader.arguments import ids_of, switch, within
 from memos.scheduler.heat import Access
 from memos.scheduler.jobs.segments import summary
+from memos.scheduler.presets import PresetComparison
 from memos.scheduler.scheduler import Scheduler
 
 _MOST = 50
@@ -188,10 +191,80 @@ class Tiers:
         self._search = search
 
     @retry_read
-    def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:
-        """Return the topics of a cube's older pages with their summaries, the hottest first. Raises: NotFound."""
+    def segments(
+        self,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        limit: int = 100,
+        state: str | None = None,
+        after: str | None = None,
+    ) -> tuple[Segment, ...]:
+        """Return the topics of a cube's older pages with their summaries: those in use first, the hottest first.
+
+        Args:
+            cube: The cube.
+            actor: Who asks.
+            limit: Maximum number of topics.
+            state: Only `open` topics, or only `archived` ones.
+            after: Continue after this topic.
+
+        Raises: NotFound, InvalidInput.
+        """
         scope = self._context.scopes.check([cube], actor, embeds=False)
-        return tuple(self._scheduler.segments(scope.cubes[0], within("limit", limit, 1, 10_000)))
+        if state not in (None, segment_rows.OPEN, segment_rows.ARCHIVED):
+            raise InvalidInput("state", f"must be open or archived, got {shown(state)}")
+        last = None if after is None else check_name("after", after, 64)
+        limit = within("limit", limit, 1, 10_000)
+        return tuple(self._scheduler.segments(scope.cubes[0], limit, state=state, after=last))
+
+    @retry_read
+    def segment(
+        self,
+        segment: str,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SegmentContents:
+        """Return a topic with its messages, the newest first, and what was read from them. Raises: NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        limit, last = within("limit", limit, 1, 1_000), None if after is None else check_name("after", after, 64)
+        with self._context.ledger.read() as connection:
+            told = self._scheduler.segment(connection, scope.cubes[0], check_name("segment", segment, 64))
+            ids = segment_rows.newest_members(connection, told.id, limit + 1, last)
+            shown_ids = ids[:limit]
+            made = sorted(items.derived_from(connection, shown_ids))[:limit]
+            states = items.current(connection, scope.cubes, [*shown_ids, *made])
+        live = {id_: state for id_, state in states.items() if state.status in FOUND}
+        return SegmentContents(
+            told,
+            tuple(live[id_] for id_ in shown_ids if id_ in live),
+            tuple(live[id_] for id_ in made if id_ in live),
+            shown_ids[-1] if len(ids) > limit else None,
+        )
+
+    @retry_read
+    def moves(
+        self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, before: int | None = None, limit: int = 100
+    ) -> tuple[TierMove, ...]:
+        """Return the moves between tiers, newest first, with their reasons; those before event number `before`.
+
+        Moves older than 100,000 events of the cube are left out. Raises: NotFound, InvalidInput.
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        limit, end = within("limit", limit, 1, 1_000), None if before is None else within("before", before, 0, 2**62)
+        with self._context.ledger.read() as connection:
+            rules = self._scheduler.cube_rules.of(connection, scope.cubes[0])
+            return tuple(moves_before(connection, scope.cubes[0], rules, end, limit))
+
+    @retry_read
+    def compare_presets(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> PresetComparison:
+        """Return what each preset of heat would have made of a cube's hottest topics. Raises: NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            return self._scheduler.compare_presets(connection, scope.cubes[0])
 
     def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
         """Keep an item in working memory, or a segment unarchived; `pinned=False` undoes it. Raises: NotFound."""

@@ -45,6 +45,9 @@ from memos.memcube.indexing.followers import SAME_TEXTS
 from memos.memcube.ledger import cubes
 from memos.reader.arguments import switch
 
+DUMP_BYTES = 8 * 2**30
+"""Most bytes of a cube file, also unpacked."""
+
 Given = str | Path | IO[bytes]  # a path, or an open file that can seek
 
 
@@ -265,14 +268,14 @@ class Transfer:
             if not sealed:
                 if passphrase is not None:
                     raise InvalidInput("passphrase", "was given, but the file is not encrypted; leave it out")
-                yield DumpReader(given, self._context.settings.limits.dump_bytes), size, False
+                yield DumpReader(given, DUMP_BYTES), size, False
                 return
             if passphrase is None:
                 raise InvalidInput("passphrase", "is required: the file is encrypted")
             secret = check_passphrase(passphrase)
             with disk_errors(self._installation.home), tempfile.TemporaryFile(dir=self._scratch()) as plain:
                 unseal(given, plain, secret)
-                yield DumpReader(plain, self._context.settings.limits.dump_bytes), size, True
+                yield DumpReader(plain, DUMP_BYTES), size, True
 
     def _info(self, manifest: DumpManifest, size: int, sealed: bool, left_out: tuple[str, ...]) -> DumpInfo:
         points = manifest.parts.get(POINTS)

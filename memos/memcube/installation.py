@@ -82,6 +82,7 @@ TABLES: tuple[DataLocation, ...] = (
     DataLocation("grants", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
     DataLocation("api_keys", DataKind.IDS, "", _LEDGER, _BACKUP),
     DataLocation("console_sessions", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("access_log", DataKind.IDS, "", _LEDGER, _BACKUP),
     DataLocation("repeats", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
     DataLocation("submissions", DataKind.DERIVED, "memos.memcube.ledger.idempotency.forget", _LEDGER, _BACKUP),
     DataLocation("key_usage", DataKind.IDS, "", _LEDGER, _BACKUP),

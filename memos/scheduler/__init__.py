@@ -1,3 +1,14 @@
 """Background work: tasks, heat, tiers, consolidation and periodic jobs."""
 
-__all__ = ["consolidation", "heat", "index_worker", "jobs", "learning", "rules", "runner", "scheduler", "task"]
+__all__ = [
+    "consolidation",
+    "heat",
+    "index_worker",
+    "jobs",
+    "learning",
+    "presets",
+    "rules",
+    "runner",
+    "scheduler",
+    "task",
+]

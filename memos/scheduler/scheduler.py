@@ -38,6 +38,7 @@ from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.learning import FactPipeline, Judge, NearOf
+from memos.scheduler.presets import PresetComparison, compare
 from memos.scheduler.rules import CubeRules, TierSettings, rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job, TaskRun
@@ -56,6 +57,7 @@ class PeriodicJob:
     every: timedelta
 
 
+BACKUP_EVERY = timedelta(days=1)
 LEARNING = "learning"  # kind of the periodic job that plans adapter trainings at night
 
 
@@ -67,7 +69,7 @@ def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[Per
         PeriodicJob("consolidation", timedelta(days=1)),
     ]
     if settings.backup_folder is not None:
-        chores.append(PeriodicJob("backup", timedelta(hours=settings.backup_every_h)))
+        chores.append(PeriodicJob("backup", BACKUP_EVERY))
     if learns:
         chores.append(PeriodicJob(LEARNING, timedelta(minutes=30)))  # a night is an hour at the least
     return chores
@@ -220,33 +222,43 @@ class Scheduler:
     def record_found(self, hits: Iterable[Hit]) -> None:
         self.accesses.record(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
 
-    def segments(self, cube: str, limit: int) -> list[Segment]:
+    def segments(self, cube: str, limit: int, *, state: str | None = None, after: str | None = None) -> list[Segment]:
+        """Return a cube's segments by heat. Raises: NotFound (there is no segment `after`)."""
         with self._ledger.read() as connection:
-            return self._shown(connection, cube, segment_rows.hottest(connection, cube, limit))
+            last = None if after is None else self._segment(connection, cube, after)
+            found = segment_rows.hottest(connection, cube, limit, state=state, after=last)
+            return [self._told(connection, row) for row in found]
 
-    def segment(self, connection: sa.Connection, id_: str) -> Segment | None:
-        found = segment_rows.get_segments(connection, [id_]).values()
-        return next((each for row in found for each in self._shown(connection, row.cube, [row])), None)
+    def segment(self, connection: sa.Connection, cube: str, id_: str) -> Segment:
+        """Return one segment. Raises: NotFound."""
+        return self._told(connection, self._segment(connection, cube, id_))
 
-    def _shown(self, connection: sa.Connection, cube: str, rows: Iterable[SegmentRow]) -> list[Segment]:
-        now = self._clock.now()
-        policy = self.cube_rules.of(connection, cube).policy
-        return [
-            Segment(
-                row.id,
-                row.cube,
-                row.state,
-                summary(connection, row),
-                tuple(row.keywords),
-                row.pages,
-                policy.heat(warmth_of(row), now),
-                row.visits,
-                row.pinned,
-                row.created_at,
-                row.updated_at,
-            )
-            for row in rows
-        ]
+    def compare_presets(self, connection: sa.Connection, cube: str) -> PresetComparison:
+        """Return what each preset of heat would have made of a cube's topics."""
+        return compare(connection, cube, self._heat, self._clock.now())
+
+    @staticmethod
+    def _segment(connection: sa.Connection, cube: str, id_: str) -> SegmentRow:
+        row = segment_rows.get_segments(connection, [id_]).get(id_)
+        if row is None or row.cube != cube:
+            raise NotFound("segment", id_)
+        return row
+
+    def _told(self, connection: sa.Connection, row: SegmentRow) -> Segment:
+        policy = self.cube_rules.of(connection, row.cube).policy
+        return Segment(
+            row.id,
+            row.cube,
+            row.state,
+            summary(connection, row),
+            tuple(row.keywords),
+            row.pages,
+            policy.heat(warmth_of(row), self._clock.now()),
+            row.visits,
+            row.pinned,
+            row.created_at,
+            row.updated_at,
+        )
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
         if not tier_moves.pin(change.connection, change.cube, id_, pinned=pinned):
@@ -256,9 +268,7 @@ class Scheduler:
             tasks.enqueue(change.connection, change.cube, [prompt_prefix.compose_task()], change.now)
 
     def move(self, change: Change, segment: str, tier: str) -> None:
-        row = segment_rows.get_segments(change.connection, [segment]).get(segment)
-        if row is None or row.cube != change.cube:
-            raise NotFound("segment", segment)
+        row = self._segment(change.connection, change.cube, segment)
         match tier:
             case Tier.LONG:
                 tier_moves.enqueue(change.connection, change.cube, tier_moves.analyse_task(segment=segment), change.now)

@@ -76,6 +76,23 @@ def test_what_prompts_begin_with_is_composed_shown_dropped_and_warmed(here: Serv
     assert ask(here, "GET", params=body).json()["entries"][0]["changed"]
 
 
+def test_the_time_to_the_first_token_is_measured_without_and_with_what_is_kept(here: Server) -> None:
+    cube, _ = noted(here.memos, "ana")
+    body = {"cube": cube}
+    assert ask(here, "GET", "/first-token", params=body).json() is None
+    told = ask(here, "POST", "/first-token", json=body).json()
+    assert min(told["without_s"], told["with_s"], told["tokens"]) > 0
+    assert ask(here, "GET", "/first-token", params=body).json() == told
+    assert ask(here, "GET", "/first-token", "ben", params=body).status_code == 404
+    assert ask(here, "POST", "/first-token", "ben", json=body).status_code == 404
+    here.memos.cubes.create("bare", actor="ana")
+    assert ask(here, "POST", "/first-token", json={"cube": "bare"}).status_code == 409
+    models = here.http.get("/api/v1/models", headers=here.headers("ana")).json()
+    assert [(each["purpose"], each["place"], each["usable"]) for each in models] == [
+        ("chat", "process", True), ("reader", "process", True), ("vision", None, False), ("training", "process", True)
+    ]  # fmt: skip
+
+
 def test_who_reads_a_cube_may_warm_it_and_nobody_else_learns_that_it_is_there(here: Server) -> None:
     cube, _ = noted(here.memos, "ana")
     body = {"cube": cube}
@@ -136,6 +153,10 @@ def test_without_a_model_nothing_is_kept_and_the_error_says_what_to_set(server: 
     shown = ask(server, "GET", params=body).json()
     assert shown == {"cube": cube, "entries": [], "tokens": 0, "room": 0, "text": "", "blocks": {}}
     assert ask(server, "POST", "/drop", json=body).json() == {"cube": cube, "blocks": 0}
+    assert ask(server, "POST", "/first-token", json=body).status_code == 503
+    models = server.http.get("/api/v1/models", headers=server.headers("ana")).json()
+    assert "MEMOS_CHAT_MODEL__BASE_URL" in next(each["told"] for each in models if each["purpose"] == "chat")
+    assert [each["usable"] for each in models] == [False] * 4
     told = ask(server, "GET", "/stats", "admin").json()
     assert told == {"tiers": [], "dropped_writes": 0, "damaged": 0, "forgotten": 0}
 

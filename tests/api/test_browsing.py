@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+from memos.api.console.comparing import word_diff
 from tests.api.conftest import Server
 
 
@@ -119,3 +121,28 @@ def test_what_is_deleted_is_counted_by_status_alone(server: Server) -> None:
     counts = {facet["name"]: {each["value"]: each["count"] for each in facet["values"]} for facet in told["facets"]}
     assert told["counted"] == 1
     assert counts == {"type": {"message": 1}, "status": {"active": 1, "deleted": 1}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pieces"),
+    [
+        ("I live in Oslo.", "I live in Rome.", ["same", "removed", "added", "same"]),
+        ("I live in Oslo.", "The weather was fine", ["removed", "added"]),
+        ("same", "same", ["same"]),
+        ("", "new", ["added"]),
+    ],
+)
+def test_texts_are_compared_by_word(before: str, after: str, pieces: list[str]) -> None:
+    found = word_diff(before, after)
+    assert [piece.kind for piece in found if piece.text] == pieces
+    assert "".join(piece.text for piece in found if piece.kind != "added") == before
+    assert "".join(piece.text for piece in found if piece.kind != "removed") == after
+
+
+def test_long_texts_are_compared_quickly() -> None:
+    lines = "\n".join(f"line {number} of a long text" for number in range(3_000))
+    words = " ".join(f"w{number % 400}" for number in range(3_900))
+    began = time.perf_counter()
+    for before, after in ((lines, lines.replace("line 7 ", "line seven ")), (words, words.replace("w7 ", "seven "))):
+        assert len(word_diff(before, after)) > 2
+    assert time.perf_counter() - began < 2

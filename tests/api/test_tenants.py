@@ -44,11 +44,12 @@ class Things:
     base: str
     adapter: str
     conversation: str
+    session: str
 
     @property
     def secrets(self) -> set[str]:
         """Return what nobody else may ever read."""
-        names = ("item", "file", "image", "seen", "task", "key", "receipt", "rule", "base", "adapter")
+        names = ("item", "file", "image", "seen", "task", "key", "receipt", "rule", "base", "adapter", "session")
         return {WORD, self.name, *(getattr(self, name) for name in names)}
 
 
@@ -60,6 +61,7 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "newer": lambda t: t.item, "older": lambda t: t.seen, "into": lambda t: t.seen, "about": lambda t: t.item,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
     "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
+    "session": lambda t: t.session,
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
     "conversation": lambda t: t.conversation, "conversation_id": lambda t: t.conversation,
     "session_id": lambda t: t.conversation,
@@ -82,9 +84,9 @@ PLAIN: dict[str, Any] = {
     "template": {"name": "t", "groups": [{"id": "g", "name": "G", "dimensions": [
         {"id": "g.a", "name": "A", "about": "a thing"}]}]},
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
-    "documents": ["a", "b"], "holds": True, "alias": MADE_UP, "into": "get_weather",
+    "expected": 1, "documents": ["a", "b"], "holds": True, "alias": MADE_UP, "into": "get_weather",
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
-    "search_query": WORD[:4], "limits": {"items_per_day": 0},
+    "search_query": WORD[:4], "minutes": 5, "step": 1, "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
 }  # fmt: skip
 # Parameters that are left out: a request is about the same things without them.
@@ -103,9 +105,9 @@ LEFT_OUT = {
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
-    "at", "stored", "about", "least", "minutes", "step",
-    "vectors", "kv", "adapters", "merge", "trust", "restore_erased", "remove", "by", "sort", "around",
-    "before", "newest", "start",
+    "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
+    "restore_erased", "remove", "by", "sort", "around",
+    "before", "newest", "start", "everyone", "format", "on_bad", "progress",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
@@ -120,6 +122,7 @@ UNTOLD = {
         ),
         "removed: says what does the same, and looks at nothing",
     ),
+    "MOUNT /console": "asks /api/v1 with the rights of who is signed in, walked in tests/browser",
     "ANY /mcp": "speaks a protocol of its own, walked with two tenants in test_mcp",
 }
 # Bodies that no document tells the parts of.
@@ -138,14 +141,19 @@ TAKES_NAMES = {
     "POST /product/create_cube", "POST /product/register_cube",
 }  # fmt: skip
 # Left out when the victim itself walks, so that its things are there for the next route.
-DESTROYS = {"delete", "merge", "reopen", "read-again", "erase", "reject", "retention/run", "disallow", "forget"}
+DESTROYS = {
+    "delete", "merge", "reopen", "read-again", "erase", "/erasures", "reject", "retention/run", "disallow", "forget"
+}  # fmt: skip
 # For admins, for the person at the machine, or in need of a language model or of a segment that is not there.
 OUT_OF_REACH = {
     "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
     "POST /api/v1/adapters/train", "POST /api/v1/adapters/retrain",
+    "POST /api/v1/activation/first-token",
     "POST /api/v1/activation/warm", "GET /api/v1/activation/stats", "POST /api/v1/activation/verify",
-    "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
+    "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load", "POST /api/v1/imports", "POST /api/v1/imports/preview",
+    "GET /api/v1/backups", "POST /api/v1/backups",  # for admins; what those before take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
+    "GET /api/v1/segments/{segment}", "GET /api/v1/doctor", "GET /api/v1/settings",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
     "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "POST /local/call",
@@ -192,6 +200,7 @@ def _possessions(memos: MemOS) -> Things:
         task=memos.tasks.list(cubes=[VICTIM])[0].id, key=memos.keys.list(VICTIM)[0].id,
         receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
         segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
+        session=memos.sessions.start(memos.keys.authenticate(memos.keys.create(VICTIM, "browser").secret)).session.id,
     )  # fmt: skip
 
 
@@ -215,7 +224,8 @@ def _png() -> bytes:
 
 
 NOTHING = Things(
-    NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all"
+    NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all",
+    f"{MADE_UP}a",
 )  # fmt: skip
 
 

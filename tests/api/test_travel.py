@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from memos.api.v1 import cubes as cube_routes
 from memos.memcube.dump import container as sealing
 from tests.api.conftest import Server
 
@@ -89,11 +90,10 @@ def test_what_is_no_dump_is_refused(server: Server, body: bytes) -> None:
 def test_a_file_beyond_the_limit_is_refused_while_it_comes(
     server: Server, dump: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = server.memos.settings.limits.model_copy(update={"dump_bytes": 1024})
-    monkeypatch.setattr(server.memos, "settings", server.memos.settings.model_copy(update={"limits": limits}))
+    monkeypatch.setattr(cube_routes, "DUMP_BYTES", 1024)
     answer = server.http.post("/api/v1/cubes/load", content=dump, headers=server.headers("ana"))
     assert answer.status_code == 413
-    assert "MEMOS_LIMITS__DUMP_BYTES" in answer.json()["error"]["message"]
+    assert "limit of a file" in answer.json()["error"]["message"]
 
 
 def test_a_damaged_file_loads_nothing(server: Server, dump: bytes) -> None:

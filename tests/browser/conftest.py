@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,9 +130,17 @@ def assert_fits(page: Page) -> None:
 
 def assert_every_way(open_page: Open, path: str, ready: str, who: str = "owner") -> None:
     """Open a page in light, dark and at a phone's width, and check each; `ready` is a selector that must appear."""
+    assert_all_every_way(open_page, {path: ready}, who)
+
+
+def assert_all_every_way(open_page: Open, pages: Mapping[str, str], who: str = "owner") -> None:
+    """Do so with several pages, given by path with their selectors; signs in once a way."""
     for dark, phone in ((False, False), (True, False), (False, True)):
-        page = open_page(path, who, dark=dark, phone=phone)
-        page.wait_for_selector(ready)
-        assert_accessible(page)
-        assert_fits(page)
+        page = open_page("/", who, dark=dark, phone=phone)
+        root = page.url.partition("/console")[0] + "/console"
+        for path, ready in pages.items():
+            page.goto(root + path)
+            page.wait_for_selector(ready)
+            assert_accessible(page)
+            assert_fits(page)
         page.context.close()

@@ -65,6 +65,9 @@ def test_filters_narrow_and_pages_go_on(open_page: Open, talk: list[str]) -> Non
 def test_many_are_tagged_forgotten_and_brought_back(open_page: Open, site: Site, talk: list[str]) -> None:
     first, second = _add(site, "The heron stands."), _add(site, "The heron flies.")
     page = open_page("/memories?cube=ana&q=heron", "ana")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("alert").filter(has_text="Select memories first")).to_be_visible()
+    page.get_by_role("link", name="Back to the memories").click()
     page.get_by_label("Select all shown").check()
     expect(page.locator("#selected")).to_have_text("2 selected")
     page.get_by_label("What to do with them").select_option("tag")

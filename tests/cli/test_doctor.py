@@ -17,8 +17,9 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.api.endpoint import Endpoint, announced
-from memos.cli.doctor import Finding, State, examine
+from memos.cli.doctor import examine
 from memos.core.settings import ChatSettings, LimitSettings, Neo4jSettings, QdrantSettings, RerankSettings
+from memos.kernel.doctor import Finding, State
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordEmbedder
 from tests.support.servers.postgres_server import PostgresServer, free_port

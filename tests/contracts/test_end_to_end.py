@@ -45,7 +45,7 @@ def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             qdrant=qdrant if "qdrant" in parts else QdrantSettings(),
             neo4j=Neo4jSettings()
             if neo4j is None
-            else Neo4jSettings(url=neo4j.url, user=neo4j.user, password=SecretStr(neo4j.password)),
+            else Neo4jSettings(url=neo4j.url, password=SecretStr(neo4j.password)),
             index=IndexSettings(wait_s=30),
             limits=LimitSettings(min_free_bytes=1_000_000),
         )

@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from memos import Settings
-from memos.cli.doctor import State, examine
+from memos.cli.doctor import examine
 from memos.core.settings import _warn_former
 from memos.errors import InvalidInput
+from memos.kernel.doctor import State
 
 
 def written(folder: Path, text: str) -> Path:

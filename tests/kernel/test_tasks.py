@@ -156,7 +156,7 @@ def test_what_is_deleted_is_not_erased_before_its_time_and_periodic_jobs_fire_on
 
 def test_periodic_backups_are_made_and_the_oldest_removed(tmp_path: Path, settings: Settings) -> None:
     folder = tmp_path / "backups"
-    upkeep = settings.upkeep.model_copy(update={"backup_folder": folder, "backup_every_h": 1000, "backups_kept": 2})
+    upkeep = settings.upkeep.model_copy(update={"backup_folder": folder, "backups_kept": 2})
     with MemOS.open(
         tmp_path / "home", settings=settings.model_copy(update={"upkeep": upkeep}), embedder=WordEmbedder()
     ) as memos:

@@ -120,6 +120,8 @@ class Memories(Part[C]):
     relations = sends(v1_requests.relations)
     rollback = sends(v1_requests.rollback)
     erase = purge = sends(v1_requests.erase)
+    preview_erasure = sends(v1_requests.preview_erasure)
+    erase_matching = sends(v1_requests.erase_matching)
     erase_receipt = sends(v1_requests.erase_receipt)
 
 
@@ -143,6 +145,20 @@ class Cubes(Part[C]):
     dump = sends(v1_cubes.dump_cube)
     load = sends(v1_cubes.load_cube)
     inspect = sends(v1_cubes.inspect_dump)
+
+
+class Imports(Part[C]):
+    """Imports of chat exports."""
+
+    run = sends(v1_cubes.run_import)
+    preview = sends(v1_cubes.preview_import)
+
+
+class Backups(Part[C]):
+    """Backups of the installation, for admins."""
+
+    list = sends(v1_cubes.list_backups)
+    create = sends(v1_cubes.create_backup)
 
 
 class Sharing(Part[C]):
@@ -173,6 +189,14 @@ class Keys(Part[C]):
     list = sends(v1_cubes.list_keys)
     limit = sends(v1_cubes.limit_key)
     revoke = sends(v1_cubes.revoke_key)
+    used = sends(v1_cubes.key_usage)
+
+
+class Audit(Part[C]):
+    """Who did what when."""
+
+    list = sends(v1_cubes.list_audit)
+    verify = sends(v1_cubes.verify_audit)
 
 
 class Tasks(Part[C]):
@@ -214,6 +238,7 @@ class Kv(Part[C]):
     show = sends(v1_models.show_prefix)
     compose = sends(v1_models.compose_prefix)
     warm = sends(v1_models.warm_prefix)
+    measure = sends(v1_models.measure_first_token)
     drop = sends(v1_models.drop_kv)
     stats = sends(v1_models.kv_stats)
     verify = sends(v1_models.verify_kv)
@@ -239,9 +264,12 @@ class _Client(Generic[C]):
         self.memories: Memories[C] = Memories(connection)
         self.review: Review[C] = Review(connection)
         self.cubes: Cubes[C] = Cubes(connection)
+        self.imports: Imports[C] = Imports(connection)
+        self.backups: Backups[C] = Backups(connection)
         self.sharing: Sharing[C] = Sharing(connection)
         self.users: Users[C] = Users(connection)
         self.keys: Keys[C] = Keys(connection)
+        self.audit: Audit[C] = Audit(connection)
         self.tasks: Tasks[C] = Tasks(connection)
         self.events: Events[C] = Events(connection)
         self.adapters: Adapters[C] = Adapters(connection)

@@ -10,7 +10,7 @@ from pathlib import Path
 from memos.api import values
 from memos.api.client.calls import Call, ClientUsageError, Download, Model, as_field, as_model
 from memos.api.client.openmem import existing
-from memos.api.client.v1_requests import Query, as_list, changing, getting, making, nothing, path_of, queried
+from memos.api.client.v1_requests import Query, as_list, changing, getting, listed, making, nothing, path_of, queried
 from memos.errors import Conflict
 
 # A server writes and checks a whole file before it answers.
@@ -60,6 +60,56 @@ def load_cube(
 def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[values.Dump]:
     """Check a dump and describe it without loading it. Raises: InvalidInput (damaged, encrypted, or not a dump)."""
     return replace(_sending("inspect", values.Dump, {}, passphrase, file), repeatable=True)
+
+
+def run_import(
+    file: str | Path,
+    *,
+    cube: str | None = None,
+    conversation: str | None = None,
+    format: str | None = None,
+    on_bad: str = "stop",
+    mode: str = "rough",
+    user: str | None = None,
+) -> Call[values.ImportSummary]:
+    """Store the messages of a chat export; importing it again adds only what is missing.
+
+    Raises: InvalidInput (a record cannot be read), NotFound, Conflict, PermissionDenied.
+    """
+    query = {"cube": cube, "format": format, "conversation": conversation, "on_bad": on_bad, "mode": mode, "user": user}
+    return replace(_sent(("imports",), values.ImportSummary, query, file), repeatable=True)
+
+
+def preview_import(
+    file: str | Path,
+    *,
+    cube: str | None = None,
+    conversation: str | None = None,
+    format: str | None = None,
+    limit: int = 2_000,
+    user: str | None = None,
+) -> Call[values.ImportPreview]:
+    """Return what the first `limit` records of a chat export would store. Raises: InvalidInput, NotFound."""
+    query = {"cube": cube, "format": format, "conversation": conversation, "limit": limit, "user": user}
+    return replace(_sent(("imports", "preview"), values.ImportPreview, query, file), repeatable=True)
+
+
+def list_backups(*, user: str | None = None) -> Call[values.BackupPlan]:
+    """Return where backups are written, and the known ones. Admins only. Raises: PermissionDenied."""
+    return getting(path_of("backups"), as_model(values.BackupPlan), {"user": user})
+
+
+def create_backup(*, user: str | None = None) -> Call[values.StartedTask]:
+    """Begin a backup into the configured folder. Admins only. Raises: PermissionDenied, Conflict (no folder is set)."""
+    return changing("POST", path_of("backups"), as_model(values.StartedTask), body={"user": user})
+
+
+def _sent(path: tuple[str, ...], model: type[Model], query: Query, file: str | Path) -> Call[Model]:
+    upload = existing("file", file)
+    headers = {"Content-Type": "application/octet-stream"}
+    told = queried({**query, "name": Path(file).name})
+    call = Call("POST", path_of(*path), as_model(model), query=told, headers=headers, least_s=_SILENT_S)
+    return replace(call, upload=upload)
 
 
 def new_file(file: str | Path) -> Path:
@@ -225,6 +275,34 @@ def create_key(
 def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[list[values.Key]]:
     """Return the keys of an identity, without their secrets. Raises: PermissionDenied."""
     return getting(path_of("keys"), as_list(values.Key), {"identity": identity, "user": user})
+
+
+def key_usage(key: str, *, user: str | None = None) -> Call[values.KeyUsage]:
+    """Return what a key used up today, UTC, where it is limited. Raises: NotFound."""
+    return getting(path_of("keys", ("key", key), "usage"), as_model(values.KeyUsage), {"user": user})
+
+
+def list_audit(
+    *,
+    cubes: Sequence[str] = (),
+    by: str | None = None,
+    kinds: Sequence[str] = (),
+    before: str | None = None,
+    limit: int = 100,
+    user: str | None = None,
+) -> Call[list[values.AuditEntry]]:
+    """Return who did what when, newest first; `before` is the id of an entry to continue behind.
+
+    Without cubes: events of the readable cubes that changed last, sign-ins, and changes to users and keys.
+    Raises: InvalidInput, NotFound (cube).
+    """
+    query = {"cube": listed(cubes), "by": by, "kind": listed(kinds), "before": before, "limit": limit, "user": user}
+    return getting(path_of("audit"), as_list(values.AuditEntry), query)
+
+
+def verify_audit(cube: str, *, user: str | None = None) -> Call[values.ChainReport]:
+    """Check that a cube's chain of events is whole. Raises: NotFound."""
+    return getting(path_of("audit", "verify"), as_model(values.ChainReport), {"cube": cube, "user": user})
 
 
 def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = None) -> Call[values.Key]:

@@ -105,6 +105,20 @@ def warm_prefix(cube: str | None = None, *, user: str | None = None) -> Call[val
     return replace(changing("POST", path, as_model(values.Warmed), body=body), least_s=_SILENT_S)
 
 
+def measure_first_token(cube: str | None = None, *, user: str | None = None) -> Call[values.FirstToken]:
+    """Measure the time to the first token without and with the kept prefix; needs a model in the server.
+
+    Raises: NotFound, PermissionDenied, BackendUnavailable (no model there), Conflict (no prefix).
+    """
+    call = changing(
+        "POST",
+        path_of("activation", "first-token"),
+        as_model(values.FirstToken),
+        body={"cube": cube, "user": user},
+    )
+    return replace(call, least_s=_SILENT_S)
+
+
 def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
     """Remove a cube's key-value caches; return how many. Raises: NotFound, PermissionDenied, BackendUnavailable."""
     read = as_field(values.Dropped, lambda found: found.blocks)

@@ -431,6 +431,30 @@ def erase(
     return changing("POST", path_of("memories", "erase"), as_model(values.EraseReceipt), body=body)
 
 
+def preview_erasure(
+    filter: Mapping[str, Json] | None = None, *, cube: str | None = None, user: str | None = None
+) -> Call[values.ErasurePreview]:
+    """Return what erasing the memories that pass a filter would remove. Raises: InvalidInput, NotFound."""
+    body = {"filter": filter, "cube": cube, "user": user}
+    return asking(path_of("erasures", "preview"), as_model(values.ErasurePreview), body)
+
+
+def erase_matching(
+    filter: Mapping[str, Json],
+    *,
+    expected: int,
+    cube: str | None = None,
+    wait: bool = True,
+    user: str | None = None,
+) -> Call[values.EraseReceipt]:
+    """Erase the memories that pass a filter, which must be as many as the preview counted. This cannot be undone.
+
+    Raises: InvalidInput, NotFound, Conflict (another number of memories matches now).
+    """
+    body = {"filter": dict(filter), "expected": expected, "cube": cube, "user": user, "wait": wait}
+    return changing("POST", path_of("erasures"), as_model(values.EraseReceipt), body=body)
+
+
 def erase_receipt(receipt: str, *, user: str | None = None) -> Call[values.EraseReceipt]:
     """Return the current receipt of an erasure. Raises: NotFound."""
     return getting(path_of("erasures", ("receipt", receipt)), as_model(values.EraseReceipt), {"user": user})

@@ -69,6 +69,8 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
     routes = [
         Route("/sign-in", signing_in.show),
         Route("/sign-in", signing_in.enter, methods=["POST"]),
+        Route("/sign-in/openid", signing_in.start_openid),
+        Route("/sign-in/openid/return", signing_in.finish_openid),
         Route("/sign-out", signing_in.leave, methods=["POST"]),
         Mount("/api", app=pass_on),
         Mount("/static", app=StaticFiles(directory=STATIC)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+import logging
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from anyio import to_thread
@@ -12,9 +14,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from memos.api.auth import LoginThrottle, set_retry_after
 from memos.api.console.view import COOKIE, csrf_token, environment
 from memos.core.identities import NewSession
-from memos.errors import LimitReached, MemosError, PermissionDenied
+from memos.errors import LimitReached, MemosError, NotFound, PermissionDenied
 from memos.kernel.access.sessions import LIFETIME
 from memos.kernel.memos import MemOS
+
+if TYPE_CHECKING:
+    from memos.api.console.openid import OpenId
+
+log = logging.getLogger("memos.api")
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
@@ -53,6 +60,7 @@ class SignIn:
 
     def __init__(self, memos: MemOS) -> None:
         self._memos = memos
+        self._openid = _openid_of(memos)
         self._attempts = LoginThrottle()
 
     async def show(self, request: Request) -> Response:
@@ -79,6 +87,28 @@ class SignIn:
             return response
         return signed_in(request, session, str(form.get("next", "")))
 
+    async def start_openid(self, request: Request) -> Response:
+        """Send somebody to the identity provider."""
+        if self._openid is None:
+            return self._page(request, error="Signing in with an identity provider is not set up here.", status=404)
+        try:
+            return await self._openid.start(request)
+        except MemosError as error:
+            return self._page(request, error=str(error), status=503)
+
+    async def finish_openid(self, request: Request) -> Response:
+        """Start a session for whom the identity provider names."""
+        if self._openid is None:
+            return self._page(request, error="Signing in with an identity provider is not set up here.", status=404)
+        try:
+            session, target = await self._openid.finish(request)
+            response = signed_in(request, session, target)
+        except MemosError as error:
+            status = 401 if isinstance(error, PermissionDenied | NotFound) else 503
+            response = self._page(request, error=str(error), status=status)
+        self._openid.forget(request, response)
+        return response
+
     async def leave(self, request: Request) -> Response:
         secret = request.cookies.get(COOKIE, "")
         await check_csrf(request, secret)
@@ -93,8 +123,25 @@ class SignIn:
         return self._memos.sessions.start(self._memos.keys.authenticate(key), client=client)
 
     def _page(self, request: Request, *, link: str = "", error: str = "", status: int = 200) -> Response:
-        values = {"root": _root(request), "link": link, "error": error, "next": request.query_params.get("next", "")}
+        values: dict[str, object] = {
+            "root": _root(request),
+            "link": link,
+            "error": error,
+            "next": request.query_params.get("next", ""),
+        }
+        values |= {"openid": self._openid is not None}
         return HTMLResponse(environment().get_template("sign_in.html").render(values), status)
+
+
+def _openid_of(memos: MemOS) -> OpenId | None:
+    if not memos.settings.oidc.issuer:
+        return None
+    try:
+        from memos.api.console.openid import openid_of  # noqa: PLC0415 - the extra `oidc`
+    except ImportError:
+        log.warning("MEMOS_OIDC__ISSUER has no effect without the extra `oidc`: pip install '.[oidc]' in the clone")
+        return None
+    return openid_of(memos)
 
 
 def signed_in(request: Request, session: NewSession, target: str) -> Response:

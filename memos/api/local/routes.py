@@ -30,6 +30,7 @@ from memos.api.v1.common import error_response
 from memos.core.aliases import own_signature
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
+from memos.kernel.access.audit import Audit
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.access.sessions import Sessions
 from memos.kernel.activity import Activity
@@ -42,6 +43,7 @@ from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
 from memos.kernel.graph import Graph
+from memos.kernel.health import Health
 from memos.kernel.kv import KvService
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
@@ -64,12 +66,14 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "activity": Activity,
         "adapters": AdapterService,
         "browse": Browsing,
+        "audit": Audit,
         "chat": Chat,
         "conversations": Conversations,
         "cubes": Cubes,
         "documents": Documents,
         "events": Events,
         "graph": Graph,
+        "health": Health,
         "images": Images,
         "keys": Keys,
         "knowledge": KnowledgeBases,

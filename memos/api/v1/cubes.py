@@ -31,7 +31,7 @@ from memos.errors import InvalidInput
 from memos.kernel.activity import ActivityPoint
 from memos.kernel.memos import MemOS
 from memos.kernel.statistics import Overview
-from memos.kernel.transfer import open_dump, scratch_file, write_scratch
+from memos.kernel.transfer import DUMP_BYTES, open_dump, scratch_file, write_scratch
 
 router = value_router("cubes")
 
@@ -164,7 +164,7 @@ files_router = value_router("cubes", prefix="/cubes")
 
 _BLOCK = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_FILE: dict[str, Any] = {
+FILE_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -204,7 +204,7 @@ def dump(
     return file_response(out, f"{_UNSAFE.sub('_', cube)[:80] or 'cube'}.memcube")
 
 
-@files_router.post("/load", status_code=201, openapi_extra=_FILE)
+@files_router.post("/load", status_code=201, openapi_extra=FILE_BODY)
 async def load(
     request: Request,
     memos: CurrentMemos,
@@ -218,7 +218,7 @@ async def load(
 ) -> Loaded:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
     with scratch_file(memos.transfer) as file:
-        await _take(request, memos, file)
+        await receive_file(request, memos, file)
 
         def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
@@ -231,11 +231,11 @@ async def load(
         return await to_thread.run_sync(loaded)
 
 
-@files_router.post("/inspect", openapi_extra=_FILE)
+@files_router.post("/inspect", openapi_extra=FILE_BODY)
 async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None) -> Dump:
     """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
     with scratch_file(memos.transfer) as file:
-        await _take(request, memos, file)
+        await receive_file(request, memos, file)
 
         def inspected() -> Dump:
             found = memos.transfer.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
@@ -244,8 +244,9 @@ async def inspect(request: Request, memos: CurrentMemos, caller: CurrentCaller, 
         return await to_thread.run_sync(inspected)
 
 
-async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
-    most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
+async def receive_file(request: Request, memos: MemOS, file: IO[bytes]) -> None:
+    """Write a request's body into a file, block by block. Raises: RequestRefused (too large), BackendUnavailable."""
+    most, size, held = DUMP_BYTES, 0, bytearray()
 
     def write() -> None:
         write_scratch(memos.transfer, file, held)
@@ -253,7 +254,7 @@ async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise RequestRefused(413, f"The file is larger than {most:,} bytes (MEMOS_LIMITS__DUMP_BYTES).")
+            raise RequestRefused(413, f"The file is larger than {most:,} bytes, the limit of a file.")
         held += chunk
         if len(held) >= _BLOCK:
             await to_thread.run_sync(write)

@@ -32,6 +32,7 @@ from memos.core.browsing import ErasePreview, Facets, Link, Passage, Places
 from memos.core.types import (
     AddReceipt,
     EraseReceipt,
+    ErasurePreview,
     Event,
     ExtractionRecord,
     Item,
@@ -41,7 +42,9 @@ from memos.core.types import (
     StoredFile,
     Version,
 )
+from memos.kernel.moves import SegmentContents, TierMove
 from memos.kernel.tools import ToolUse
+from memos.scheduler.presets import PresetComparison
 
 evidence_router = value_router("memories")
 router = value_router("memories", prefix="/memories")
@@ -80,6 +83,22 @@ class ErasePreviewBody(ItemBody):
     item_ids: list[str] = Field(description="Ids of memories of one cube")
 
 
+class ErasureBody(CubeBody):
+    """Memories of a cube that pass a filter."""
+
+    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md); default: everything in the cube")
+
+
+class EraseMatchingBody(CubeBody):
+    """Memories of a cube to erase, as a preview counted them."""
+
+    filter: dict[str, Any] = Field(description="Filter (docs/filters.md); must not be empty")
+    expected: int = Field(description="`items` of the preview; fails with 409 if another number matches now")
+    wait: bool = Field(
+        True, description="Wait until files and logs are purged too; otherwise the receipt may say `purging`"
+    )
+
+
 class UsedBody(CubeBody):
     """Memories that were used in an answer."""
 
@@ -116,6 +135,20 @@ def memory_facets(
 ) -> Facets:
     """Count the memories that pass a filter, at most the newest 10,000, by type, status, speaker and others."""
     return memos.browse.facets(**target, filter=read_filter(filter), by=by, limit=limit)
+
+
+@evidence_router.post("/erasures/preview", name="preview_erasure")
+def preview_erasure(body: ErasureBody, memos: CurrentMemos, caller: CurrentCaller) -> ErasurePreview:
+    """Return what erasing the memories that pass a filter would remove; deleted ones count too."""
+    return memos.memories.preview_erasure(body.filter, **target_of(memos, caller, body))
+
+
+@evidence_router.post("/erasures", name="erase_matching")
+def erase_matching(body: EraseMatchingBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
+    """Remove the memories that pass a filter in every form, with what was made of them."""
+    return memos.memories.erase_matching(
+        body.filter, **target_of(memos, caller, body), expected=body.expected, wait=body.wait
+    )
 
 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
@@ -350,9 +383,44 @@ class TaskIds(Value):
 
 
 @tiers_router.get("/segments")
-def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Segment]:
-    """Return the topics of a cube's older pages, the hottest first."""
-    return memos.tiers.segments(**target, limit=limit)
+def segments(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    limit: Limit = 100,
+    state: Annotated[str | None, Query(description="Only `open` topics, or only `archived` ones")] = None,
+    after: Annotated[str | None, Query(description="Continue after this topic")] = None,
+) -> Sequence[Segment]:
+    """Return the topics of a cube's older pages: those in use first, the hottest first."""
+    return memos.tiers.segments(**target, limit=limit, state=state, after=after)
+
+
+@tiers_router.get("/segments/{segment}")
+def segment(
+    segment: SegmentId,
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    limit: Annotated[int, Query(description="Maximum number of messages, at most 1,000")] = 50,
+    after: Annotated[str | None, Query(description="Continue after this message")] = None,
+) -> SegmentContents:
+    """Return a topic with its messages, the newest first, and what was read from them."""
+    return memos.tiers.segment(segment, **target, limit=limit, after=after)
+
+
+@tiers_router.get("/moves")
+def moves(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    before: Annotated[int | None, Query(description="Moves before this event number; default: the newest")] = None,
+    limit: Annotated[int, Query(description="Maximum number of moves, at most 1,000")] = 100,
+) -> Sequence[TierMove]:
+    """Return the moves of topics between tiers with their reasons, newest first."""
+    return memos.tiers.moves(**target, before=before, limit=limit)
+
+
+@tiers_router.get("/heat-presets")
+def heat_presets(memos: CurrentMemos, target: CurrentTarget) -> PresetComparison:
+    """Return what each preset of heat would have made of a cube's hottest topics, as recorded."""
+    return memos.tiers.compare_presets(**target)
 
 
 @tiers_router.post("/segments/{segment}/move", status_code=204)

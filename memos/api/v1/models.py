@@ -11,7 +11,7 @@ from memos.api.dialects import file_response
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import CurrentRunner
 from memos.api.v1.common import AdapterId, CubeBody, CurrentIdentity, CurrentTarget, target_of, value_router
-from memos.core.kv_cache import CubePrefix, KvStats, Warmed
+from memos.core.kv_cache import CubePrefix, FirstToken, KvStats, Warmed
 from memos.errors import NotFound
 from memos.kernel.adapters.service import REMOVED, open_export
 
@@ -133,6 +133,24 @@ async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller
         return memos.kv.warm(**target_of(memos, caller, body))
 
     return await runner.run(warmed)
+
+
+@activation_router.get("/first-token", name="measured")
+def measured_first_token(memos: CurrentMemos, target: CurrentTarget) -> FirstToken | None:
+    """Return the time to the first token that was measured last in this process; null before that."""
+    return memos.kv.measured(**target)
+
+
+@activation_router.post("/first-token", name="measure")
+async def measure_first_token(
+    body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> FirstToken:
+    """Measure the time to the first token without and with the kept prefix; needs a model in the server."""
+
+    def measured() -> FirstToken:
+        return memos.kv.measure(**target_of(memos, caller, body))
+
+    return await runner.run(measured)
 
 
 @activation_router.post("/drop", name="drop")

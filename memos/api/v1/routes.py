@@ -10,7 +10,20 @@ from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 
 from memos.api.families import create_group
-from memos.api.v1 import cubes, documents, graph, memories, models, profile, review, search, tasks, users
+from memos.api.v1 import (
+    cubes,
+    documents,
+    graph,
+    health,
+    imports,
+    memories,
+    models,
+    profile,
+    review,
+    search,
+    tasks,
+    users,
+)
 from memos.api.v1.common import error_response
 from memos.core.aliases import ALIASES
 from memos.kernel.memos import MemOS
@@ -83,6 +96,9 @@ _ROUTERS = (
     users.router,
     users.keys_router,
     users.sessions_router,
+    users.audit_router,
+    imports.router,
+    imports.backups_router,
     documents.router,
     documents.knowledge_router,
     documents.images_router,
@@ -95,6 +111,7 @@ _ROUTERS = (
     tasks.events_router,
     models.router,
     models.activation_router,
+    health.router,
 )
 
 
@@ -106,7 +123,7 @@ def create(memos: MemOS, local_token: str | None) -> FastAPI:
         local_token=local_token,
         summary="Memory for agents",
         open_paths=frozenset({DOCUMENT}),
-        large=frozenset({"/cubes/load", "/cubes/inspect"}),
+        large=frozenset({"/cubes/load", "/cubes/inspect", "/imports", "/imports/preview"}),
         sessions=True,
     )
     for router in _ROUTERS:

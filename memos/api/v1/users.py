@@ -1,4 +1,4 @@
-"""Routes of `/users`, `/groups`, `/me` and `/keys`."""
+"""Routes of `/users`, `/groups`, `/me`, `/keys`, `/sessions` and `/audit`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.core.identities import Identity, Key, NewKey, Session
+from memos.core.types import AuditEntry, ChainReport
 
 router = value_router("users")
 keys_router = value_router("keys", prefix="/keys")
 sessions_router = value_router("sessions", prefix="/sessions")
+audit_router = value_router("audit", prefix="/audit")
 
 
 class CreateUserBody(BaseModel):
@@ -157,9 +159,19 @@ def list_keys(
     memos: CurrentMemos,
     acting: CurrentIdentity,
     identity: Annotated[str | None, Query(description="Owner of the keys; default: the user of the request")] = None,
+    everyone: Annotated[bool, Query(description="Keys of everybody; for admins")] = False,
 ) -> list[Key]:
     """Return somebody's keys, the oldest first, without their secrets."""
-    return memos.keys.list(acting.actor if identity is None else identity, actor=acting.actor)
+    whose = acting.actor if identity is None else identity
+    return memos.keys.list(None if everyone else whose, actor=acting.actor)
+
+
+@keys_router.get("/{key}/usage", name="used")
+def key_usage(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> values.KeyUsage:
+    """Return what a key used up today, UTC. Only what is limited is counted; keys made with a key count as that one."""
+    found = memos.keys.get(key, actor=acting.actor)
+    limits = values.KeyLimits.model_validate(memos.quotas.limits_of(found))
+    return values.KeyUsage(**memos.keys.used(key, actor=acting.actor), limits=limits)
 
 
 class LimitKeyBody(Body):
@@ -193,3 +205,30 @@ def revoke_session(
 ) -> None:
     """End a session."""
     memos.sessions.revoke(session, actor=acting.actor)
+
+
+AuditCubes = Annotated[
+    list[str], Query(description="Cubes; default: the readable cubes that changed last, with sign-ins and keys")
+]
+
+
+@audit_router.get("", name="list_")
+def list_audit(
+    memos: CurrentMemos,
+    acting: CurrentIdentity,
+    cube: AuditCubes = [],  # noqa: B006
+    by: Annotated[str | None, Query(description="Only what this user or agent did")] = None,
+    kind: Annotated[list[str], Query(description="Only of these kinds, such as `share` or `key-create`")] = [],  # noqa: B006
+    before: Annotated[str | None, Query(description="Continue behind the entry with this id")] = None,
+    limit: Annotated[int, Query(description="Maximum number of entries, at most 1,000")] = 100,
+) -> list[AuditEntry]:
+    """Return who did what when, newest first: events of cubes one may read, sign-ins, and changes to users and keys."""
+    return memos.audit.list(cubes=cube or None, actor=acting.actor, by=by, kinds=kind, before=before, limit=limit)
+
+
+@audit_router.get("/verify", name="verify")
+def verify_audit(
+    memos: CurrentMemos, acting: CurrentIdentity, cube: Annotated[str, Query(description="The cube")]
+) -> ChainReport:
+    """Check that a cube's chain of events is whole."""
+    return memos.audit.verify(cube, actor=acting.actor)

@@ -58,6 +58,7 @@ _TIMED_OUT = (
 )
 _DRIVER_ERRORS = (Neo4jError, DriverError, BoltError, UnsupportedServerProduct, OSError, ValueError)
 _COLLISION_PAUSE_S = 0.05
+_USER = "neo4j"
 _RANDOM = SystemRandom()
 _Result = TypeVar("_Result")
 
@@ -82,7 +83,7 @@ class Neo4jConnection:
         try:
             driver = neo4j.GraphDatabase.driver(
                 url,
-                auth=None if secret is None else (settings.user, secret),
+                auth=None if secret is None else (_USER, secret),
                 connection_timeout=_CONNECT_S,
                 connection_acquisition_timeout=TIMEOUT_S,
                 max_transaction_retry_time=_RETRY_S,
@@ -157,7 +158,7 @@ def checked_url(url: str) -> str:
     if not fine or parts.username is not None or parts.password is not None:
         raise BackendUnavailable(
             "MEMOS_NEO4J__URL is not a Bolt URL: write it as bolt://HOST:PORT or, with TLS, neo4j+s://HOST:PORT, "
-            "and give the user and the password in MEMOS_NEO4J__USER and MEMOS_NEO4J__PASSWORD."
+            "and give the password of its user `neo4j` in MEMOS_NEO4J__PASSWORD."
         )
     return url
 
@@ -195,9 +196,7 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
 def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosError:
     code = error.code or ""
     if isinstance(error, AuthError):
-        return BackendUnavailable(
-            f"{server} refused the user or the password: check MEMOS_NEO4J__USER and MEMOS_NEO4J__PASSWORD."
-        )
+        return BackendUnavailable(f"{server} refused the password of its user `neo4j`: check MEMOS_NEO4J__PASSWORD.")
     if isinstance(error, Forbidden):
         return BackendUnavailable(
             f"{server} does not allow the user to do this ({code}): grant it reading, writing, and schema and index "

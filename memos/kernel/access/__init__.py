@@ -1,3 +1,3 @@
 """Who may do what, and how much of it."""
 
-__all__ = ["guard", "service", "sessions"]
+__all__ = ["audit", "guard", "service", "sessions"]

@@ -88,6 +88,8 @@ class Users:
             home = None if kind_ is IdentityKind.GROUP else self._create_home(connection, id_, adopt)
             made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, context.clock.now())
             access.add_identity(connection, made)
+            told = {"kind": str(kind_), "admin": admin}
+            access.record(connection, made.created_at, actor, "user-create", id_, told)
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
@@ -121,6 +123,8 @@ class Users:
         with self._context.access.changing(), self._context.write() as connection:
             access.require_identity(connection, check_name("id", id_, 128))
             access.change_identity(connection, id_, disabled=disabled)
+            kind = "user-disable" if disabled else "user-enable"
+            access.record(connection, self._context.clock.now(), actor, kind, id_, {})
         return self.get(id_)
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
@@ -131,7 +135,9 @@ class Users:
                 raise InvalidInput("group", f"{shown(group)} is not a group")
             if access.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
                 raise InvalidInput("member", "is a group; only users and agents can be members")
-            access.join(connection, group, member, self._context.clock.now())
+            now = self._context.clock.now()
+            access.join(connection, group, member, now)
+            access.record(connection, now, actor, "group-join", member, {"group": group})
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Remove a member from a group. Raises: NotFound, PermissionDenied."""
@@ -139,6 +145,7 @@ class Users:
         with self._context.access.changing(), self._context.write() as connection:
             access.require_identity(connection, check_name("group", group, 128))
             access.leave(connection, group, check_name("member", member, 128))
+            access.record(connection, self._context.clock.now(), actor, "group-leave", member, {"group": group})
 
     def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return a group's members by id. Raises: NotFound, PermissionDenied."""
@@ -245,6 +252,7 @@ class Keys:
             if access.require_identity(connection, identity).kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; only users and agents can have keys")
             access.add_key(connection, key, secret_digest(secret))
+            access.record(connection, now, actor, "key-create", identity, _told(key))
         return NewKey(key, secret)
 
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
@@ -262,6 +270,7 @@ class Keys:
         with context.write() as connection:
             found = access.require_key(connection, check_name("key", key, 64))
             access.change_key(connection, found.id, limits=access.limits_row(wanted))
+            access.record(connection, context.clock.now(), actor, "key-limit", found.identity, _told(found))
             return access.require_key(connection, found.id)
 
     def used(self, key: str, *, actor: str = LOCAL_OWNER) -> dict[str, int]:
@@ -278,7 +287,9 @@ class Keys:
         self._context.access.check_key(Right.OWN)
         with self._context.write() as connection:
             if found.revoked_at is None:
-                access.change_key(connection, found.id, revoked_at=self._context.clock.now())
+                now = self._context.clock.now()
+                access.change_key(connection, found.id, revoked_at=now)
+                access.record(connection, now, actor, "key-revoke", found.identity, _told(found))
             return access.require_key(connection, found.id)
 
     def authenticate(self, secret: str) -> Caller:
@@ -341,6 +352,10 @@ def opens(key: Key, identity: Identity, now: datetime) -> bool:
     """Return True if a key is valid and its owner enabled."""
     over = key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now)
     return not over and not identity.disabled
+
+
+def _told(key: Key) -> dict[str, str | list[str]]:
+    return {"key": key.id, "name": key.name, "rights": [str(right) for right in key.rights]}
 
 
 def _limits(given: Mapping[str, int]) -> KeyLimits:

@@ -24,6 +24,7 @@ Sessions_ = list[Session]  # `list` is a method below
 
 _SECRET_BYTES = 32
 _CLIENT_CHARS = 300
+_CONFIRMED = "OpenID Connect"
 _OVER = "The session has ended; sign in again."
 _USED = "The sign-in link is unknown, used or expired; get a new one with `memos console`."
 
@@ -66,6 +67,25 @@ class Sessions:
         key = None if caller.key.id == LOCAL_KEY else caller.key.id
         return self._add(caller.identity.id, key, client, lifetime)
 
+    def start_for(self, identity: str, *, client: str = "", actor: str = LOCAL_OWNER) -> NewSession:
+        """Start a session for a user or agent whom an identity provider has confirmed; admins only.
+
+        It has a key of its own, whose secret nobody knows, and which is revoked like any other.
+        Raises: NotFound, PermissionDenied (disabled, or a group).
+        """
+        self._context.scopes.check_admin(actor)
+        check_name("identity", identity, 128)
+        now = self._context.clock.now()
+        with self._context.write() as connection:
+            found = access.find_identity(connection, identity)
+            if found is None:
+                raise NotFound("user", identity, "An admin can create it, with this id.")
+            if found.disabled or found.kind is IdentityKind.GROUP:
+                raise PermissionDenied(f"{identity!r} cannot sign in: it is disabled, or a group.")
+            key = Key(new_id(), identity, _CONFIRMED, "", tuple(Right), identity, now, now + LIFETIME)
+            access.add_key(connection, key, secret_digest(secrets.token_urlsafe(_SECRET_BYTES)))
+        return self._add(identity, key.id, client, LIFETIME)
+
     def authenticate(self, secret: str) -> Caller:
         """Return the caller of a session. Raises: PermissionDenied."""
         context = self._context
@@ -75,8 +95,10 @@ class Sessions:
             session = access.session_with(connection, secret_digest(secret))
             if session is None or session.expires_at <= now:
                 raise PermissionDenied(_OVER)
-            if session.key is None:
+            if session.key is None and session.identity == LOCAL_OWNER:
                 return local_caller(context.clock)
+            if session.key is None:
+                raise PermissionDenied(_OVER)
             key = access.require_key(connection, session.key)
             identity = access.find_identity(connection, session.identity)
         if identity is None or not opens(key, identity, now):
@@ -98,9 +120,11 @@ class Sessions:
         self._context.access.check_key(Right.OWN)
         mine = None if self._is_admin(actor) else actor
         with self._context.write() as connection:
-            known = {each.id for each in access.sessions_of(connection, mine)}
+            known = {each.id: each.identity for each in access.sessions_of(connection, mine)}
             if session not in known or not access.remove_session(connection, session):
                 raise NotFound("session", session)
+            told = {"session": session}
+            access.record(connection, self._context.clock.now(), actor, "session-end", known[session], told)
 
     def end(self, secret: str) -> None:
         """End the session of a secret, if there is one."""
@@ -108,6 +132,8 @@ class Sessions:
         with self._context.write() as connection:
             if (found := access.session_with(connection, secret_digest(secret))) is not None:
                 access.remove_session(connection, found.id)
+                now, told = self._context.clock.now(), {"session": found.id}
+                access.record(connection, now, found.identity, "sign-out", found.identity, told)
 
     def _add(
         self, identity: str, key: str | None, client: str, lifetime: timedelta, *, link: bool = False
@@ -124,6 +150,9 @@ class Sessions:
         )
         with self._context.write() as connection:
             access.add_session(connection, session, secret_digest(secret), link=link)
+            if not link:
+                told = {"session": session.id, "key": key}
+                access.record(connection, now, identity, "sign-in", identity, told)
         return NewSession(session, secret)
 
     def _is_admin(self, actor: str) -> bool:

@@ -156,11 +156,23 @@ def read_erased(folder: Path, manifest: Manifest) -> list[Erased]:
 
 @dataclass(frozen=True, slots=True)
 class KnownBackup:
+    """A backup that the ledger knows."""
+
     id: str
     folder: str
     created_at: datetime
     finished_at: datetime | None
     untold: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackupPlan:
+    """Where backups are written and how often, and those that are known."""
+
+    folder: str | None
+    every_h: float | None
+    kept: int
+    backups: tuple[KnownBackup, ...]
 
 
 def known(ledger: Ledger) -> list[KnownBackup]:
@@ -201,6 +213,11 @@ def keep_newest(ledger: Ledger, folder: Path, kept: int) -> None:
 
 def periodic_name(moment: datetime, attempt: str) -> str:
     return f"periodic-{moment:%Y%m%dT%H%M%SZ}-{attempt}"
+
+
+def manual_name(moment: datetime, attempt: str) -> str:
+    """Return the name of a backup that a person asked for; it is not removed when newer ones are made."""
+    return f"manual-{moment:%Y%m%dT%H%M%SZ}-{attempt}"
 
 
 def _is_periodic(made: Path, folder: Path) -> bool:

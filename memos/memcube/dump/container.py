@@ -54,9 +54,8 @@ STAYING: frozenset[str] = frozenset({
     # What was learned of it is learned again, if who takes it in allows that.
     "adapter_consents", "adapter_exclusions", "adapters", "adapter_items",
     # Who may do what, how much, and what calls were made.
-    "identities", "memberships", "grants", "api_keys", "console_sessions", "key_usage", "requests", "request_items",
-    "repeats",
-    "submissions",
+    "identities", "memberships", "grants", "api_keys", "console_sessions", "access_log", "key_usage", "requests",
+    "request_items", "repeats", "submissions",
     # What is read from versions again.
     "mentions",
     # Receipts of erasures; what was erased travels with nothing.
@@ -314,8 +313,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int, most_bytes: int) -> Ma
     if unpacked > most_bytes:
         raise InvalidInput(
             "file",
-            f"unpacks to {unpacked:,} bytes, more than the limit of {most_bytes:,} (MEMOS_LIMITS__DUMP_BYTES); "
-            "nothing was loaded",
+            f"unpacks to {unpacked:,} bytes, more than the limit of {most_bytes:,}; nothing was loaded",
         )
     if is_zip_bomb(unpacked, size):
         raise bad(f"it unpacks from {size:,} to {unpacked:,} bytes, like a zip bomb")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from memos.core.clock import from_micros, new_id, to_micros
 from memos.core.identities import (
     EVERYONE,
     RANK,
@@ -21,13 +23,16 @@ from memos.core.identities import (
     Right,
     Session,
 )
+from memos.core.types import AuditEntry, Json
 from memos.errors import NotFound
 from memos.memcube.ledger import queues
 from memos.memcube.ledger.cubes import exists, unknown
 from memos.memcube.ledger.schema import (
+    access_log,
     api_keys,
     console_sessions,
     cubes,
+    events,
     fields_of,
     grants,
     identities,
@@ -214,3 +219,104 @@ def remove_session(connection: sa.Connection, id_: str) -> bool:
 
 def _to_session(row: sa.Row[Any]) -> Session:
     return Session(row.id, row.identity_id, row.key_id, row.client, row.created_at, row.expires_at)
+
+
+def record(connection: sa.Connection, at: datetime, actor: str, kind: str, subject: str, body: Json) -> None:
+    """Log a sign-in, or a change to a user, group or key; `subject` is the identity it is about."""
+    row = {"id": new_id(), "at": at, "actor": actor, "kind": kind, "subject": subject, "body": body}
+    connection.execute(sa.insert(access_log).values(row))
+
+
+class AuditPlace(NamedTuple):
+    """A place in the audit: entries are ordered by time, cube ("" for the access log), number and id."""
+
+    at: datetime
+    cube: str
+    number: int
+    id: str
+
+    @classmethod
+    def read(cls, text: str) -> AuditPlace | None:
+        """Return the place of an entry's id, None if it is none."""
+        micros, _, rest = text.partition(".")
+        number, _, name = rest.partition(".")
+        if not (micros.isascii() and micros.isdigit() and number.isascii() and number.isdigit() and name):
+            return None
+        if len(micros) > _MOST_DIGITS or len(number) > _MOST_DIGITS:
+            return None
+        at = from_micros(int(micros))
+        return cls(at, name, int(number), "") if int(number) else cls(at, "", 0, name)
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> AuditPlace:
+        return cls(entry.at, entry.cube or "", entry.number or 0, "" if entry.cube else entry.id)
+
+
+_MOST_DIGITS = 16
+
+
+class AuditQuery(NamedTuple):
+    """Entries to find: before a place, of these kinds, by this actor; all where None or empty."""
+
+    before: AuditPlace | None
+    kinds: tuple[str, ...]
+    actor: str | None
+    limit: int
+
+
+def access_entries(connection: sa.Connection, wanted: AuditQuery, about: str | None) -> list[AuditEntry]:
+    """Return entries of the access log, newest first; with `about` those by or about this identity."""
+    log = access_log.c
+    query = sa.select(access_log)
+    if wanted.before is not None:
+        at, cube, _, id_ = wanted.before
+        earlier = log.at <= at if cube else sa.or_(log.at < at, sa.and_(log.at == at, log.id < id_))
+        query = query.where(log.at <= at, earlier)
+    if about is not None:
+        query = query.where(sa.or_(log.actor == about, log.subject == about))
+    rows = connection.execute(_narrowed(query, access_log, wanted).order_by(log.at.desc(), log.id.desc()))
+    return [
+        AuditEntry(f"{to_micros(row.at)}.0.{row.id}", row.at, row.actor, row.kind, None, None, row.subject, row.body)
+        for row in rows
+    ]
+
+
+def cube_entries(connection: sa.Connection, cube: str, wanted: AuditQuery) -> list[AuditEntry]:
+    """Return a cube's events, newest first."""
+    columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
+    query = sa.select(*columns).where(events.c.cube_id == cube)
+    if wanted.before is not None:
+        at, other, number, _ = wanted.before
+        if cube == other:
+            query = query.where(events.c.seq < number)
+        else:
+            query = query.where(events.c.at <= at if cube < other else events.c.at < at)
+    rows = connection.execute(_narrowed(query, events, wanted).order_by(events.c.seq.desc()))
+    return [
+        AuditEntry(
+            f"{to_micros(row.at)}.{row.seq}.{cube}",
+            row.at,
+            row.actor,
+            row.kind,
+            cube,
+            row.seq,
+            row.item_id,
+            None if row.body is None else json.loads(row.body),
+        )
+        for row in rows
+    ]
+
+
+def changed_last(connection: sa.Connection, among: Collection[str] | None, limit: int) -> list[str]:
+    """Return the cubes that changed last, the newest change first."""
+    heads = cubes.join(events, sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq))
+    query = sa.select(cubes.c.id).select_from(heads).order_by(events.c.at.desc(), cubes.c.id).limit(limit)
+    return list(connection.scalars(query if among is None else query.where(cubes.c.id.in_(among))))
+
+
+def _narrowed(query: sa.Select[Any], table: sa.Table, wanted: AuditQuery) -> sa.Select[Any]:
+    if wanted.kinds:
+        query = query.where(table.c.kind.in_(wanted.kinds))
+    if wanted.actor is not None:
+        query = query.where(table.c.actor == wanted.actor)
+    return query.limit(wanted.limit)

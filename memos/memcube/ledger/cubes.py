@@ -277,6 +277,19 @@ def events_after(connection: sa.Connection, cube: str, wanted: EventQuery) -> li
     ]
 
 
+def events_before(
+    connection: sa.Connection, cube: str, kind: str, before: int | None, *, window: int, limit: int
+) -> list[Event]:
+    """Return a cube's last events of a kind before number `before`, newest first; looks at `window` events at most."""
+    end = before if before is not None else head(connection, cube) + 1
+    columns = (events.c.seq, events.c.at, events.c.actor, events.c.kind, events.c.item_id, events.c.body)
+    query = sa.select(*columns).where(events.c.cube_id == cube, events.c.kind == kind)
+    query = query.where(events.c.seq < end, events.c.seq >= end - window).order_by(events.c.seq.desc()).limit(limit)
+    return [
+        Event(cube, *row[:-1], None if row.body is None else json.loads(row.body)) for row in connection.execute(query)
+    ]
+
+
 def number_at(connection: sa.Connection, cube: str, moment: datetime) -> int:
     """Return the number of a cube's last event up to a time, 0 if none; scans backwards from the newest."""
     query = sa.select(events.c.seq).where(events.c.cube_id == cube, events.c.at <= moment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -329,6 +329,17 @@ def matching_ids(
         limit
     )
     return list(connection.scalars(query))
+
+
+def tally_of(connection: sa.Connection, ids: Iterable[str]) -> tuple[dict[str, int], int]:
+    """Return how many of these items are of each type, and in how many conversations they are."""
+    kinds: Counter[str] = Counter()
+    talks: set[str] = set()
+    query = SELECT.with_only_columns(versions.c.type, items.c.conversation_id).where(standing(None))
+    for row in rows_in(connection, query, items.c.id, ids):
+        kinds[str(row.type)] += 1
+        talks.update([row.conversation_id] if row.conversation_id else [])
+    return dict(kinds), len(talks)
 
 
 def passing(

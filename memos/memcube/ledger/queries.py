@@ -115,6 +115,14 @@ def short_pages(connection: sa.Connection, named: Sequence[str]) -> dict[str, in
     return _by_cube(connection, sa.select(conversations.c.cube_id, pages), conversations.c.cube_id, named)
 
 
+def short_pages_at(connection: sa.Connection, cube: str, capacity: int) -> int:
+    """Return how many pages a short tier of this capacity would have; conversations that were left have none."""
+    pages = conversations.c.next_page + 1
+    held = sa.func.sum(sa.case((pages < capacity, pages), else_=capacity))
+    query = sa.select(held).where(conversations.c.cube_id == cube)
+    return int(connection.scalar(query.where(conversations.c.next_page >= conversations.c.first_short)) or 0)
+
+
 def segments_by_state(connection: sa.Connection, named: Sequence[str]) -> dict[tuple[str, str], int]:
     query = sa.select(segments.c.cube_id, segments.c.state, sa.func.count()).where(segments.c.cube_id.in_(named))
     rows = connection.execute(query.group_by(segments.c.cube_id, segments.c.state))

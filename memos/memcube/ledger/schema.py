@@ -647,6 +647,19 @@ console_sessions = sa.Table(
     sa.Index("ix_console_sessions_identity", "identity_id"),
 )
 
+# Sign-ins, and changes to users, groups and keys: what no cube's chain of events can hold. Ids only, no secret.
+access_log = sa.Table(
+    "access_log",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("at", UtcMicros, nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("subject", sa.String(128), nullable=False),
+    sa.Column("body", sa.JSON, nullable=False),
+    sa.Index("ix_access_log_at", "at", "id"),
+)
+
 # Idempotency keys of calls that create something, by caller; `made` are the created ids, null until the call has
 # answered. The digest covers the whole call.
 repeats = sa.Table(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memos.core.types import UNUSED, Item, ItemType, Tier
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.prepared import PreparedSelect
-from memos.memcube.ledger.schema import conversations, cubes, fields_of, pages, row_of, segments, versions
+from memos.memcube.ledger.schema import conversations, cubes, fields_of, pages, row_of, segments, versions, warmth
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
 
@@ -229,13 +229,21 @@ def comparable(
     ]
 
 
-def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
+def hottest(
+    connection: sa.Connection, cube: str, limit: int, *, state: str | None = None, after: SegmentRow | None = None
+) -> list[SegmentRow]:
+    """Return segments by heat, open ones first; only those in a state, or that come after another one."""
     found: list[SegmentRow] = []
-    for state in (OPEN, ARCHIVED):
+    for each in (OPEN, ARCHIVED) if state is None else (state,):
+        if after is not None and after.state == ARCHIVED and each == OPEN:
+            continue
         both: list[SegmentRow] = []
         for unread in (True, False):  # two queries, since `unread` comes before `level` in the index
-            here = (segments.c.cube_id == cube, segments.c.state == state, segments.c.unread.is_(unread))
+            here = (segments.c.cube_id == cube, segments.c.state == each, segments.c.unread.is_(unread))
             query = sa.select(segments).where(*here).order_by(segments.c.level.desc(), segments.c.id)
+            if after is not None and after.state == each:
+                same = sa.and_(segments.c.level == after.level, segments.c.id > after.id)
+                query = query.where(sa.or_(segments.c.level < after.level, same))
             both += [to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
         both.sort(key=lambda segment: (-segment.level, segment.id))
         found += both[: limit - len(found)]
@@ -288,6 +296,52 @@ def members(connection: sa.Connection, segment: str) -> list[Item]:
         rows = connection.execute(query.where(pages.c.segment_id == segment)).all()
         states |= items.current(connection, list({row.cube_id for row in rows}), [row.id for row in rows])
     return sorted(states.values(), key=lambda state: (state.said_at or state.created_at, state.id))
+
+
+def newest_members(connection: sa.Connection, segment: str, limit: int, after: str | None = None) -> list[str]:
+    """Return the ids of a segment's messages, the newest first; with `after` those that are older than that one."""
+    place = sa.tuple_(item_rows.c.created_at, item_rows.c.id)
+    older: sa.ColumnElement[bool] = sa.true()
+    if after is not None:
+        at = sa.select(item_rows.c.created_at).where(item_rows.c.id == after).scalar_subquery()
+        older = place < sa.tuple_(at, after)
+    found: list[Any] = []
+    for joined in ON_PAGES:
+        query = sa.select(item_rows.c.id, item_rows.c.created_at).join(pages, joined)
+        query = query.where(pages.c.segment_id == segment, older)
+        found += connection.execute(query.order_by(item_rows.c.created_at.desc(), item_rows.c.id.desc()).limit(limit))
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    return [row.id for row in found[:limit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What is recorded of a segment's use: its pages came at these times, its messages were found so often until."""
+
+    pages: Sequence[tuple[datetime, datetime]]
+    """When each page was said and when it was placed."""
+    found: Sequence[tuple[int, datetime, datetime]]
+    """Of each message that was ever found: how often, from when on, and when last."""
+
+
+def uses_of(connection: sa.Connection, ids: Sequence[str], most: int) -> dict[str, Uses]:
+    """Return the recorded use of segments, from at most `most` pages and messages, the newest of them."""
+    placed: dict[str, list[tuple[datetime, datetime]]] = {id_: [] for id_ in ids}
+    found: dict[str, list[tuple[int, datetime, datetime]]] = {id_: [] for id_ in ids}
+    for batch in items.in_batches(ids):
+        said = sa.func.coalesce(item_rows.c.said_at, pages.c.moved_at).label("said")
+        query = sa.select(pages.c.segment_id, said, pages.c.moved_at).outerjoin(item_rows, item_rows.c.id == pages.c.id)
+        query = query.where(pages.c.segment_id.in_(batch)).order_by(pages.c.moved_at.desc()).limit(most)
+        for row in connection.execute(query):
+            placed[row.segment_id].append((row.said, row.moved_at))
+        columns = (pages.c.segment_id, warmth.c.visits, item_rows.c.created_at, warmth.c.last)
+        for joined in ON_PAGES:
+            uses = sa.select(*columns).join_from(item_rows, pages, joined)
+            uses = uses.join(warmth, warmth.c.item_id == item_rows.c.id)
+            uses = uses.where(pages.c.segment_id.in_(batch), warmth.c.visits > 0)
+            for segment_id, visits, since, last in connection.execute(uses.order_by(warmth.c.last.desc()).limit(most)):
+                found[segment_id].append((visits, since, last))
+    return {id_: Uses(placed[id_], found[id_]) for id_ in ids}
 
 
 def to_segment(row: Any) -> SegmentRow:

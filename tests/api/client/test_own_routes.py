@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -269,3 +270,23 @@ def test_what_is_repeated_with_a_key_is_declared_by_the_server(listening: Listen
     }  # fmt: skip
     assert {"/memories", "/feedback", "/cubes", "/users"} <= keyed
     assert json.dumps(sorted(keyed))
+
+
+def test_exports_come_in_and_everything_is_in_the_audit(listening: Listening, opened: Open, tmp_path: Path) -> None:
+    client, admin = opened(listening.url, listening.ana), opened(listening.url, listening.admin)
+    file = tmp_path / "talk.json"
+    file.write_text('[{"role": "user", "content": "I keep bees."}]')
+    assert client.imports.preview(file).first[0].text == "I keep bees."
+    done = client.imports.run(file, cube="ana")
+    assert done.added + done.known == 1
+    told = client.audit.list(cubes=["ana"], kinds=["add"], limit=1)
+    assert (told[0].kind, told[0].cube) == ("add", "ana")
+    assert client.audit.list(before=told[0].id, limit=5)[0].id != told[0].id
+    assert client.audit.verify("ana").intact
+    found = client.memories.preview_erasure({"conversation": "talk"}, cube="ana")
+    assert client.memories.erase_matching({"conversation": "talk"}, cube="ana", expected=found.items).state == "purged"
+    key = client.keys.create(None, "for its use").key
+    assert client.keys.used(key.id).items == 0
+    assert admin.backups.list().folder is None
+    with pytest.raises(Conflict, match="BACKUP_FOLDER"):
+        admin.backups.create()

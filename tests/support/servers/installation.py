@@ -26,7 +26,7 @@ def on_servers(home: Path, postgres: PostgresServer, neo4j: Neo4jServer, **chang
             "home": home,
             "ledger_url": postgres.url(),
             "qdrant": qdrant,
-            "neo4j": Neo4jSettings(url=neo4j.url, user=neo4j.user, password=SecretStr(neo4j.password)),
+            "neo4j": Neo4jSettings(url=neo4j.url, password=SecretStr(neo4j.password)),
             "index": IndexSettings(wait_s=30),
             "limits": LimitSettings(min_free_bytes=1_000_000),
         }

@@ -1,9 +1,8 @@
-"""One memory: where it comes from, its versions, what it replaces, how much it is used; and receipts of erasures."""
+"""One memory: where it comes from, its versions, what it replaces, and how much it is used."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,16 +11,15 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from memos.api.console.comparing import Piece, word_diff
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View, environment
 from memos.core.types import Status
 
-_WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _REPLACED = re.compile(r"superseded by ([0-9a-f-]{36})")
 _ERASED = re.compile(r"It was erased \(receipt ([0-9a-f-]{36})\)")
-# Longer texts are compared by line: comparing words takes time with their product.
-_MOST_WORDS = 4_000
 _MOST_LINKED = 100
+_MOST_VERSIONS = 50
 
 _WORDS = {
     "active": "current",
@@ -62,30 +60,6 @@ def word(value: str) -> str:
 
 
 environment().filters["word"] = word
-
-
-class Piece(NamedTuple):
-    """A piece of a comparison: `same`, `added` or `removed`."""
-
-    kind: str
-    text: str
-
-
-def word_diff(before: str, after: str) -> list[Piece]:
-    """Compare two texts word by word; very long ones line by line."""
-    old, new = _WORD.findall(before), _WORD.findall(after)
-    if max(len(old), len(new)) > _MOST_WORDS:
-        old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    pieces: list[Piece] = []
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            pieces.append(Piece("same", "".join(old[a:b])))
-            continue
-        if b > a:
-            pieces.append(Piece("removed", "".join(old[a:b])))
-        if d > c:
-            pieces.append(Piece("added", "".join(new[c:d])))
-    return pieces
 
 
 class Step(NamedTuple):
@@ -190,7 +164,8 @@ async def _page(view: View, *, conflict: Mapping[str, Any] | None = None, proble
     ]
     values = {
         "item": item,
-        "steps": _steps(history),
+        "steps": _steps(history[-_MOST_VERSIONS:]),
+        "older": max(0, len(history) - _MOST_VERSIONS),
         "passages": passages,
         "linked": _grouped(linked),
         "successor": found.get(item["superseded_by"] or ""),
@@ -286,38 +261,6 @@ async def confirm(view: View) -> Response:
     return view.redirect(f"/memories/{part(id_)}", done="confirmed")
 
 
-_TABLES = {
-    "versions": "versions of them",
-    "messages": "messages as they were written",
-    "sources": "references to messages",
-    "links": "links to other memories",
-    "events": "events whose details were removed",
-    "warmth": "records of how much they were used",
-    "extractions": "answers of models about them",
-    "adapters": "adapters that were trained on them",
-    "prefix_entries": "places among what prompts begin with",
-    "file_items": "passages of documents",
-    "adapter_exclusions": "notes that adapters may not learn them",
-    "requests": "records of requests",
-    "outbox": "waiting updates of indexes",
-}
-_STORES = {
-    "ledger": "the ledger, where memories are kept",
-    "vector": "the index for searches by meaning and words",
-    "graph": "the graph index",
-    "cache": "caches",
-    "activation": "attention state of models",
-    "parametric": "adapters of models",
-}
-
-
-async def receipt(view: View) -> Response:
-    """Show an erasure's receipt; while files are still being rewritten, the page looks again."""
-    found = await view.rest.get(f"/erasures/{part(view.request.path_params['receipt'])}")
-    block = "receipt" if view.partial else None
-    return view.render("erasure.html", block=block, receipt=found, tables=_TABLES, stores=_STORES)
-
-
 PAGES = (
     Page("/memories/{item}", show),
     Page("/memories/{item}/edit", edit, "POST"),
@@ -325,5 +268,4 @@ PAGES = (
     Page("/memories/{item}/forget", forget, "POST"),
     Page("/memories/{item}/pin", pin, "POST"),
     Page("/memories/{item}/confirm", confirm, "POST"),
-    Page("/erasures/{receipt}", receipt),
 )

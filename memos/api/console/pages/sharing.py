@@ -1,0 +1,143 @@
+"""Sharing as a matrix of cubes and identities, the audit, and how programs connect."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from memos.api.console.rest import RestError, part
+from memos.api.console.view import Page, View
+
+_CUBES = 20
+_COLUMNS = 30
+_EVERYONE = "*"
+_ROLES = ("reader", "editor", "owner")
+
+AREAS = {
+    "access": (
+        "Sign-ins, keys and sharing",
+        [
+            *("sign-in", "sign-out", "session-end", "key-create", "key-limit", "key-revoke", "user-create"),
+            *("user-enable", "user-disable", "group-join", "group-leave", "share", "unshare"),
+            *("allow_learning", "disallow_learning"),
+        ],
+    ),
+    "erase": ("Erasures and deletions", ["erase", "delete"]),
+    "change": ("Corrections and settings", ["update", "supersede", "end", "rollback", "change", "rule", "template"]),
+    "add": ("What was added", ["add", "derive", "load", "create"]),
+}
+_WORDS = {
+    "sign-in": "signed in", "sign-out": "signed out", "session-end": "ended a session", "key-create": "created a key",
+    "key-limit": "changed a key's limits", "key-revoke": "revoked a key", "user-create": "created",
+    "user-enable": "enabled", "user-disable": "disabled", "group-join": "added to a group",
+    "group-leave": "removed from a group", "share": "shared the cube", "unshare": "stopped sharing the cube",
+    "add": "added memories", "update": "changed a memory", "delete": "deleted memories", "erase": "erased memories",
+    "rollback": "restored a version", "create": "created the cube", "change": "changed the cube",
+    "supersede": "replaced a memory", "end": "ended a memory", "derive": "read facts", "move": "moved memories",
+    "pin": "pinned a memory", "unpin": "unpinned a memory", "heat": "noted uses", "template": "changed the template",
+    "rule": "changed a retention rule", "load": "loaded a file",
+}  # fmt: skip
+_PAGE = 50
+
+
+async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
+    me: str = view.me["identity"]["id"]
+    wanted = view.query("find").strip().casefold()
+    listed = [cube for cube in view.cubes if wanted in cube["id"].casefold()]
+    after = view.query("after")
+    listed = [cube for cube in listed if cube["id"] > after] if after else listed
+    # One's own first; of others' one may still be an owner, which only the API knows.
+    mine = listed if view.admin else sorted(listed, key=lambda cube: (cube["owner"] != me, cube["id"]))
+    shown = mine[:_CUBES]
+    rows = [row for row in await asyncio.gather(*(_row(view, cube) for cube in shown)) if row is not None]
+    added = view.query("with").strip()
+    columns = sorted({name for row in rows for name in row["roles"]} - {_EVERYONE})
+    if added and added not in (_EVERYONE, *columns):
+        columns.insert(0, added)
+    response = view.render(
+        "access_sharing.html",
+        block="matrix" if view.partial else None,
+        rows=rows,
+        columns=[_EVERYONE, *columns[:_COLUMNS]],
+        hidden=max(0, len(columns) - _COLUMNS),
+        roles=_ROLES,
+        find=view.query("find"),
+        added=added,
+        problem=problem,
+        more=view.url("/access/sharing", find=view.query("find"), after=shown[-1]["id"]) if len(mine) > _CUBES else "",
+    )
+    return view.notice(notice, response) if notice else response
+
+
+async def _row(view: View, cube: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        grants = await view.rest.get(f"/cubes/{part(cube['id'])}/grants")
+    except RestError as error:
+        if error.status in (403, 404):
+            return None
+        raise
+    return {**cube, "roles": {grant["identity"]: grant["role"] for grant in grants}}
+
+
+async def change_role(view: View) -> Response:
+    cube, identity, role = await view.field("shared"), await view.field("identity"), await view.field("role")
+    path = f"/cubes/{part(cube)}/grants/{part(identity)}"
+    who = "everyone" if identity == _EVERYONE else identity
+    try:
+        if role:
+            await view.rest.put(path, {"role": role})
+            return await sharing(view, f"{who} is now {role} of {cube}.")
+        await view.rest.delete(path)
+    except RestError as error:
+        return await sharing(view, problem=error.message)
+    return await sharing(view, f"{cube} is no longer shared with {who}.")
+
+
+async def audit(view: View) -> Response:
+    area, by, before = view.query("area"), view.query("by").strip(), view.query("before")
+    here = view.query("here") == "true"
+    kinds = AREAS[area][1] if area in AREAS else []
+    found = await view.rest.get(
+        "/audit", cube=[view.cube] if here else [], by=by, kind=kinds, before=before, limit=_PAGE + 1
+    )
+    entries = found[:_PAGE]
+    more = ""
+    if len(found) > _PAGE:
+        told = {"area": area, "by": by, "here": "true" if here else "", "before": entries[-1]["id"]}
+        more = view.url("/access/audit", **told)
+    return view.render(
+        "access_audit.html",
+        block="rows" if view.partial and before else "entries" if view.partial else None,
+        entries=entries,
+        more=more,
+        area=area,
+        areas=AREAS,
+        by=by,
+        here=here,
+        words=_WORDS,
+    )
+
+
+async def verify(view: View) -> Response:
+    report = await view.rest.get("/audit/verify", cube=view.cube)
+    return (
+        view.render("access_audit.html", block="chain", report=report)
+        if view.partial
+        else view.redirect("/access/audit")
+    )
+
+
+async def connect(view: View) -> Response:
+    url = view.request.url
+    return view.render("access_connect.html", address=f"{url.scheme}://{url.netloc}", name=view.me["identity"]["id"])
+
+
+PAGES = (
+    Page("/access/sharing", sharing),
+    Page("/access/sharing/change", change_role, "POST"),
+    Page("/access/audit", audit),
+    Page("/access/audit/verify", verify),
+    Page("/access/connect", connect),
+)

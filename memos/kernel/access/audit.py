@@ -1,0 +1,82 @@
+"""`MemOS.audit`: who did what when, in every cube one may read, and who signed in or changed users and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import merge
+from itertools import islice
+
+from memos.core.identities import Right
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import LOCAL_OWNER, AuditEntry, ChainReport
+from memos.errors import InvalidInput
+from memos.kernel.context import Context
+from memos.memcube.ledger import access
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger.access import AuditPlace, AuditQuery
+from memos.reader.arguments import within
+
+_MOST_CUBES = 100  # each is one query
+_MOST_KINDS = 100
+_CURSOR_BYTES = 1_000
+
+Entries = list[AuditEntry]  # `list` is a method below
+
+
+class Audit:
+    """The events of cubes and the access log, as one list, newest first."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def list(
+        self,
+        *,
+        cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
+        by: str | None = None,
+        kinds: Sequence[str] = (),
+        before: str | None = None,
+        limit: int = 100,
+    ) -> Entries:
+        """Return what happened, newest first.
+
+        Args:
+            cubes: Cubes whose events to return; None returns those of the 100 readable cubes that changed last, and
+                the access log: of everybody for an admin, else what one did oneself and what was done about one.
+            actor: Who asks.
+            by: Only what this actor did.
+            kinds: Only of these kinds.
+            before: Id of an entry; continues behind it.
+            limit: Maximum number of entries, at most 1,000.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+            NotFound: A cube does not exist, or the actor may not see it.
+        """
+        if isinstance(kinds, str) or len(kinds) > _MOST_KINDS:
+            raise InvalidInput("kinds", f"must be a list of at most {_MOST_KINDS} names")
+        place = None if before is None else AuditPlace.read(check_text("before", before, _CURSOR_BYTES))
+        if before is not None and place is None:
+            raise InvalidInput("before", "must be the id of an entry")
+        wanted = AuditQuery(
+            place,
+            tuple(dict.fromkeys(check_name("kinds", kind, 64) for kind in kinds)),
+            None if by is None else check_name("by", by, 128),
+            within("limit", limit, 1, 1_000),
+        )
+        named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        about = None if self._context.access.readable(actor) is None else actor
+        with self._context.ledger.read() as connection:
+            found = [] if cubes is not None else [access.access_entries(connection, wanted, about)]
+            for cube in access.changed_last(connection, named, _MOST_CUBES):
+                found.append(access.cube_entries(connection, cube, wanted))
+        self._context.scopes.cubes_of(cubes, actor, Right.READ)  # nothing read after a revocation is returned
+        return [*islice(merge(*found, key=AuditPlace.of, reverse=True), wanted.limit)]
+
+    def verify(self, cube: str, *, actor: str = LOCAL_OWNER) -> ChainReport:
+        """Check that a cube's chain of events is whole; takes about a second per 100,000 events. Raises: NotFound."""
+        self._context.scopes.cubes_of([cube], actor, Right.READ)
+        with self._context.ledger.read() as connection:
+            events, problem = cube_rows.head(connection, cube), cube_rows.broken_event(connection, cube)
+        return ChainReport(cube, events, problem is None, problem)
