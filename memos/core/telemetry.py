@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -102,6 +104,64 @@ class SlowCalls:
         self._calls = [call for call in self._calls if call.at.timestamp() >= oldest]
 
 
+_MINUTES_KEPT = 24 * 60
+# Durations fall into classes that grow by a tenth, from a tenth of a millisecond: a percentile is within 5 %.
+_GROWTH = math.log(1.1)
+_LEAST_S = 1e-4
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """How many calls ended in an interval, how many of them failed, and how long they took."""
+
+    calls: int = 0
+    failed: int = 0
+    durations: dict[int, int] = field(default_factory=dict)
+
+    def add(self, other: CallCounts) -> None:
+        self.calls += other.calls
+        self.failed += other.failed
+        for class_, count in other.durations.items():
+            self.durations[class_] = self.durations.get(class_, 0) + count
+
+    def percentile_ms(self, share: float) -> float | None:
+        """Return a percentile of the durations, None without calls."""
+        left = share * self.calls
+        for class_ in sorted(self.durations):
+            left -= self.durations[class_]
+            if left <= 0:
+                return round(_LEAST_S * math.exp((class_ + 0.5) * _GROWTH) * 1000, 3)
+        return None
+
+
+class RecentCalls:
+    """Counts the calls of the last 24 hours in this process by minute. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._minutes: OrderedDict[tuple[int, str], CallCounts] = OrderedDict()
+
+    def note(self, work: Work) -> None:
+        minute = int((work.started_ns / 1e9 + work.seconds) // 60)
+        class_ = int(math.log(max(work.seconds, _LEAST_S) / _LEAST_S) / _GROWTH)
+        with self._lock:
+            found = self._minutes.get((minute, work.operation))
+            if found is None:
+                found = self._minutes[minute, work.operation] = CallCounts()
+                while next(iter(self._minutes))[0] < minute - _MINUTES_KEPT:
+                    self._minutes.popitem(last=False)
+            found.add(CallCounts(1, int(work.failed), {class_: 1}))
+
+    def between(self, operation: str, first: int, end: int) -> CallCounts:
+        """Return the counts of an operation from minute `first` to before `end`, in minutes since 1970."""
+        whole = CallCounts()
+        with self._lock:
+            for minute in range(first, end):
+                if (found := self._minutes.get((minute, operation))) is not None:
+                    whole.add(found)
+        return whole
+
+
 class StageClock:
     """Times the stages of one call; for one thread."""
 
@@ -130,6 +190,7 @@ class Listeners:
 
     def __init__(self) -> None:
         self.slow = SlowCalls()
+        self.recent = RecentCalls()
         self._listening: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
         self._under_way = 0
@@ -160,5 +221,6 @@ class Listeners:
             work = Work(operation, began_ns, time.perf_counter() - began, tuple(clock.laps), failed)
             if clock.cubes:  # a call that was refused is not told
                 self.slow.note(work, clock.cubes, clock.question)
+            self.recent.note(work)
             for listener in self._listening:
                 listener(work)

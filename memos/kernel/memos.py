@@ -89,7 +89,7 @@ class MemOS(FormerNames):
             idempotency=self.idempotency,
             lifecycle=self._lifecycle,
         )
-        self.activity = Activity(context, self.listeners)
+        self.activity = Activity(context, self.listeners.recent)
         self._removal = AdapterRemoval(
             ledger, clock, settings, installation.adapters, installation.trainings, installation.activations
         )

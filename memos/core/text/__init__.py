@@ -5,6 +5,7 @@ __all__ = [
     "caches",
     "claims",
     "corrections",
+    "frames",
     "instructions",
     "languages",
     "matching",
