@@ -110,12 +110,21 @@ async def ask(view: View) -> Response:
         "outcome": None, "answers": None, "compared": None, "problem": "",
     }  # fmt: skip
     if asked.question:
-        values |= await _answer(view, asked, other if comparing else None, why, only_why=wanted == "why")
+        # The reason why not takes a while: scripts ask for it after the page is there.
+        values |= await _answer(
+            view,
+            asked,
+            other if comparing else None,
+            why if wanted == "why" else "",
+            only_why=wanted == "why" and view.partial,
+        )
     if not view.partial:
         return view.render("ask.html", **values)
     template, block = ("_ask_more.html", "why") if wanted == "why" else ("ask.html", "results")
     response = view.render(template, block=block, **values)
-    response.headers["HX-Push-Url"] = view.url("/ask", **address, why=why if wanted == "why" else "")
+    target = view.url("/ask", **address, why=why if wanted == "why" else "")
+    if not view.request.headers.get("hx-current-url", "").endswith(target):
+        response.headers["HX-Push-Url"] = target
     return response
 
 
@@ -187,7 +196,7 @@ def _compared(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _why_not(view: View, body: Mapping[str, Any], text: str) -> list[dict[str, Any]]:
-    """Return what became of the memory with an id, or of those that words mean."""
+    """Return what became of the memory with an id or of the one that words mean, and others that they may mean."""
     if " " not in text:
         with_id = await _why_not_one(view, body, text)
         if with_id is not None:
@@ -195,8 +204,9 @@ async def _why_not(view: View, body: Mapping[str, Any], text: str) -> list[dict[
     everything = {"status": {"in": ["active", "superseded", "archived"]}}
     given = {name: body[name] for name in ("cubes", "as_of") if name in body}
     meant = await view.rest.post("/search", {"query": text, "top_k": _CANDIDATES, "filter": everything, **given})
-    told = await asyncio.gather(*(_why_not_one(view, body, hit["item"]["id"]) for hit in meant["hits"]))
-    return [each for each in told if each is not None]
+    items = [hit["item"] for hit in meant["hits"]]
+    first = await _why_not_one(view, body, items[0]["id"]) if items else None
+    return [] if first is None else [first, *({"item": item, "stage": ""} for item in items[1:])]
 
 
 async def _why_not_one(view: View, body: Mapping[str, Any], item: str) -> dict[str, Any] | None:
