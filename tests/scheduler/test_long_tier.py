@@ -438,6 +438,7 @@ def test_doubles_that_reading_left_apart_become_one_with_both_sources(memos: Mem
         connection.execute(sa.update(t.versions).where(t.versions.c.type == "user").values(memory="I work at Renault."))
     assert len(facts(memos)) == 2
     memos.maintenance.reindex()
+    memos.maintenance.verify(repair=True)
     memos.tiers.consolidate()
     settled(memos)
     [one] = facts(memos)
