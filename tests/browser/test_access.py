@@ -86,8 +86,7 @@ def test_limits_and_what_a_key_used_today(open_page: Open, site: Site) -> None:
 def test_a_role_is_changed_in_the_matrix_by_keyboard(open_page: Open, site: Site) -> None:
     page = open_page("/access/sharing?with=ben", "ana")
     select = page.get_by_label("Role of ben on ana")
-    select.focus()
-    page.keyboard.press("ArrowDown")
+    select.press("ArrowDown")
     expect(page.locator("#notice")).to_contain_text("ben is now reader of ana")
     assert [grant.identity for grant in site.memos.sharing.grants("ana")] == ["ben"]
     page.get_by_label("Role of ben on ana").select_option("")

@@ -19,14 +19,19 @@ def test_a_link_signs_in_once(browser: Browser, site: Site) -> None:
     second.close()
 
 
-def test_the_page_that_was_wanted_opens_after_a_key(open_page: Open) -> None:
-    page = open_page("/ask?q=Where", "ana")
+def test_the_page_that_was_wanted_opens_after_a_key(browser: Browser, site: Site) -> None:
+    page = browser.new_page()
+    page.goto(f"{site.url}/console/ask?q=Where")
+    page.get_by_label("API key").fill(site.ana)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(lambda url: "/sign-in" not in url)
     assert page.url.endswith("/console/ask?q=Where")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/sign-in")
     page.go_back()
     page.reload()
     assert "/sign-in" in page.url
+    page.close()
 
 
 def test_a_wrong_key_says_so_and_the_page_is_accessible(browser: Browser, site: Site) -> None:
