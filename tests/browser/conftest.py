@@ -23,7 +23,16 @@ _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _PATIENCE_MS = 15_000  # the machine may be busy with other tests
 expect.set_options(timeout=_PATIENCE_MS)
 _SERIOUS = ("serious", "critical")
-_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--disable-extensions", "--disable-quic", "--disable-background-networking", "--disable-sync", "--no-first-run")
+_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-software-rasterizer",
+    "--disable-extensions",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--no-first-run",
+)
 LIGHT, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
