@@ -41,7 +41,7 @@ def environment(settings: Settings) -> dict[str, str]:
     if settings.qdrant.api_key is not None:
         told["MEMOS_QDRANT__API_KEY"] = settings.qdrant.api_key.get_secret_value()
     if settings.neo4j.url is not None and settings.neo4j.password is not None:
-        told |= {"MEMOS_NEO4J__URL": settings.neo4j.url, "MEMOS_NEO4J__USER": settings.neo4j.user}
+        told["MEMOS_NEO4J__URL"] = settings.neo4j.url
         told["MEMOS_NEO4J__PASSWORD"] = settings.neo4j.password.get_secret_value()
     stores = ("MEMOS_HOME", "MEMOS_LEDGER_URL", "MEMOS_QDRANT__", "MEMOS_NEO4J__")
     return {name: value for name, value in os.environ.items() if not name.startswith(stores)} | told
@@ -70,7 +70,7 @@ class Servers:
         home.mkdir(mode=0o700)
         url = self.postgres.url()
         with _qdrant() as qdrant:
-            neo4j = Neo4jSettings(url=self.neo4j.url, user=self.neo4j.user, password=SecretStr(self.neo4j.password))
+            neo4j = Neo4jSettings(url=self.neo4j.url, password=SecretStr(self.neo4j.password))
             stores = {"ledger_url": SecretStr(url), "qdrant": qdrant, "neo4j": neo4j}
             yield Settings().model_copy(update={**stores, "home": home})
         # Not after an error, which it would hide: the server is thrown away, too.

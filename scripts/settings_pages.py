@@ -35,7 +35,7 @@ GROUPS = {
     "For operators": """
         config retention_days qdrant.url qdrant.api_key neo4j.url neo4j.password tasks.workers
         tasks.tokens_per_day upkeep.backup_folder upkeep.backups_kept limits.file_bytes
-        limits.min_free_bytes oidc.issuer oidc.client_id oidc.client_secret oidc.claim
+        limits.min_free_bytes oidc.issuer oidc.client_id oidc.client_secret
         server.new_users server.fetch_files server.cors_origins
         server.log_level quota.requests_per_minute quota.items_per_day quota.bytes_per_day quota.tokens_per_day
     """,
@@ -44,7 +44,7 @@ GROUPS = {
         reader_model.model reader_model.api_key vision_model.base_url vision_model.model vision_model.api_key
         embed.threads index.wait_s qdrant.collection qdrant.on_disk heat.promote_above recall.tokens
         rerank.model rerank.base_url rerank.api_key activation.host_bytes activation.disk_bytes
-        parametric.base parametric.night parametric.stable_days parametric.recipe
+        activation.prefix_tokens parametric.base parametric.night parametric.stable_days parametric.recipe
         cube_passphrase
     """,
 }

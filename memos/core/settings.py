@@ -159,7 +159,6 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "weight": "the reranker's vote has the weight of the best score",
     },
     "activation": {
-        "prefix_tokens": "prompts begin with at most 1,024 tokens of memories",
         "device_bytes": "up to 2 GiB of KV are kept on a GPU",
         "disk_form": "KV is stored without compression",
         "stable_days": "a memory must be unchanged for 3 days",
@@ -551,9 +550,6 @@ class OidcSettings(_Group):
     client_secret: SecretStr | None = Field(
         None, description="Secret of the console at the provider; not needed for a public client"
     )
-    claim: str = Field(
-        "sub", min_length=1, max_length=64, description="Claim of the provider that is the id of a user here"
-    )
 
     @field_validator("issuer")
     @classmethod
@@ -574,15 +570,14 @@ class RecallSettings(_Group):
     tokens: int = Field(1500, ge=100, le=1_000_000, description="Maximum tokens of the memory section in a prompt")
 
 
-PREFIX_TOKENS = 1_024
-"""Most tokens of memories at the beginning of a cube's prompts."""
-
-
 class ActivationSettings(_Group):
     """Attention KV kept of prompts, and the memory it may use in each tier; 0 keeps none there."""
 
     host_bytes: int = Field(1_073_741_824, ge=0, description="Maximum bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Maximum bytes of KV kept in files in the home folder")
+    prefix_tokens: int = Field(
+        1024, ge=0, le=100_000, description="Maximum tokens of memories at the beginning of a cube's prompts; 0: none"
+    )
 
 
 class ParametricSettings(_Group):
@@ -711,7 +706,7 @@ class Settings(BaseSettings):
     def prefix_room(self) -> int:
         """Return how many tokens of hot and stable memories prompts may begin with; 0 if no model keeps their KV."""
         kept = self.chat_model.local is not None or self.chat_model.prefix_cache != "off"
-        return PREFIX_TOKENS if kept else 0
+        return self.activation.prefix_tokens if kept else 0
 
     @property
     def prefixed(self) -> bool:

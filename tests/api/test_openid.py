@@ -82,7 +82,7 @@ def test_whom_the_provider_names_is_signed_in_with_their_own_rights(site: Site) 
 def test_the_provider_is_asked_with_pkce_state_and_nonce(site: Site) -> None:
     sign_in(site)
     asked = site.provider.asked[-1]
-    assert (asked["response_type"], asked["code_challenge_method"], asked["scope"]) == ("code", "S256", "openid")
+    assert (asked["response_type"], asked["code_challenge_method"], asked["scope"]) == ("code", "S256", "openid email")
     assert len({asked["state"], asked["nonce"], asked["code_challenge"]}) == 3
     assert "s3cret" not in str(asked)
 
@@ -144,3 +144,10 @@ def test_an_issuer_must_be_safe() -> None:
     for wrong in ("http://login.example.org", "ftp://x", "login"):
         with pytest.raises(ValidationError, match="https"):
             OidcSettings(issuer=wrong)
+
+
+@pytest.mark.parametrize(("verified", "status"), [(True, 303), (False, 401), (None, 401)])
+def test_a_verified_address_is_the_id_of_a_user(site: Site, verified: bool | None, status: int) -> None:
+    site.provider.subject = "not-here"
+    site.provider.claims = {"email": "ana", "email_verified": verified}
+    assert sign_in(site).status_code == status

@@ -24,7 +24,7 @@ Factory = Callable[[Path], Neo4jGraph]
 @pytest.fixture
 def factory(neo4j_server: Neo4jServer) -> Factory:
     """Open one installation for each folder's name, so that one server is enough for all tests."""
-    there = Neo4jSettings(url=neo4j_server.url, user=neo4j_server.user, password=SecretStr(neo4j_server.password))
+    there = Neo4jSettings(url=neo4j_server.url, password=SecretStr(neo4j_server.password))
     return lambda folder: Neo4jGraph.open(there, f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}")
 
 

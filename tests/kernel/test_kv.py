@@ -14,7 +14,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.core.ports import ChatRequest
-from memos.core.settings import ChatSettings, IndexSettings, LimitSettings
+from memos.core.settings import ActivationSettings, ChatSettings, IndexSettings, LimitSettings
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.ledger import segments as tiers
 from memos.scheduler.rules import TierSettings
@@ -26,14 +26,10 @@ SETTINGS = Settings(
     limits=LimitSettings(min_free_bytes=1_000_000),
     chat_model=ChatSettings(base_url="http://127.0.0.1:9/v1", model="any", prefix_cache="on"),
     heat=TierSettings(tau_days=20),
+    activation=ActivationSettings(prefix_tokens=200),
 )
 SAID = ("I live in Lyon.", "I work as a beekeeper.", "I am allergic to peanuts.", "I have a dog named Rex.")
 WEEK = timedelta(days=7)
-
-
-@pytest.fixture(autouse=True)
-def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memos.core.settings.PREFIX_TOKENS", 200)
 
 
 @dataclass

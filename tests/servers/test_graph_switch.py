@@ -17,7 +17,7 @@ from tests.support.servers.postgres_server import PostgresServer
 
 
 def neo4j_of(server: Neo4jServer) -> Neo4jSettings:
-    return Neo4jSettings(url=server.url, user=server.user, password=SecretStr(server.password))
+    return Neo4jSettings(url=server.url, password=SecretStr(server.password))
 
 
 def test_neo4j_catches_up_with_all_that_happened_without_it(tmp_path: Path, neo4j_server: Neo4jServer) -> None:

@@ -30,7 +30,7 @@ Cypher = Callable[..., list[list[Any]]]
 
 @pytest.fixture
 def there(neo4j_server: Neo4jServer) -> Neo4jSettings:
-    return Neo4jSettings(url=neo4j_server.url, user=neo4j_server.user, password=SecretStr(neo4j_server.password))
+    return Neo4jSettings(url=neo4j_server.url, password=SecretStr(neo4j_server.password))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def session(there: Neo4jSettings) -> Iterator[Any]:
 
     assert there.url
     assert there.password
-    auth = (there.user, there.password.get_secret_value())
+    auth = ("neo4j", there.password.get_secret_value())
     with neo4j.GraphDatabase.driver(there.url, auth=auth) as driver, driver.session(database="neo4j") as opened:
         yield opened
 

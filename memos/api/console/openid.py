@@ -7,6 +7,7 @@ import json
 import logging
 import secrets
 import time
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -96,8 +97,8 @@ class OpenId:
             raise PermissionDenied(_FAILED) from error
         except httpx2.HTTPError as error:
             raise BackendUnavailable(_AWAY) from error
-        name, client_name = self._name(claims), request.headers.get("user-agent", "")
-        session = await to_thread.run_sync(lambda: self._memos.sessions.start_for(name, client=client_name))
+        names, client_name = _names(claims), request.headers.get("user-agent", "")
+        session = await to_thread.run_sync(self._start, names, client_name)
         return session, told["next"]
 
     def forget(self, request: Request, response: Response) -> None:
@@ -110,7 +111,7 @@ class OpenId:
             self._settings.client_id,
             secret.get_secret_value() if secret else None,
             token_endpoint_auth_method=None if secret else "none",
-            scope="openid" if self._settings.claim == "sub" else "openid profile email",
+            scope="openid email",
             redirect_uri=f"{request.url.scheme}://{request.url.netloc}{_root(request)}{RETURN}",
             code_challenge_method="S256",
             timeout=_TIMEOUT_S,
@@ -156,13 +157,21 @@ class OpenId:
         assert self._keys is not None  # set by `_provider`
         return jwt.decode(text, self._keys, algorithms=list(_ALGORITHMS))
 
-    def _name(self, claims: CodeIDToken) -> str:
-        name = claims.get(self._settings.claim)
-        if self._settings.claim == "email" and claims.get("email_verified") is not True:
-            raise PermissionDenied("The identity provider has not verified your e-mail address.")
-        if not isinstance(name, str) or not name:
-            raise PermissionDenied(f"The identity provider does not say your `{self._settings.claim}`.")
-        return name
+    def _start(self, names: list[str], client: str) -> NewSession:
+        """Start a session for the first name that is a user here. Raises: PermissionDenied."""
+        for name in names[:-1]:
+            with suppress(PermissionDenied):
+                return self._memos.sessions.start_for(name, client=client)
+        return self._memos.sessions.start_for(names[-1], client=client)
+
+
+def _names(claims: CodeIDToken) -> list[str]:
+    """Return the ids that somebody may have here: the verified e-mail address, then the subject."""
+    email = claims.get("email") if claims.get("email_verified") is True else None
+    names = [name for name in (email, claims.get("sub")) if isinstance(name, str) and name]
+    if not names:
+        raise PermissionDenied("The identity provider does not say who you are.")
+    return names
 
 
 def _told(request: Request) -> dict[str, str]:
