@@ -103,3 +103,13 @@ def test_a_session_is_listed_and_ended(ana: SignedIn, server: Server) -> None:
         ended = server.http.delete(f"/api/v1/sessions/{each['id']}", headers=server.headers("ana"))
         assert ended.status_code == 204
     assert ana.http.get("/console/").status_code == 303
+
+
+def test_failed_sessions_of_one_address_do_not_shut_others_out(server: Server) -> None:
+    stranger = TestClient(server.http.app, follow_redirects=False, client=("203.0.113.9", 1))
+    stranger.cookies.set("memos_session", "mss_guessed", path="/console")
+    for _ in range(40):
+        stranger.get("/console/")
+    other = TestClient(server.http.app, follow_redirects=False, client=("198.51.100.7", 1))
+    assert other.post("/console/sign-in", data={"key": server.ben}).status_code == 303
+    assert other.get("/console/").status_code == 200

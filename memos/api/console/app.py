@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import Unauthenticated
 from memos.api.console.pages import PAGES
-from memos.api.console.rest import API, Rest, RestError, api_router, client_of
+from memos.api.console.rest import API, Rest, RestError, api_router
 from memos.api.console.signing_in import SignIn, check_csrf
 from memos.api.console.view import COOKIE, CUBE_COOKIE, STATIC, Page, View, environment
 from memos.errors import MemosError, PermissionDenied
@@ -38,7 +38,6 @@ _DATA_POLICY = "default-src 'none'; sandbox; frame-ancestors 'none'"
 def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
     """Return the console of an installation whose `/api/v1` is `api`."""
     router = api_router(api)
-    client = client_of(router)
     signing_in = SignIn(memos)
 
     def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
@@ -46,7 +45,8 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
             secret = request.cookies.get(COOKIE, "")
             if not secret:
                 return _to_sign_in(request)
-            view = View(request, Rest(client, secret), secret)
+            address = request.client.host if request.client else ""
+            view = View(request, Rest(router, secret, address), secret)
             try:
                 await check_csrf(request, secret)
                 await view.load()
@@ -147,6 +147,8 @@ def _to_sign_in(request: Request) -> Response:
 def _error(view: View, status: int, message: str) -> Response:
     if view.partial:
         return HTMLResponse(environment().get_template("_notice.html").render(message=message), status)
+    if not view.me:  # not even who is signed in is known
+        return _plain(view.request, status, message)
     return view.render("error.html", status=status, message=message, code=status)
 
 

@@ -34,10 +34,16 @@ class Rest:
     Raises: RestError, from every method, for an answer that is an error.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, secret: str, address: str = "") -> None:
-        self._client = client
-        self._headers = {"Authorization": f"Bearer {secret}"}
-        self.address = address
+    def __init__(self, api: ASGIApp, secret: str, address: str) -> None:
+        # The address of the browser: failed sign-ins of one must not make others wait.
+        transport = httpx2.ASGITransport(api, client=(address, 0))  # nothing is ever connected to
+        self._client = httpx2.AsyncClient(
+            transport=transport,
+            base_url="http://console",
+            headers={"Authorization": f"Bearer {secret}"},
+            timeout=None,
+            trust_env=False,
+        )
 
     async def get(self, path: str, **params: Json) -> Any:
         return await self.send("GET", path, params)
@@ -57,7 +63,7 @@ class Rest:
     async def send(self, method: str, path: str, params: Mapping[str, Any], body: Any = None) -> Any:
         """Return the JSON of an answer, None if it has no content."""
         given = {name: value for name, value in params.items() if value not in (None, "", [])}
-        answer = await self._client.request(method, API + path, params=given, json=body, headers=self._headers)
+        answer = await self._client.request(method, API + path, params=given, json=body)
         if answer.is_success:
             return answer.json() if answer.content else None
         try:
@@ -70,10 +76,3 @@ class Rest:
 def api_router(api: ASGIApp) -> Router:
     """Return a router that has the application of `/api/v1` at its usual path."""
     return Router([Mount(API, app=api)], redirect_slashes=False)
-
-
-def client_of(router: Router) -> httpx2.AsyncClient:
-    """Return a client that calls an application in this process; no address is ever connected to."""
-    return httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(router, client=("console", 0)), base_url="http://console", timeout=None
-    )
