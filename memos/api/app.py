@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -197,6 +197,16 @@ def create_app(
         response = error_response(refusal_of(error, request), error.status_code)
         response.headers.update(error.headers or {})
         return response
+
+    @app.get(_CONSOLE)
+    async def to_console(request: Request) -> Response:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}{_CONSOLE}/")
+
+    @app.get("/")
+    async def root(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):  # a browser
+            return await to_console(request)
+        raise HTTPException(404)
 
     @app.get("/health")
     async def health() -> dict[str, str]:

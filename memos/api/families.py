@@ -44,7 +44,7 @@ class RouteNotFound(RequestRefused):
     code = "not_found"
 
     def __init__(self, path: str) -> None:
-        super().__init__(404, f"No such route: {shown(path)}. See {_DOCUMENTS} for the API.")
+        super().__init__(404, f"No such route: {shown(path)}. See {_DOCUMENTS} for the API, /console for the console.")
 
 
 class MethodNotAllowed(RequestRefused):

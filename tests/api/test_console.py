@@ -113,3 +113,12 @@ def test_failed_sessions_of_one_address_do_not_shut_others_out(server: Server) -
     other = TestClient(server.http.app, follow_redirects=False, client=("198.51.100.7", 1))
     assert other.post("/console/sign-in", data={"key": server.ben}).status_code == 303
     assert other.get("/console/").status_code == 200
+
+
+def test_browsers_are_led_to_the_console(server: Server) -> None:
+    http = TestClient(server.http.app, follow_redirects=False)
+    assert http.get("/console").headers["location"] == "/console/"
+    assert http.get("/", headers={"accept": "text/html,*/*"}).headers["location"] == "/console/"
+    answer = http.get("/", headers={"accept": "application/json"})
+    assert answer.status_code == 404
+    assert "/console" in answer.json()["error"]["message"]
