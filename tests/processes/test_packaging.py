@@ -50,10 +50,12 @@ def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_wha
     assert environment in location.parents
     said = run(environment / "bin/memos", "demo", cwd=Path("/"))
     assert "clean" in said
+    assert "memos console" in said
     run(environment / "bin/memos", "--help", cwd=Path("/"))
     with zipfile.ZipFile(wheel) as archive:
         held = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
         [told] = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")]
+    assert "memos/api/console/static/vendor/htmx.min.js" in held
     site = location.parents[1]
     kept = (path for path in location.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert {str(path.relative_to(site)): path.read_bytes() for path in kept} == held
