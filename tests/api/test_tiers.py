@@ -67,7 +67,8 @@ def test_topics_are_paged_and_told_with_their_messages(aged: Server) -> None:
     assert len(every) == 2
     assert [each["id"] for each in get(aged, "/segments", limit=1)] == every[:1]
     assert [each["id"] for each in get(aged, "/segments", limit=1, after=every[0])] == every[1:]
-    assert get(aged, "/segments", state="archived") == []
+    archived = [each["id"] for each in get(aged, "/segments", state="archived")]  # the background may have been here
+    assert archived == [each["id"] for each in get(aged, "/segments") if each["state"] == "archived"]
     engine = topic(aged, "engine")
     told = get(aged, f"/segments/{engine}")
     assert [item["memory"] for item in told["messages"]] == [f"{ENGINE}, 1.", f"{ENGINE}, 0."]
