@@ -46,10 +46,11 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
     me: str = view.me["identity"]["id"]
     wanted = view.query("find").strip().casefold()
     listed = [cube for cube in view.cubes if wanted in cube["id"].casefold()]
-    after = view.query("after")
-    listed = [cube for cube in listed if cube["id"] > after] if after else listed
     # One's own first; of others' one may still be an owner, which only the API knows.
     mine = listed if view.admin else sorted(listed, key=lambda cube: (cube["owner"] != me, cube["id"]))
+    # The list is not in the order of ids, so that it goes on behind the place of the last one.
+    begin = next((place for place, cube in enumerate(mine, 1) if cube["id"] == view.query("after")), 0)
+    mine = mine[begin:]
     shown = mine[:_CUBES]
     rows = [row for row in await asyncio.gather(*(_row(view, cube) for cube in shown)) if row is not None]
     added = view.query("with").strip()
