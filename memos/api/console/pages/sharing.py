@@ -57,6 +57,7 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
     columns = sorted({name for row in rows for name in row["roles"]} - {_EVERYONE})
     if added and added not in (_EVERYONE, *columns):
         columns.insert(0, added)
+    shown_with = {"find": view.query("find"), "with": added}
     response = view.render(
         "access_sharing.html",
         block="matrix" if view.partial else None,
@@ -67,7 +68,7 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
         find=view.query("find"),
         added=added,
         problem=problem,
-        more=view.url("/access/sharing", find=view.query("find"), after=shown[-1]["id"]) if len(mine) > _CUBES else "",
+        more=view.url("/access/sharing", **shown_with, after=shown[-1]["id"]) if len(mine) > _CUBES else "",
     )
     return view.notice(notice, response) if notice else response
 
