@@ -57,7 +57,10 @@ class SlowCall:
     seconds: Annotated[float, "How long it took"]
     stages_ms: Annotated[Mapping[str, float], "Milliseconds of each stage"]
     cubes: Annotated[tuple[str, ...], "Cubes it was about"]
-    question: Annotated[str | None, "What was asked, at most 300 characters; null for an add and after an erasure"]
+    question: Annotated[
+        str | None,
+        "What was asked, at most 300 characters; null for an add, after an erasure, and for who does not own the cubes",
+    ]
     failed: Annotated[bool, "Whether it ended with an error"]
 
 

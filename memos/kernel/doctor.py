@@ -89,6 +89,9 @@ def _config(settings: Settings) -> Found:
         yield State.GOOD, "from the environment; MEMOS_CONFIG is not set"
         return
     path = settings.config.expanduser()
+    if not path.exists():  # removed while the installation is open
+        yield State.BAD, f"{path} is missing, so the next start fails; restore it, or unset MEMOS_CONFIG"
+        return
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         yield State.DOUBTFUL, f"others can read {path}; run chmod 600 on it if it contains a key or password"
     else:

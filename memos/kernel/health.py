@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from memos.core.identities import Right
 from memos.core.settings import JUDGE, ChatSettings, Settings
 from memos.core.telemetry import SlowCall, SlowCalls
 from memos.core.types import LOCAL_OWNER
+from memos.errors import NotFound, PermissionDenied
 from memos.kernel.context import Context
 from memos.kernel.doctor import (
     EXTRAS,
@@ -95,11 +97,20 @@ class Health:
     def slow_calls(self, *, actor: str = LOCAL_OWNER) -> tuple[SlowCall, ...]:
         """Return the slowest calls of the last 24 hours in this process, the slowest first.
 
-        Only calls about cubes that the actor may read.
+        Only calls about cubes that the actor may read. What was asked is for owners of the cubes: a cube that is shared
+        with many must not show them each other's questions.
         """
         readable = self._context.scopes.cubes_of(None, actor, Right.READ)
         found = self._slow.slowest()
-        return tuple(call for call in found if readable is None or set(call.cubes) <= set(readable))
+        told = [call for call in found if readable is None or set(call.cubes) <= set(readable)]
+        return tuple(call if self._owns(actor, call.cubes) else replace(call, question=None) for call in told)
+
+    def _owns(self, actor: str, cubes: Sequence[str]) -> bool:
+        try:
+            self._context.access.check(actor, cubes, Right.OWN)
+        except (NotFound, PermissionDenied):
+            return False
+        return True
 
     def _settings(self) -> Settings:
         """Return the settings with the folder that is open, which may have been an argument."""

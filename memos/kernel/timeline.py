@@ -266,7 +266,12 @@ class Timeline:
         """Return a time; a day without a time is its end."""
         moment = read_time(where, at, ZoneInfo(scope.time_zone), self._context.clock.now())
         is_day = isinstance(at, str) and len(at.strip()) == len("2025-03-01") and at.strip()[4:5] == "-"
-        return moment + timedelta(days=1) - timedelta(microseconds=1) if is_day else moment
+        if not is_day:
+            return moment
+        try:
+            return moment + timedelta(days=1) - timedelta(microseconds=1)
+        except OverflowError as error:
+            raise InvalidInput(where, f"{shown(at)} is too late; use an earlier day") from error
 
 
 def _held(connection: sa.Connection, found: Sequence[Item], at: datetime) -> list[Held]:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -21,12 +22,14 @@ from memos.api.console.pages import PAGES
 from memos.api.console.rest import API, Rest, RestError, api_router
 from memos.api.console.signing_in import SignIn, check_csrf
 from memos.api.console.view import COOKIE, CUBE_COOKIE, STATIC, Page, View, environment
+from memos.api.families import BODY_BYTES, BodyLimitMiddleware
 from memos.errors import MemosError, PermissionDenied
 from memos.kernel.memos import MemOS
 
 log = logging.getLogger("memos.api")
 
 PATH = "/console"
+_SIGN_IN_BYTES = 64 * 1024
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -48,11 +51,12 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
             address = request.client.host if request.client else ""
             view = View(request, Rest(router, secret, address), secret)
             try:
+                await view.load()  # before the body is read: strangers must not fill memory or the disk
                 await check_csrf(request, secret)
-                await view.load()
                 response = await page.handler(view)
-                if view.query("cube") and request.cookies.get(CUBE_COOKIE) != view.cube:
-                    response.set_cookie(CUBE_COOKIE, view.cube, path=view.root or "/", httponly=True, samesite="lax")
+                if view.query("cube") and view.last_cube != view.cube:
+                    value = quote(view.cube, safe="")  # headers are Latin-1, and names of cubes are not
+                    response.set_cookie(CUBE_COOKIE, value, path=view.root or "/", httponly=True, samesite="lax")
                 return response
             except RestError as error:
                 if error.status == 401:
@@ -66,15 +70,17 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
     async def pass_on(scope: Scope, receive: Receive, send: Send) -> None:
         await _pass_on(router, scope, receive, send)
 
+    small = [Middleware(BodyLimitMiddleware, most=_SIGN_IN_BYTES)]
+    limited = [Middleware(BodyLimitMiddleware, most=BODY_BYTES)]
     routes = [
         Route("/sign-in", signing_in.show),
-        Route("/sign-in", signing_in.enter, methods=["POST"]),
+        Route("/sign-in", signing_in.enter, methods=["POST"], middleware=small),
         Route("/sign-in/openid", signing_in.start_openid),
         Route("/sign-in/openid/return", signing_in.finish_openid),
-        Route("/sign-out", signing_in.leave, methods=["POST"]),
+        Route("/sign-out", signing_in.leave, methods=["POST"], middleware=small),
         Mount("/api", app=pass_on),
         Mount("/static", app=StaticFiles(directory=STATIC)),
-        *(Route(page.path, endpoint(page), methods=[page.method]) for page in PAGES),
+        *(Route(page.path, endpoint(page), methods=[page.method], middleware=limited) for page in PAGES),
     ]
     app = Starlette(
         routes=routes, exception_handlers={HTTPException: _not_found, MemosError: _refused, Exception: _failed}

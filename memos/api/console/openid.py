@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 
 from memos.core.identities import NewSession
 from memos.core.settings import OidcSettings
-from memos.errors import BackendUnavailable, PermissionDenied
+from memos.errors import BackendUnavailable, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
 
 log = logging.getLogger("memos.api")
@@ -158,9 +158,9 @@ class OpenId:
         return jwt.decode(text, self._keys, algorithms=list(_ALGORITHMS))
 
     def _start(self, names: list[str], client: str) -> NewSession:
-        """Start a session for the first name that is a user here. Raises: PermissionDenied."""
+        """Start a session for the first name that is a user here. Raises: NotFound, PermissionDenied."""
         for name in names[:-1]:
-            with suppress(PermissionDenied):
+            with suppress(NotFound, PermissionDenied):
                 return self._memos.sessions.start_for(name, client=client)
         return self._memos.sessions.start_for(names[-1], client=client)
 

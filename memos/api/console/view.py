@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import jinja2
 from markupsafe import Markup
@@ -60,11 +60,16 @@ class View:
     async def _usual_cube(self) -> str:
         known = {each["id"] for each in self.cubes}
         home: str = self.me["identity"]["home"] or ""
-        for cube in (self.request.cookies.get(CUBE_COOKIE, ""), home):
+        for cube in (self.last_cube, home):
             if cube in known:
                 return cube
         busiest = (await self.rest.get("/overview"))["cubes"] if known else []
         return str(max(busiest, key=lambda each: each["events"])["cube"]) if busiest else home
+
+    @property
+    def last_cube(self) -> str:
+        """The cube of the page before, as the browser keeps it."""
+        return unquote(self.request.cookies.get(CUBE_COOKIE, ""))
 
     @property
     def root(self) -> str:

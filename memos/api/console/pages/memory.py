@@ -209,7 +209,7 @@ async def edit(view: View) -> Response:
     tags = [tag.strip() for tag in str(form.get("tags", "")).split(",") if tag.strip()]
     expected = str(form.get("expected_version", ""))
     before = (await view.rest.get(f"{path}/history"))[-1]["after"]
-    body: dict[str, Any] = {"expected_version": int(expected) if expected.isdigit() else before["version"]}
+    body: dict[str, Any] = {"expected_version": int(expected) if expected.isdecimal() else before["version"]}
     if text != before["memory"].replace("\r\n", "\n"):
         body["memory"] = text
     if tags != before["tags"]:
@@ -236,7 +236,9 @@ async def restore(view: View) -> Response:
     """Write a new version equal to an old one; without one, to the version before."""
     form = await view.form()
     id_, path = _path(view)
-    body = {name: int(str(form[name])) for name in ("to_version", "expected_version") if str(form.get(name)).isdigit()}
+    body = {
+        name: int(str(form[name])) for name in ("to_version", "expected_version") if str(form.get(name)).isdecimal()
+    }
     await view.rest.post(f"{path}/rollback", body)
     return view.redirect(f"/memories/{part(id_)}", done="restored")
 

@@ -79,7 +79,7 @@ class Wanted:
         if self.since:
             parts.append({"said_at": {"gte": self.since}})
         if self.until:
-            parts.append({"said_at": {"lt": (date.fromisoformat(self.until) + timedelta(days=1)).isoformat()}})
+            parts.append({"said_at": _until(date.fromisoformat(self.until))})
         for name, values in self.chosen.items():
             if name == without:
                 continue
@@ -110,6 +110,12 @@ def _day(given: Any) -> str:
         return date.fromisoformat(str(given or "")).isoformat()
     except ValueError:
         return ""
+
+
+def _until(day: date) -> dict[str, str]:
+    if day == date.max:
+        return {"lte": day.isoformat()}
+    return {"lt": (day + timedelta(days=1)).isoformat()}
 
 
 def _of_month(text: str) -> dict[str, str]:

@@ -112,7 +112,7 @@ async def rollback(view: View) -> Response:
         "cube": view.cube,
         "subject": subject,
         "dimension": dimension,
-        "version": int(number) if number.isdigit() and len(number) < 9 else 0,
+        "version": int(number) if number.isdecimal() and len(number) < 9 else 0,
     }
     await view.rest.post("/profile/rollback", body)
     return view.redirect(entity_path(subject))

@@ -159,7 +159,7 @@ async def undo(view: View) -> Response:
     restored: list[str] = []
     for step in map(str, form.getlist("rollback")):
         item, _, version = step.rpartition(":")
-        body = {"expected_version": int(version) if version.isdigit() else None}
+        body = {"expected_version": int(version) if version.isdecimal() else None}
         await view.rest.post(f"/memories/{part(item)}/rollback", body)
         restored.append(item)
     for step in map(str, form.getlist("reopen")):
@@ -184,7 +184,7 @@ async def undo(view: View) -> Response:
 
 async def _named(view: View) -> tuple[str, int]:
     version = await view.field("version")
-    return await view.field("item"), int(version) if version.isdigit() else 0
+    return await view.field("item"), int(version) if version.isdecimal() else 0
 
 
 async def _decided(

@@ -46,16 +46,18 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
     me: str = view.me["identity"]["id"]
     wanted = view.query("find").strip().casefold()
     listed = [cube for cube in view.cubes if wanted in cube["id"].casefold()]
-    after = view.query("after")
-    listed = [cube for cube in listed if cube["id"] > after] if after else listed
     # One's own first; of others' one may still be an owner, which only the API knows.
     mine = listed if view.admin else sorted(listed, key=lambda cube: (cube["owner"] != me, cube["id"]))
+    # The list is not in the order of ids, so that it goes on behind the place of the last one.
+    begin = next((place for place, cube in enumerate(mine, 1) if cube["id"] == view.query("after")), 0)
+    mine = mine[begin:]
     shown = mine[:_CUBES]
     rows = [row for row in await asyncio.gather(*(_row(view, cube) for cube in shown)) if row is not None]
     added = view.query("with").strip()
     columns = sorted({name for row in rows for name in row["roles"]} - {_EVERYONE})
     if added and added not in (_EVERYONE, *columns):
         columns.insert(0, added)
+    shown_with = {"find": view.query("find"), "with": added}
     response = view.render(
         "access_sharing.html",
         block="matrix" if view.partial else None,
@@ -66,7 +68,7 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
         find=view.query("find"),
         added=added,
         problem=problem,
-        more=view.url("/access/sharing", find=view.query("find"), after=shown[-1]["id"]) if len(mine) > _CUBES else "",
+        more=view.url("/access/sharing", **shown_with, after=shown[-1]["id"]) if len(mine) > _CUBES else "",
     )
     return view.notice(notice, response) if notice else response
 

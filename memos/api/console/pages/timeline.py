@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
@@ -29,7 +30,7 @@ async def day(view: View) -> Response:
     values, found = await asyncio.gather(
         _day(view, at.isoformat(), {**chosen, "kind": "values"}), _day(view, at.isoformat(), chosen)
     )
-    first, last = _ends(span)
+    first, last = _ends(view, span)
     told = {
         "span": span,
         "at": at,
@@ -53,7 +54,7 @@ async def difference(view: View) -> Response:
     span = await view.rest.get("/timeline/span", cube=view.cube)
     if span["first"] is None:
         return view.render("timeline_difference.html", span=span)
-    first, last = _ends(span)
+    first, last = _ends(view, span)
     since, until = _date(view.query("since")) or first, _date(view.query("until")) or last
     if since > until:
         since, until = until, since
@@ -105,8 +106,11 @@ def _more(view: View, at: str, found: Any, chosen: dict[str, Any]) -> str | None
     return _url(view, at, chosen, after=found["after"]) if found["after"] else None
 
 
-def _ends(span: Any) -> tuple[date, date]:
-    return datetime.fromisoformat(span["first"]).date(), datetime.fromisoformat(span["last"]).date()
+def _ends(view: View, span: Any) -> tuple[date, date]:
+    """Return the first and the last day of a cube in its time zone, in which the API counts days too."""
+    zone = ZoneInfo(next((each["time_zone"] for each in view.cubes if each["id"] == view.cube), "UTC"))
+    first, last = (datetime.fromisoformat(span[end]).astimezone(zone).date() for end in ("first", "last"))
+    return first, last
 
 
 def _date(text: str) -> date | None:
@@ -120,7 +124,7 @@ def _at(view: View, span: Any) -> date | None:
     """Return the day to show, by default the last one; None if the cube is empty."""
     if span["first"] is None:
         return None
-    first, last = _ends(span)
+    first, last = _ends(view, span)
     offset = view.query("offset")
     if offset.isascii() and offset.isdigit() and len(offset) < 7:
         return first + timedelta(days=min(int(offset), (last - first).days))

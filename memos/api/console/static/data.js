@@ -132,6 +132,7 @@ async function run(event) {
     cube: field("into").value, name: file.name, progress: true,
     on_bad: field("skip").checked ? "skip" : "stop", mode: field("fine").checked ? "fine" : "rough",
   };
+  let ended = false;
   try {
     for await (const line of lines(await send("/imports", query, file, { signal: stopping.signal }))) {
       if (line.error) throw new Error(line.error.message);
@@ -140,8 +141,12 @@ async function run(event) {
         bar.value = line.progress.done;
         said.textContent = `${line.progress.done.toLocaleString("en")} of ${count(line.progress.total, "message", "messages")} stored`;
       }
-      if (line.result) show("import-state", ...imported(line.result));
+      if (line.result) {
+        ended = true;
+        show("import-state", ...imported(line.result));
+      }
     }
+    if (!ended) throw new Error("The import broke off. What was stored stays; import the file again to go on.");
     show("import-preview");
   } catch (error) {
     const told = error.name === "AbortError" ? "Stopped. What was stored stays; import the file again to go on." : error.message;

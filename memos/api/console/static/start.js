@@ -17,7 +17,7 @@ function upload(file) {
   progress.setAttribute("aria-label", `Upload of ${file.name}`);
   entry.append(name, progress);
   list.append(entry);
-  const isExport = EXPORTS.test(file.name);
+  const isExport = drop.dataset.ask !== undefined && EXPORTS.test(file.name); // the page of documents has no chats
   const query = new URLSearchParams(drop.dataset.cube ? { cube: drop.dataset.cube, name: file.name } : { name: file.name });
   let body = file;
   if (!isExport) {
