@@ -122,3 +122,19 @@ def test_browsers_are_led_to_the_console(server: Server) -> None:
     answer = http.get("/", headers={"accept": "application/json"})
     assert answer.status_code == 404
     assert "/console" in answer.json()["error"]["message"]
+
+
+def test_an_admins_key_without_the_right_own_lists_nobody_elses_sessions(server: Server, ana: SignedIn) -> None:
+    weak = server.memos.keys.create("admin", "weak", rights=["read"]).secret
+    path = "/api/v1/sessions"
+    assert "ana" in {each["identity"] for each in server.http.get(path, headers=server.headers("admin")).json()}
+    listed = server.http.get(path, headers={"Authorization": f"Bearer {weak}"}).json()
+    assert {each["identity"] for each in listed} <= {"admin"}
+
+
+def test_a_link_of_another_site_does_not_choose_the_cube(ana: SignedIn, server: Server) -> None:
+    server.memos.cubes.create("shared", actor="ana")
+    ana.http.get("/console/?cube=shared", headers={"sec-fetch-site": "cross-site"})
+    assert "memos_cube" not in ana.http.cookies
+    ana.http.get("/console/?cube=shared", headers={"sec-fetch-site": "same-origin"})
+    assert "memos_cube" in ana.http.cookies

@@ -24,6 +24,7 @@ from memos.api.console.signing_in import SignIn, check_csrf
 from memos.api.console.view import COOKIE, CUBE_COOKIE, STATIC, Page, View, environment
 from memos.api.families import BODY_BYTES, BodyLimitMiddleware
 from memos.errors import MemosError, PermissionDenied
+from memos.kernel.access.sessions import PREFIX as SESSION_PREFIX
 from memos.kernel.memos import MemOS
 
 log = logging.getLogger("memos.api")
@@ -46,7 +47,7 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
     def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             secret = request.cookies.get(COOKIE, "")
-            if not secret:
+            if not secret.startswith(SESSION_PREFIX) or not secret.isascii():
                 return _to_sign_in(request)
             address = request.client.host if request.client else ""
             view = View(request, Rest(router, secret, address), secret)
@@ -54,7 +55,9 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
                 await view.load()  # before the body is read: strangers must not fill memory or the disk
                 await check_csrf(request, secret)
                 response = await page.handler(view)
-                if view.query("cube") and view.last_cube != view.cube:
+                # Not by a link of another site: what is added next would go to the cube that it names.
+                inside = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+                if inside and view.query("cube") and view.last_cube != view.cube:
                     value = quote(view.cube, safe="")  # headers are Latin-1, and names of cubes are not
                     response.set_cookie(CUBE_COOKIE, value, path=view.root or "/", httponly=True, samesite="lax")
                 return response

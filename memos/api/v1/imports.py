@@ -62,11 +62,11 @@ async def preview_import(
     user: UserName = None,
 ) -> ImportPreview:
     """Read the beginning of a chat export, sent as the body, and say what would be stored; nothing is."""
+    target = await to_thread.run_sync(lambda: target_of(memos, caller, CubeBody(user=user, cube=cube)))
     with scratch_file(memos.transfer) as file:
         await receive_file(request, memos, file)
 
         def previewed() -> ImportPreview:
-            target = target_of(memos, caller, CubeBody(user=user, cube=cube))
             with _readable(file, name) as path:
                 found = importing.preview_export(
                     memos,

@@ -109,9 +109,13 @@ class AccessControl:
         if allowed is not None and right not in allowed:
             raise PermissionDenied(f"The API key lacks the right `{right}`; use a key with this right.")
 
-    def check_admin(self, actor: str) -> None:
+    def is_admin(self, actor: str) -> bool:
+        """Return True if an actor may do everything, and its key has the right `own`."""
         allowed = _ALLOWED.get()
-        if (allowed is not None and Right.OWN not in allowed) or not self._rights(actor).everything:
+        return (allowed is None or Right.OWN in allowed) and self._rights(actor).everything
+
+    def check_admin(self, actor: str) -> None:
+        if not self.is_admin(actor):
             raise PermissionDenied(
                 f"{actor!r} is not an admin of this installation; ask an admin to do it, or use an admin's key with "
                 "the right `own`."

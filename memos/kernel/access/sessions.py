@@ -156,7 +156,7 @@ class Sessions:
         return NewSession(session, secret)
 
     def _is_admin(self, actor: str) -> bool:
-        return self._context.access.readable(check_name("actor", actor, 128)) is None
+        return self._context.access.is_admin(check_name("actor", actor, 128))
 
 
 def local_caller(clock: Clock) -> Caller:

@@ -73,9 +73,12 @@ async def group(view: View, notice: str = "", problem: str = "") -> Response:
     id_ = view.query("id")
     found = await view.rest.get(f"/groups/{part(id_)}/members")
     response = view.render(
-        "access_group.html", block="members" if view.partial else None, group=id_, problem=problem,
+        "access_group.html",
+        block="members" if view.partial else None,
+        group=id_,
+        problem=problem,
         members=found["members"],
-    )  # fmt: skip
+    )
     return view.notice(notice, response) if notice else response
 
 

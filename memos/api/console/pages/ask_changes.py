@@ -49,9 +49,18 @@ async def correct(view: View) -> Response:
     )
     added = [item["id"] for item in made]
     return _told(
-        view, title, said, changed=changed, added=added, now=now, runners_up=runners_up, text=text,
-        undo=undo, delete=added, instead=added[0] if added else "",
-    )  # fmt: skip
+        view,
+        title,
+        said,
+        changed=changed,
+        added=added,
+        now=now,
+        runners_up=runners_up,
+        text=text,
+        undo=undo,
+        delete=added,
+        instead=added[0] if added else "",
+    )
 
 
 async def confirm(view: View) -> Response:

@@ -46,9 +46,17 @@ async def ask(view: View) -> Response:
         except RestError as error:
             problem = error.message
     return view.render(
-        "chat.html", conversation=conversation, question=question, model=model["model"], earlier=earlier,
-        new=_new_name(), most=_EARLIER, answer=answer, prompt=prompt, problem=problem,
-    )  # fmt: skip
+        "chat.html",
+        conversation=conversation,
+        question=question,
+        model=model["model"],
+        earlier=earlier,
+        new=_new_name(),
+        most=_EARLIER,
+        answer=answer,
+        prompt=prompt,
+        problem=problem,
+    )
 
 
 def _new_name() -> str:
