@@ -126,7 +126,9 @@ class View:
 
     def notice(self, text: str, response: Response) -> Response:
         """Have the browser announce a text beside an answer."""
-        response.headers["HX-Trigger"] = json.dumps({"notice": text})
+        # After the swap: who acts on the announcement acts on what is there now.
+        event = "HX-Trigger" if response.status_code == 204 else "HX-Trigger-After-Settle"
+        response.headers[event] = json.dumps({"notice": text})
         return response
 
 
