@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console test test-all check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console test test-all test-browser check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -38,7 +38,11 @@ test: $(VENV)/.dev
 # missing server a failure instead of a skipped test.
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
-	$(PYTEST) -m "heavy and not alone" --dist loadfile
+	$(PYTEST) -m "heavy and not alone and not browser" --dist loadfile
+
+# Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
+test-browser: $(VENV)/.dev
+	$(PYTEST) tests/browser --dist loadfile
 
 check: lint types layers test
 

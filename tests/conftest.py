@@ -26,6 +26,7 @@ hypothesis.settings.register_profile("more", max_examples=1_000)
 
 # What is in them needs servers, models in PyTorch, killed processes or minutes.
 _HEAVY_FOLDERS = ("benchmarks", "browser", "models", "processes", "servers")
+_IN_SHORT = ("test_signing_in", "test_start", "test_walk")
 _SERVER_FIXTURES = {"neo4j_server", "postgres_server"}
 _SERVER_PARAMETERS = {"postgresql"}
 
@@ -53,6 +54,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     parameters = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
     if folder in _HEAVY_FOLDERS or fixtures & _SERVER_FIXTURES or parameters & _SERVER_PARAMETERS:
         item.add_marker(pytest.mark.heavy)
+    # What a page does in detail; that each loads, every way, and a newcomer's walk run with the others.
+    if folder == "browser" and item.path.stem not in _IN_SHORT and "every" not in item.name:
+        item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture(autouse=True, scope="session")
