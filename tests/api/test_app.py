@@ -192,6 +192,7 @@ def test_serving_prints_the_key_once_tells_tools_where_it_is_and_ends_in_order(t
             assert process.stdout is not None
             url = process.stdout.readline().split()[-1]
             key = process.stdout.readline().split()[-1] if start == 0 else key  # noqa: F821 - from the first start
+            assert process.stdout.readline().startswith(f"Console: {url}/console/sign-in?link=")
             found = endpoint.find(tmp_path / "home")
             assert found is not None
             assert found.url == url
