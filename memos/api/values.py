@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from memos.core import browsing, identities, kv_cache, types
+from memos.core import audit, browsing, identities, kv_cache, types
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -141,7 +141,7 @@ class Facets(browsing.Facets, Value):
 
 
 class ErasurePreview(types.ErasurePreview, Value):
-    """What an erasure would remove."""
+    """Preview of an erasure."""
 
 
 class ItemIds(Value):
@@ -189,7 +189,7 @@ class KeyLimits(identities.KeyLimits, Value):
 
 
 class KeyUsage(Value):
-    """What a key used up today, UTC, and what it may."""
+    """Usage of a key on this UTC day, and its limits."""
 
     items: int = Field(description="Memories stored, if that is limited")
     bytes: int = Field(description="Bytes of text and files stored, if that is limited")
@@ -197,12 +197,12 @@ class KeyUsage(Value):
     limits: KeyLimits = Field(description="Limits that apply: its own, else the installation's")
 
 
-class AuditEntry(types.AuditEntry, Value):
+class AuditEntry(audit.AuditEntry, Value):
     """Who did what when."""
 
 
-class ChainReport(types.ChainReport, Value):
-    """Whether a cube's chain of events is as it was written."""
+class ChainReport(audit.ChainReport, Value):
+    """Result of checking a cube's chain of events."""
 
 
 class Key(identities.Key, Value):
@@ -301,7 +301,7 @@ class PreviewedMessage(Value):
 
 
 class ImportPreview(Value):
-    """What the beginning of an export holds; nothing was stored."""
+    """Preview of a chat export; nothing is stored."""
 
     format: str = Field(description="Format that was detected, or given")
     messages: int = Field(description="Messages that would be stored")

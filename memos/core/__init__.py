@@ -2,6 +2,7 @@
 
 __all__ = [
     "aliases",
+    "audit",
     "browsing",
     "clock",
     "closing",

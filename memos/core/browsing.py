@@ -1,4 +1,4 @@
-"""What a person sees of memories: counts to filter by, the passages a memory comes from, and where it is kept."""
+"""Values for browsing memories: facets, source passages, places, and previews of erasures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from memos.core.types import LinkKind, Role, Segment, Trust
+from memos.core.types import LinkKind, Role, Segment, Status, Trust
 
 
 class FacetName(StrEnum):
@@ -134,8 +134,23 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class ErasePreview:
-    """What an erasure of memories would remove."""
+    """Preview of an erasure of memories by id."""
 
     item_ids: Annotated[tuple[str, ...], "Ids of the memories"]
     derived: Annotated[tuple[str, ...], "Ids of further memories that were derived from them and go too"]
     adapters: Annotated[tuple[str, ...], "Ids of adapters that were trained on them and go too"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPassage:
+    """A passage of a document: characters `start` to `end` of its Markdown, and the memory that holds it."""
+
+    item: Annotated[str, "Id of the memory"]
+    number: Annotated[int, "Its number in the file, from 1"]
+    page: Annotated[int | None, "Page it is on; null if the format has no pages"]
+    start: Annotated[int, "Start in the Markdown, in characters"]
+    end: Annotated[int, "End in the Markdown, in characters"]
+    path: Annotated[tuple[str, ...], "Headings above it"]
+    text: Annotated[str, "What the memory says now; empty if it was deleted"]
+    status: Annotated[Status, "Status of the memory"]
+    version: Annotated[int, "Version of the memory"]

@@ -57,7 +57,7 @@ def effective_settings(settings: Settings) -> tuple[EffectiveSetting, ...]:
 
 
 class _Sources(NamedTuple):
-    """What the environment and the file say, and the settings that they make; None if they are wrong by now."""
+    """Raw settings of environment and file, and the settings parsed from them; None if they are invalid."""
 
     environment: Mapping[str, Any]
     file: Mapping[str, Any]

@@ -115,7 +115,7 @@ _LEAST_S = 1e-4
 
 @dataclass(slots=True)
 class CallCounts:
-    """How many calls ended in an interval, how many of them failed, and how long they took."""
+    """Counts, failures and durations of the calls of an interval."""
 
     calls: int = 0
     failed: int = 0
@@ -174,7 +174,7 @@ class StageClock:
         self.question: str | None = None
 
     def about(self, cubes: Iterable[str], question: str | None = None) -> None:
-        """Say what the call is about, once that is checked; only `SlowCalls` learns it."""
+        """Record the cubes and the question of a call after its checks; only `SlowCalls` reads them."""
         self.cubes, self.question = tuple(cubes), question
 
     @property

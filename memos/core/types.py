@@ -454,21 +454,6 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """A part of a document: characters `start` to `end` of its Markdown, and the memory that holds it."""
-
-    item: Annotated[str, "Id of the memory"]
-    number: Annotated[int, "Its number in the file, from 1"]
-    page: Annotated[int | None, "Page it is on; null if the format has no pages"]
-    start: Annotated[int, "Start in the Markdown, in characters"]
-    end: Annotated[int, "End in the Markdown, in characters"]
-    path: Annotated[tuple[str, ...], "Headings above it"]
-    text: Annotated[str, "What the memory says now; empty if it was deleted"]
-    status: Annotated[Status, "Status of the memory"]
-    version: Annotated[int, "Version of the memory"]
-
-
-@dataclass(frozen=True, slots=True)
 class AddReceipt:
     """The result of `add`; `indexed` is False while an index has yet to catch up.
 
@@ -538,7 +523,7 @@ class EraseReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ErasurePreview:
-    """What an erasure would remove: memories that match, deleted ones too, and what was derived from them."""
+    """Preview of an erasure: matching memories, including deleted ones, and memories derived from them."""
 
     cube: Annotated[str, "The cube"]
     items: Annotated[int, "Memories that match"]
@@ -720,33 +705,6 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """Who did what when: an event of a cube, or a sign-in or a change to users, groups and keys, where `cube` is None.
-
-    `id` continues a list behind the entry.
-    """
-
-    id: Annotated[str, "Its id; `before` continues behind it"]
-    at: Annotated[datetime, "When it was committed"]
-    actor: Annotated[str, "Who did it"]
-    kind: Annotated[str, "What was done, such as `add`, `share`, `sign-in` or `key-create`"]
-    cube: Annotated[str | None, "Cube it happened in; null for sign-ins, users, groups and keys"]
-    number: Annotated[int | None, "Number of the event in its cube, from 1"]
-    subject: Annotated[str | None, "Id of the memory, or of the user or group it is about"]
-    body: Annotated[Json, "Ids and numbers, never memory text; null when it was erased"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChainReport:
-    """Whether a cube's chain of events is as it was written; `problem` says where it is not."""
-
-    cube: Annotated[str, "The cube"]
-    events: Annotated[int, "Number of events in its chain"]
-    intact: Annotated[bool, "Whether each event follows from the one before"]
-    problem: Annotated[str | None, "What is wrong"]
-
-
-@dataclass(frozen=True, slots=True)
 class RetentionRule:
     """A rule for items of a cube older than `age_days`; an empty tuple matches any.
 
@@ -787,7 +745,7 @@ class PendingItem:
 
 @dataclass(frozen=True, slots=True)
 class ReviewCounts:
-    """How much awaits review in a cube; counting stops at `most`."""
+    """Counts of a cube's review queue; counting stops at `most`."""
 
     pending: Annotated[int, "Memories that await review"]
     relations: Annotated[int, "Corrections in doubt"]

@@ -152,7 +152,7 @@ def _indexes(settings: Settings) -> Found:
 
 
 def _on_server(index: str, reach: Callable[[], None]) -> tuple[State, str]:
-    """Return whether an index's server answers; its error is its own, so that the other one is looked at too."""
+    """Return the state of an index's server; an error here does not hide the other server's state."""
     try:
         reach()
     except MemosError as error:

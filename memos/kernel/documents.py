@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 
+from memos.core.browsing import DocumentPassage
 from memos.core.clock import new_id
 from memos.core.identities import Right
 from memos.core.ports import FileSource
@@ -22,7 +23,6 @@ from memos.core.types import (
     FileState,
     Item,
     Json,
-    Passage,
     Status,
     StoredFile,
 )
@@ -151,7 +151,7 @@ class Documents:
         start: int = 0,
         page: int | None = None,
         limit: int = 100,
-    ) -> tuple[Passage, ...]:
+    ) -> tuple[DocumentPassage, ...]:
         """Return the passages of a file from character `start` on, in order, all or only those on a page.
 
         Together they are its Markdown; the `end` of the last one is where to go on. Raises: InvalidInput, NotFound.

@@ -32,7 +32,7 @@ from memos.kernel.opening import OpenedInstallation
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """What one purpose has as its language model."""
+    """The language model configured for a purpose."""
 
     purpose: Annotated[str, "`chat`, `reader`, `vision`, or `training` of adapters"]
     name: Annotated[str | None, "Name of the model, of a folder its last part; null where there is none"]
@@ -64,7 +64,7 @@ def _model_status(purpose: str, model: ChatSettings | None, *, given: bool) -> M
 
 
 class Health:
-    """What an open installation says of itself."""
+    """`MemOS.health`: the doctor, settings, models and slow calls of an open installation."""
 
     def __init__(self, context: Context, installation: OpenedInstallation, slow: SlowCalls) -> None:
         self._context = context

@@ -121,7 +121,7 @@ class PreviewedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """What the beginning of an export holds; nothing was stored."""
+    """Preview of a chat export; nothing is stored."""
 
     format: str
     messages: int

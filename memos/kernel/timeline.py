@@ -61,7 +61,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What held at a time."""
+    """Memories that held at a time."""
 
     at: Annotated[datetime, "The time"]
     memories: Annotated[tuple[Held, ...], "What held then, told last first"]
@@ -80,7 +80,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class TimeDiff:
-    """What changed between two times."""
+    """Changes between two times."""
 
     since: Annotated[datetime, "The first time"]
     until: Annotated[datetime, "The second time"]
@@ -106,7 +106,7 @@ class LifeEntry:
 
 @dataclass(frozen=True, slots=True)
 class LifeLine:
-    """One property of one person or thing over time, such as where somebody lives."""
+    """A property of a person or thing over time, such as a residence."""
 
     subject: Annotated[str, "Whom or what it is about"]
     property: Annotated[str, "The property, such as `residence`"]
@@ -127,7 +127,7 @@ Stand = tuple[Standing, str | None, datetime | None]
 
 
 def standings(connection: sa.Connection, states: Sequence[Item], at: datetime) -> dict[str, Stand]:
-    """Return whether items hold at a time, what replaced each, and since when, by all that is known now."""
+    """Return each item's standing at a time, its successor, and since when, by present knowledge."""
     micros = to_micros(at)
     found: dict[str, list[Replacement]] = defaultdict(list)
     for older, newer, confidence, said_at, kind in relations.replacements(connection, [state.id for state in states]):
@@ -137,7 +137,7 @@ def standings(connection: sa.Connection, states: Sequence[Item], at: datetime) -
 
 
 class Timeline:
-    """What a cube says of other days. A day without a time ends at its midnight, in the cube's time zone."""
+    """`MemOS.timeline`: a cube on other days. A date without a time means its end, in the cube's time zone."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

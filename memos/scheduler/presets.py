@@ -34,12 +34,12 @@ PRESETS: Mapping[str, tuple[str, TierSettings]] = {
         TierSettings(policy="memoryos", short_capacity=7),
     ),
 }
-"""What each preset does, and its settings, by name."""
+"""Description and settings of each preset, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PresetTopic:
-    """What a preset would have made of a topic."""
+    """The outcome of a preset for a topic."""
 
     segment: Annotated[str, "Id of the segment"]
     tier: Annotated[str, "`long` (read into long-term memory), `mid` or `archive`"]

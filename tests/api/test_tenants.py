@@ -152,7 +152,7 @@ OUT_OF_REACH = {
     "POST /api/v1/activation/first-token",
     "POST /api/v1/activation/warm", "GET /api/v1/activation/stats", "POST /api/v1/activation/verify",
     "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load", "POST /api/v1/imports", "POST /api/v1/imports/preview",
-    "GET /api/v1/activity",
+    "GET /", "GET /api/v1/activity",
     "GET /api/v1/backups", "POST /api/v1/backups",  # for admins; what those before take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
     "GET /api/v1/segments/{segment}", "GET /api/v1/doctor", "GET /api/v1/settings",

@@ -73,7 +73,7 @@ def test_a_conversation_is_erased_by_keyboard_after_its_name_is_typed(open_page:
     expect(page.get_by_text("nothing was erased")).to_be_visible()
     page.get_by_label("To erase, type").fill("family")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Erased everywhere")).to_be_visible()
+    expect(page.get_by_text("Erased from every store")).to_be_visible()
     assert_accessible(page)
     assert not site.memos.memories.list(cube="ana", actor="ana", filter={"conversation": "family"})
 
@@ -88,7 +88,7 @@ def test_a_person_and_then_a_whole_cube_go_with_a_receipt(open_page: Open, site:
     expect(page.get_by_role("heading", name="The cube old project")).to_be_visible()
     page.get_by_label("To erase, type").fill("old project")
     page.get_by_role("button", name="Erase for good").click()
-    expect(page.get_by_text("Erased everywhere")).to_be_visible()
+    expect(page.get_by_text("Erased from every store")).to_be_visible()
     with pytest.raises(NotFound):
         site.memos.cubes.get("old project")
 

@@ -118,7 +118,7 @@ def test_a_file_is_erased_with_a_receipt(open_page: Open, site: Site) -> None:
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Erase").click()
     expect(page.get_by_role("heading", name="Receipt of an erasure")).to_be_visible()
-    expect(page.get_by_text("It is gone from every store")).to_be_visible()
+    expect(page.get_by_text("Erased from every store")).to_be_visible()
     assert_accessible(page)
     assert site.memos.documents.list(cube=cube, actor="ana", states=list(FileState)) == ()
 

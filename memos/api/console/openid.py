@@ -23,6 +23,7 @@ from joserfc.jwk import KeySet
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from memos.api.console.view import root_of
 from memos.core.identities import NewSession
 from memos.core.settings import OidcSettings
 from memos.errors import BackendUnavailable, NotFound, PermissionDenied
@@ -69,7 +70,7 @@ class OpenId:
             _COOKIE,
             value,
             max_age=_WITHIN_S,
-            path=_root(request) + START,
+            path=root_of(request) + START,
             secure=request.url.scheme == "https",
             httponly=True,
             samesite="lax",
@@ -103,7 +104,7 @@ class OpenId:
 
     def forget(self, request: Request, response: Response) -> None:
         """Remove the cookie of a sign-in that has ended."""
-        response.delete_cookie(_COOKIE, path=_root(request) + START)
+        response.delete_cookie(_COOKIE, path=root_of(request) + START)
 
     def _client(self, request: Request) -> AsyncOAuth2Client:
         secret = self._settings.client_secret
@@ -112,7 +113,7 @@ class OpenId:
             secret.get_secret_value() if secret else None,
             token_endpoint_auth_method=None if secret else "none",
             scope="openid email",
-            redirect_uri=f"{request.url.scheme}://{request.url.netloc}{_root(request)}{RETURN}",
+            redirect_uri=f"{request.url.scheme}://{request.url.netloc}{root_of(request)}{RETURN}",
             code_challenge_method="S256",
             timeout=_TIMEOUT_S,
             trust_env=False,
@@ -180,11 +181,6 @@ def _told(request: Request) -> dict[str, str]:
         return {name: str(told[name]) for name in ("state", "nonce", "verifier", "next")}
     except (KeyError, ValueError, TypeError) as error:
         raise PermissionDenied("This sign-in was not begun here, or it took too long; try again.") from error
-
-
-def _root(request: Request) -> str:
-    root: str = request.scope.get("root_path", "")
-    return root
 
 
 def openid_of(memos: MemOS) -> OpenId | None:

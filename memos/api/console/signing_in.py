@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from memos.api.auth import LoginThrottle, set_retry_after
-from memos.api.console.view import COOKIE, csrf_token, environment
+from memos.api.console.view import COOKIE, csrf_token, environment, root_of
 from memos.core.identities import NewSession
 from memos.errors import LimitReached, MemosError, NotFound, PermissionDenied
 from memos.kernel.access.sessions import LIFETIME
@@ -113,8 +113,8 @@ class SignIn:
         secret = request.cookies.get(COOKIE, "")
         await check_csrf(request, secret)
         await to_thread.run_sync(self._memos.sessions.end, secret)
-        response = RedirectResponse(_root(request) + "/sign-in", 303)
-        response.delete_cookie(COOKIE, path=_root(request) or "/")
+        response = RedirectResponse(root_of(request) + "/sign-in", 303)
+        response.delete_cookie(COOKIE, path=root_of(request) or "/")
         return response
 
     def _start(self, link: str, key: str, client: str) -> NewSession:
@@ -124,7 +124,7 @@ class SignIn:
 
     def _page(self, request: Request, *, link: str = "", error: str = "", status: int = 200) -> Response:
         values: dict[str, object] = {
-            "root": _root(request),
+            "root": root_of(request),
             "link": link,
             "error": error,
             "next": request.query_params.get("next", ""),
@@ -146,7 +146,7 @@ def _openid_of(memos: MemOS) -> OpenId | None:
 
 def signed_in(request: Request, session: NewSession, target: str) -> Response:
     """Return the answer that sets a session's cookie and opens the page that was asked for."""
-    root = _root(request)
+    root = root_of(request)
     inside = target.startswith(root + "/") and "//" not in target and "\\" not in target
     response = RedirectResponse(target if inside else root + "/", 303)
     response.set_cookie(
@@ -159,8 +159,3 @@ def signed_in(request: Request, session: NewSession, target: str) -> Response:
         samesite="lax",
     )
     return response
-
-
-def _root(request: Request) -> str:
-    root: str = request.scope.get("root_path", "")
-    return root

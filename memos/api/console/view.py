@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlencode
 import jinja2
 from markupsafe import Markup
 from starlette.datastructures import FormData
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from memos.api.console.rest import Rest, RestError
@@ -74,12 +74,16 @@ class View:
     @property
     def root(self) -> str:
         """The path of the console, behind which its pages are."""
-        path: str = self.request.scope.get("root_path", "")
-        return path
+        return root_of(self.request)
 
     @property
     def admin(self) -> bool:
         return bool(self.me.get("identity", {}).get("admin"))
+
+    @property
+    def administers(self) -> bool:
+        """Return True if the key may do what only admins may."""
+        return self.admin and "own" in self.rights
 
     @property
     def rights(self) -> list[str]:
@@ -125,11 +129,22 @@ class View:
         return RedirectResponse(target, 303)
 
     def notice(self, text: str, response: Response) -> Response:
-        """Have the browser announce a text beside an answer."""
+        """Return the answer with a text that the browser announces."""
         # After the swap: who acts on the announcement acts on what is there now.
         event = "HX-Trigger" if response.status_code == 204 else "HX-Trigger-After-Settle"
         response.headers[event] = json.dumps({"notice": text})
         return response
+
+
+def root_of(request: HTTPConnection) -> str:
+    """Return the path of the console, behind which its pages are."""
+    path: str = request.scope.get("root_path", "")
+    return path
+
+
+async def nothing() -> list[dict[str, Any]]:
+    """Return an empty list, in place of a request that is not needed."""
+    return []
 
 
 def csrf_token(secret: str) -> str:

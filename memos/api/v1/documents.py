@@ -33,7 +33,8 @@ from memos.api.v1.common import (
     target_of,
     value_router,
 )
-from memos.core.types import EraseReceipt, FileState, Item, Passage, StoredFile
+from memos.core.browsing import DocumentPassage
+from memos.core.types import EraseReceipt, FileState, Item, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.cubes import KnowledgeBase
 from memos.kernel.memos import MemOS
@@ -130,7 +131,7 @@ def document_passages(
     start: Annotated[int, Query(description="Only from this character of its Markdown on")] = 0,
     page: Annotated[int | None, Query(description="Only of this page")] = None,
     limit: Annotated[int, Query(description="Maximum number of passages, at most 1,000")] = 100,
-) -> Sequence[Passage]:
+) -> Sequence[DocumentPassage]:
     """Return a file's passages in order, which together are its Markdown; go on at the `end` of the last one."""
     return memos.documents.passages(file, **where, start=start, page=page, limit=limit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from memos.kernel import importing
 from memos.kernel.transfer import scratch_file
 from memos.reader.arguments import member_of
 from memos.reader.importers.formats import Format
+
+log = logging.getLogger("memos.api")
 
 router = value_router("imports", prefix="/imports")
 backups_router = value_router("backups", prefix="/backups")
@@ -147,6 +150,9 @@ def _tell(imported: Any, writer: ProgressWriter) -> None:
         told = {"result": imported(on_progress).model_dump(mode="json")}
     except MemosError as error:
         told = serialization.error_view(error)
+    except Exception as error:  # the caller must learn that it ended; the log says what is wrong
+        log.error("import failed", exc_info=error)
+        told = serialization.error_view(MemosError("Internal server error; check the server's log."))
     writer.line(serialization.as_json(told, "result"))
 
 

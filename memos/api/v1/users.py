@@ -21,8 +21,8 @@ from memos.api.v1.common import (
     creation,
     value_router,
 )
+from memos.core.audit import AuditEntry, ChainReport
 from memos.core.identities import Identity, Key, NewKey, Session
-from memos.core.types import AuditEntry, ChainReport
 
 router = value_router("users")
 keys_router = value_router("keys", prefix="/keys")

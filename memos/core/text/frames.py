@@ -16,7 +16,7 @@ from memos.core.text.claims import GIVEN_NAMES, KIN, words_of
 
 
 class Contrast(Enum):
-    """How what two statements say is related."""
+    """Relation between two statements."""
 
     OTHER = "other"
     """Another attribute, of the same or another thing: neither says anything of the other."""
@@ -50,7 +50,7 @@ class _Kind(Enum):
 
 
 def mentions(older: str, newer: str) -> bool | None:
-    """Return whether `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
+    """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
     frame = _read(older)
     if frame is None:
         return None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
+from memos.core.audit import AuditEntry, ChainReport
 from memos.core.identities import Right
 from memos.core.text.validation import check_name
-from memos.core.types import LOCAL_OWNER, AuditEntry, ChainReport
+from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
 from memos.memcube.ledger import access

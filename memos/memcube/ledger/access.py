@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from memos.core.audit import AuditEntry
 from memos.core.clock import from_micros, new_id, to_micros
 from memos.core.identities import (
     EVERYONE,
@@ -23,7 +24,7 @@ from memos.core.identities import (
     Right,
     Session,
 )
-from memos.core.types import AuditEntry, Json
+from memos.core.types import Json
 from memos.errors import NotFound
 from memos.memcube.ledger import queues
 from memos.memcube.ledger.cubes import exists, unknown

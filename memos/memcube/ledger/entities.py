@@ -31,7 +31,7 @@ MOST_ALIASES = 10_000
 
 
 class Part(StrEnum):
-    """What a name is to an item: who it is about, the ends of a relation, who said it, or just named.
+    """Role of a name in an item: subject, end of a relation, speaker, or mention.
 
     OPENING is a word that stands at the beginning of a sentence only, where every word has a capital.
     """
@@ -57,7 +57,7 @@ def fold(name: str) -> str:
 
 
 class _Said(NamedTuple):
-    """What the names of an item are read from; an `Item` and a row of `versions` have these fields too."""
+    """Fields from which an item's names are read; `Item` and rows of `versions` have them."""
 
     memory: str
     type: str
@@ -307,7 +307,7 @@ class Listing(NamedTuple):
 
 @dataclass(slots=True)
 class _Sum:
-    """What is known of an entity over all its names."""
+    """An entity with all its names."""
 
     memories: int = 0
     first: str = ""

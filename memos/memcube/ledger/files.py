@@ -10,7 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.types import FileKind, FileState, Passage, Status, StoredFile, TaskState
+from memos.core.browsing import DocumentPassage
+from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
 from memos.memcube.ledger.schema import (
@@ -105,7 +106,9 @@ def page(
     return found[:limit]
 
 
-def passages(connection: sa.Connection, file: StoredFile, start: int, limit: int, on_page: int | None) -> list[Passage]:
+def passages(
+    connection: sa.Connection, file: StoredFile, start: int, limit: int, on_page: int | None
+) -> list[DocumentPassage]:
     """Return the passages of a document from a character on, in order."""
     query = sa.select(file_items).where(file_items.c.file_id == file.id, file_items.c.end > start)
     if on_page is not None:
@@ -118,7 +121,7 @@ def passages(connection: sa.Connection, file: StoredFile, start: int, limit: int
             continue
         path = state.info.get("path")
         found.append(
-            Passage(
+            DocumentPassage(
                 item=row.item_id,
                 number=row.ordinal + 1,
                 page=row.page,

@@ -316,7 +316,7 @@ def newest_members(connection: sa.Connection, segment: str, limit: int, after: s
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What is recorded of a segment's use: its pages came at these times, its messages were found so often until."""
+    """Recorded use of a segment: times of its pages, number of lookups, and time of the last one."""
 
     pages: Sequence[tuple[datetime, datetime]]
     """When each page was said and when it was placed."""

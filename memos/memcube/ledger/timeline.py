@@ -1,4 +1,4 @@
-"""What held when: items by the time they were told, what replaced them, and what ended.
+"""Queries of the timeline: items by time, their successors, and items that ended.
 
 An item is told when it was said, or stored if nobody said it. Queries go along the index of that time.
 """

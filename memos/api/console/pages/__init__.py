@@ -1,4 +1,4 @@
-"""The pages of the console, one module each; `NAVIGATION` is the menu, and a page comes into it by its path."""
+"""The pages of the console, one module each. `NAVIGATION` is the menu; it lists pages that exist."""
 
 from __future__ import annotations
 

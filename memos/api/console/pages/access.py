@@ -28,7 +28,7 @@ LIMITS = {
 
 def decides(view: View) -> bool:
     """Return True if who is signed in decides about everybody."""
-    return view.admin and "own" in view.rights
+    return view.administers
 
 
 async def people(view: View, notice: str = "", problem: str = "") -> Response:

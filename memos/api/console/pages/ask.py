@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from memos.api.console.pages import ask_changes
-from memos.api.console.pages.asking import ALL_OF_IT, FIELDS, OPERATORS, Asked, Row, as_curl, as_python, items_of
-from memos.api.console.rest import RestError, part
-from memos.api.console.view import Page, View
+from memos.api.console.pages.asking import ALL_OF_IT, FIELDS, OPERATORS, Asked, Row, as_curl, as_python
+from memos.api.console.rest import RestError, memories_of, part
+from memos.api.console.view import Page, View, nothing
 from memos.core.types import RELEVANT
 
 ARMS = {
@@ -106,9 +106,16 @@ async def ask(view: View) -> Response:
     address = {"q": asked.question, **asked.given, **extra}
     why = view.query("why").strip()
     values |= {
-        "rows": [*asked.rows, Row()], "other": other, "comparing": comparing, "address": address, "why": why,
-        "outcome": None, "answers": None, "compared": None, "problem": "",
-    }  # fmt: skip
+        "rows": [*asked.rows, Row()],
+        "other": other,
+        "comparing": comparing,
+        "address": address,
+        "why": why,
+        "outcome": None,
+        "answers": None,
+        "compared": None,
+        "problem": "",
+    }
     if asked.question:
         # The reason why not takes a while: scripts ask for it after the page is there.
         values |= await _answer(
@@ -140,18 +147,14 @@ async def _answer(view: View, asked: Asked, other: Asked | None, why: str, *, on
         if other is not None:
             one, two = await asyncio.gather(_search(view, body), _search(view, other.body(view.cube)))
             return {"compared": _compared(one, two)}
-        found, answers = await asyncio.gather(_search(view, body), _why_not(view, body, why) if why else _nothing())
+        found, answers = await asyncio.gather(_search(view, body), _why_not(view, body, why) if why else nothing())
     except ValueError as error:
         return {"problem": f"That is not a number: {error}."}
     except RestError as error:
         if error.status != 400:
             raise
         return {"problem": error.message}
-    return {"outcome": await _outcome(view, found, body), "answers": answers}
-
-
-async def _nothing() -> None:
-    return None
+    return {"outcome": await _outcome(view, found, body), "answers": answers if why else None}
 
 
 async def _search(view: View, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +167,7 @@ async def _outcome(view: View, found: dict[str, Any], body: Mapping[str, Any]) -
     largest = _largest(hits)
     known = {hit["item"]["id"]: hit["item"] for hit in hits}
     missing = {hit["replaced_by"] for hit in hits if hit["replaced_by"]} - known.keys()
-    known |= {item["id"]: item for item in await items_of(view, missing)}
+    known |= {item["id"]: item for item in await memories_of(view.rest, view.cube, missing)}
     for hit in hits:
         hit["parts"] = parts_of(hit, largest)
         hit["successor"] = known.get(hit["replaced_by"])
@@ -216,10 +219,14 @@ async def _why_not_one(view: View, body: Mapping[str, Any], item: str) -> dict[s
         if error.status == 404 or error.field == "item":
             return None
         raise
-    memory = await items_of(view, [item])
+    memory = await memories_of(view.rest, view.cube, [item])
     told["reason"] = told["reason"].removeprefix("it is found, ")
-    return {**told, "item": memory[0] if memory else None, "stage_told": STAGES.get(told["stage"], told["stage"]),
-            "parts": parts_of(told, _largest([told]))}  # fmt: skip
+    return {
+        **told,
+        "item": memory[0] if memory else None,
+        "stage_told": STAGES.get(told["stage"], told["stage"]),
+        "parts": parts_of(told, _largest([told])),
+    }
 
 
 async def around(view: View) -> Response:

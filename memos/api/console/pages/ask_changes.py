@@ -1,4 +1,4 @@
-"""What can be done to a hit of the page Ask: correct it, confirm, pin, forget, and undo."""
+"""Actions on a hit of the page Ask: correct, confirm, pin, forget, and undo."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.pages.asking import items_of
-from memos.api.console.rest import part
+from memos.api.console.rest import memories_of, part
 from memos.api.console.view import Page, View
 
 _OUTCOMES = {
@@ -43,9 +42,9 @@ async def correct(view: View) -> Response:
         said = "Nothing was found that it fits; nothing was changed."
     undo, runners_up, now, made = await asyncio.gather(
         _undo_of(view, changed),
-        items_of(view, receipt["runners_up"]),
-        items_of(view, receipt["edited"]),
-        items_of(view, [receipt["item_id"]]),  # a request to forget something is deleted with it
+        memories_of(view.rest, view.cube, receipt["runners_up"]),
+        memories_of(view.rest, view.cube, receipt["edited"]),
+        memories_of(view.rest, view.cube, [receipt["item_id"]]),  # a request to forget something is deleted with it
     )
     added = [item["id"] for item in made]
     return _told(
@@ -71,7 +70,7 @@ async def confirm(view: View) -> Response:
 
 
 async def decide(view: View) -> Response:
-    """Say whether a newer statement replaces an older one."""
+    """Decide whether a newer statement replaces an older one."""
     newer, older, holds = await view.field("newer"), await view.field("older"), await view.field("holds") == "yes"
     await view.rest.post("/review/relations/decide", {"newer": newer, "older": older, "holds": holds})
     if holds:
@@ -127,9 +126,18 @@ async def _undo_of(view: View, changed: Iterable[str]) -> list[str]:
 
 def _told(view: View, title: str, said: str, **values: Any) -> Response:
     nothing: dict[str, Any] = {
-        "bad": False, "changed": (), "added": (), "now": (), "runners_up": (), "undo": (), "delete": (), "text": "",
-        "pinned": "", "decided": None, "instead": "",
-    }  # fmt: skip
+        "bad": False,
+        "changed": (),
+        "added": (),
+        "now": (),
+        "runners_up": (),
+        "undo": (),
+        "delete": (),
+        "text": "",
+        "pinned": "",
+        "decided": None,
+        "instead": "",
+    }
     block = "outcome" if view.partial else None
     return view.render("ask_outcome.html", block=block, title=title, said=said, **(nothing | values))
 

@@ -1,15 +1,13 @@
-"""What the page Ask reads from its address: settings, conditions of a filter; and what hits need besides."""
+"""The address of the page Ask: settings and filter conditions, and the same search as Python and curl."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from memos.api.console.rest import RestError, part
 from memos.api.console.view import View
 
 ALL_OF_IT = 1_000_000  # a budget that every hit fits into
@@ -178,18 +176,6 @@ def _read_filter(text: str) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError) as error:
         return {}, f"The filter is no JSON: {error}."
     return (read, "") if isinstance(read, dict) else ({}, "The filter must be a JSON object, such as {}.")
-
-
-async def items_of(view: View, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the memories with these ids that can be read."""
-
-    async def one(id_: str) -> Any:
-        try:
-            return await view.rest.get(f"/memories/{part(id_)}")
-        except RestError:
-            return None
-
-    return [item for item in await asyncio.gather(*map(one, ids)) if item is not None]
 
 
 def as_curl(url: str, body: Mapping[str, Any]) -> str:

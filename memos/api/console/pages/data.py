@@ -1,4 +1,4 @@
-"""What comes in and goes out: imports of chat exports, cubes as files, backups and upkeep."""
+"""Import chat exports, export and load cubes, and start backups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def create_cube(view: View) -> Response:
 async def backups(view: View, notice: str = "", problem: str = "") -> Response:
     plan: dict[str, Any] = {}
     tasks: list[dict[str, Any]] = []
-    if view.admin and "own" in view.rights:
+    if view.administers:
         plan, tasks = await asyncio.gather(
             view.rest.get("/backups"), view.rest.get("/tasks", kind=["backup"], limit=_TASKS)
         )

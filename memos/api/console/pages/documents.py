@@ -107,13 +107,7 @@ async def delete(view: View) -> Response:
 
 async def erase(view: View) -> Response:
     receipt = await view.rest.post(f"/documents/{part(_file(view))}/erase")
-    return view.redirect(f"/documents/erased/{part(receipt['id'])}")
-
-
-async def erased(view: View) -> Response:
-    """Show what an erasure removed, and where."""
-    receipt = await view.rest.get(f"/erasures/{part(str(view.request.path_params['receipt']))}")
-    return view.render("document_erased.html", receipt=receipt)
+    return view.redirect(f"/erasures/{part(receipt['id'])}")
 
 
 def _file(view: View) -> str:
@@ -124,7 +118,6 @@ PAGES = (
     Page("/documents", documents),
     Page("/documents/row", row),
     Page("/documents/upload", upload, "POST"),
-    Page("/documents/erased/{receipt}", erased),
     Page("/documents/{file}", document),
     Page("/documents/{file}/state", state),
     Page("/documents/{file}/read-again", read_again, "POST"),

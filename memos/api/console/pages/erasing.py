@@ -1,4 +1,4 @@
-"""What goes: retention rules with their effect, and erasures with a preview and a receipt."""
+"""Retention rules with their effect, and erasures with a preview and a receipt."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from memos.api.console.pages.erasures import show_receipt
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View
 
@@ -74,7 +75,7 @@ async def run_rules(view: View) -> Response:
     return await retention(view, f"Applied: {count:,} {'memory' if count == 1 else 'memories'}.")
 
 
-def filter_of(what: str, name: str) -> dict[str, Any] | None:
+def _matching(what: str, name: str) -> dict[str, Any] | None:
     """Return the filter of what is to be erased, None for a whole cube."""
     if what == "conversation":
         return {"conversation": name}
@@ -104,7 +105,7 @@ async def erase(view: View, problem: str = "") -> Response:
 
 
 async def _previewed(view: View, what: str, name: str, problem: str) -> tuple[dict[str, Any] | None, str]:
-    body = {"cube": view.cube, "filter": filter_of(what, name)}
+    body = {"cube": view.cube, "filter": _matching(what, name)}
     try:
         return await view.rest.post("/erasures/preview", body), problem
     except RestError as error:
@@ -120,16 +121,11 @@ async def run_erasure(view: View) -> Response:
             receipt = await view.rest.delete(f"/cubes/{part(view.cube)}")
         else:
             expected = int(await view.field("expected", "0"))
-            body = {"cube": view.cube, "filter": filter_of(what, name) or {}, "expected": expected}
+            body = {"cube": view.cube, "filter": _matching(what, name) or {}, "expected": expected}
             receipt = await view.rest.post("/erasures", body)
     except (RestError, ValueError) as error:
         return await erase(view, str(error))
-    return view.render("data_receipt.html", receipt=receipt)
-
-
-async def show_receipt(view: View) -> Response:
-    receipt = await view.rest.get(f"/erasures/{part(view.query('id'))}")
-    return view.render("data_receipt.html", receipt=receipt)
+    return show_receipt(view, receipt)
 
 
 PAGES = (
@@ -139,5 +135,4 @@ PAGES = (
     Page("/data/retention/run", run_rules, "POST"),
     Page("/data/erase", erase),
     Page("/data/erase/run", run_erasure, "POST"),
-    Page("/data/receipt", show_receipt),
 )

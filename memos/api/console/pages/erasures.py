@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from starlette.responses import Response
 
 from memos.api.console.rest import part
@@ -34,9 +37,13 @@ _STORES = {
 
 async def receipt(view: View) -> Response:
     """Show an erasure's receipt; while files are still being rewritten, the page looks again."""
-    found = await view.rest.get(f"/erasures/{part(view.request.path_params['receipt'])}")
+    return show_receipt(view, await view.rest.get(f"/erasures/{part(view.request.path_params['receipt'])}"))
+
+
+def show_receipt(view: View, receipt: Mapping[str, Any]) -> Response:
+    """Return the page of a receipt; of a cube that is gone nobody may ask for it again."""
     block = "receipt" if view.partial else None
-    return view.render("erasure.html", block=block, receipt=found, tables=_TABLES, stores=_STORES)
+    return view.render("erasure.html", block=block, receipt=receipt, tables=_TABLES, stores=_STORES)
 
 
 PAGES = (Page("/erasures/{receipt}", receipt),)

@@ -1,4 +1,4 @@
-"""What the doctor and `verify` say, the settings in effect with their origin, and the slowest calls."""
+"""Health: the doctor, `verify`, the settings in effect with their origin, and the slowest calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from memos.api.console.rest import RestError, part
-from memos.api.console.view import Page, View
+from memos.api.console.view import Page, View, nothing
 
 _MOST_CUBES = 100
 _SHOWN_DIFFERENCES = 100
@@ -23,7 +23,7 @@ ORIGINS = {"environment": "environment", "file": "file", "argument": "argument o
 
 
 def _may_look(view: View) -> bool:
-    return view.admin and "own" in view.rights
+    return view.administers
 
 
 async def health(view: View) -> Response:
@@ -32,7 +32,7 @@ async def health(view: View) -> Response:
 
 async def _page(view: View) -> dict[str, Any]:
     admin = _may_look(view)
-    slow, settings = await asyncio.gather(view.rest.get("/slow-calls"), _settings(view) if admin else _nothing())
+    slow, settings = await asyncio.gather(view.rest.get("/slow-calls"), _settings(view) if admin else nothing())
     return {
         "admin": admin,
         "slow": slow,
@@ -46,10 +46,6 @@ async def _page(view: View) -> dict[str, Any]:
 async def _settings(view: View) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = await view.rest.get("/settings")
     return found
-
-
-async def _nothing() -> list[dict[str, Any]]:
-    return []
 
 
 async def doctor(view: View) -> Response:

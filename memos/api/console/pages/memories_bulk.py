@@ -1,4 +1,4 @@
-"""What is done to many memories at once: shown before, done, and how it is undone."""
+"""Bulk actions on memories: preview, run, and undo."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.pages.memory import items_of
 from memos.api.console.pages.memory_filters import Wanted
-from memos.api.console.rest import part
+from memos.api.console.rest import memories_of, part
 from memos.api.console.view import Page, View
 from memos.core.types import Status
 
@@ -65,7 +64,7 @@ async def preview(view: View) -> Response:
     if action == "erase" and items:
         body = {"item_ids": [item["id"] for item in items], "cube": view.cube}
         taken = await view.rest.post("/memories/erase/preview", body)
-        derived = await items_of(view, view.cube, taken["derived"][:_SHOWN])
+        derived = await memories_of(view.rest, view.cube, taken["derived"][:_SHOWN], deleted=True)
     return view.render(
         "memories_bulk.html",
         action=action,

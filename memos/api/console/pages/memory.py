@@ -1,20 +1,19 @@
-"""One memory: where it comes from, its versions, what it replaces, and how much it is used."""
+"""The page of a memory: sources, versions, relations and use."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from memos.api.console.comparing import Piece, word_diff
-from memos.api.console.rest import RestError, part
+from memos.api.console.rest import RestError, memories_of, part
 from memos.api.console.view import Page, View, environment
-from memos.core.types import Status
 
 _REPLACED = re.compile(r"superseded by ([0-9a-f-]{36})")
 _ERASED = re.compile(r"It was erased \(receipt ([0-9a-f-]{36})\)")
@@ -117,16 +116,6 @@ def _told(name: str, value: Any) -> str:
     return f"{value:g}"
 
 
-async def items_of(view: View, cube: str, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Return memories by id, also forgotten ones, in the order of the ids."""
-    wanted = list(dict.fromkeys(ids))
-    if not wanted:
-        return []
-    condition = json.dumps({"id": {"in": wanted}, "status": {"in": [str(status) for status in Status]}})
-    found = {each["id"]: each for each in await view.rest.get("/memories", cube=cube, filter=condition, limit=1_000)}
-    return [found[id_] for id_ in wanted if id_ in found]
-
-
 def _path(view: View) -> tuple[str, str]:
     id_ = view.request.path_params["item"]
     return id_, f"/memories/{part(id_)}"
@@ -156,7 +145,7 @@ async def _page(view: View, *, conflict: Mapping[str, Any] | None = None, proble
     view.cube = item["cube"]
     others = [link["to_id"] if link["from_id"] == id_ else link["from_id"] for link in links]
     successor = [item["superseded_by"]] if item["superseded_by"] else []
-    found = {each["id"]: each for each in await items_of(view, view.cube, [*others, *successor])}
+    found = {each["id"]: each for each in await memories_of(view.rest, view.cube, [*others, *successor], deleted=True)}
     linked = [
         Linked(_LINKS[link["kind"]][0 if link["from_id"] == id_ else 1], link, found[other])
         for link, other in zip(links, others, strict=True)

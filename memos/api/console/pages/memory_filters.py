@@ -1,4 +1,4 @@
-"""What the address of the table of memories asks for: words, days, properties and an order."""
+"""The address of the table of memories: words, days, facets and order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Chip(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a page's address asks for."""
+    """Settings read from a page's address."""
 
     q: str = ""
     since: str = ""

@@ -122,7 +122,7 @@ async def learning(view: View) -> Response:
 
 
 async def _kept(view: View, prefix: dict[str, Any], measured: dict[str, Any] | None) -> dict[str, Any]:
-    stats = await view.rest.get("/activation/stats") if view.admin and "own" in view.rights else None
+    stats = await view.rest.get("/activation/stats") if view.administers else None
     hits = sum(tier["hits"] for tier in stats["tiers"]) if stats else 0
     return {
         "prefix": prefix,

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from memos.api.console.rest import RestError, part
-from memos.api.console.view import Page, View
+from memos.api.console.view import Page, View, nothing
 
 _AT_ONCE = 20
 _QUERY_CHARS = 1_000
@@ -55,16 +55,12 @@ def _page(view: View, show: str, cases: Sequence[dict[str, Any]], counts: dict[s
 async def _cases(view: View, show: str, first: str = "") -> list[dict[str, Any]]:
     """Return what waits, corrections first, oldest first; the memory `first` before all."""
     relations, pending = await asyncio.gather(
-        _doubtful(view) if show != "memories" else _none(), _pending(view) if show != "corrections" else _none()
+        _doubtful(view) if show != "memories" else nothing(), _pending(view) if show != "corrections" else nothing()
     )
     found = relations + pending
     if first and first not in {each.get("id") for each in found} and (case := await _waiting(view, first)):
         found.append(case)
     return sorted(found, key=lambda case: case.get("id") != first)
-
-
-async def _none() -> list[dict[str, Any]]:
-    return []
 
 
 async def _pending(view: View) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What was held true on a day, what changed between two days, and the life of a person or a topic."""
+"""Timeline: memories that held on a day, changes between two days, and the history of a person or a topic."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from memos.api.console.rest import RestError, part
-from memos.api.console.view import Page, View
+from memos.api.console.view import Page, View, nothing
 
 _TASKS = 20
 _EVENTS = 30
@@ -113,7 +113,7 @@ async def _show(view: View, block: str | None) -> Response:
     tasks, counts, happened = await asyncio.gather(
         view.rest.get("/tasks", state=_TABS[tab], **wanted),
         view.rest.get("/tasks/counts", cube=cube),
-        view.rest.get("/events", **events) if cube else _nothing(),
+        view.rest.get("/events", **events) if cube else nothing(),
     )
     tabs = [(name, sum(counts.get(each, 0) for each in states or counts)) for name, states in _TABS.items()]
     here = view.url("/work", **asked)
@@ -139,10 +139,6 @@ async def _show(view: View, block: str | None) -> Response:
         kinds=_KINDS,
         event_kinds=_EVENT_KINDS,
     )
-
-
-async def _nothing() -> list[dict[str, Any]]:
-    return []
 
 
 async def _subject(view: View, item: str) -> dict[str, Any]:

@@ -28,8 +28,17 @@ function notify(text) {
   setTimeout(() => line.remove(), 8000);
 }
 
+/** Make an element; text is always text. */
+function make(name, text = "", attributes = {}, ...children) {
+  const made = document.createElement(name);
+  if (text) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
 // For the modules of pages: their addresses carry digests, so that an import would load this module twice.
-window.memos = { api, notify, activeRow };
+window.memos = { api, notify, activeRow, make };
 
 document.body.addEventListener("notice", (event) => notify(event.detail.value ?? event.detail));
 

@@ -4,14 +4,7 @@ const root = document.querySelector('meta[name="root"]').content;
 const csrf = document.querySelector('meta[name="csrf"]').content;
 const LARGEST_PREVIEW = 50_000_000;
 
-/** Make an element; text is always text. */
-function make(name, text = "", attributes = {}, ...children) {
-  const made = document.createElement(name);
-  if (text) made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
+const { make } = window.memos;
 
 /** Say something in place of what was said before. */
 function show(place, ...nodes) {

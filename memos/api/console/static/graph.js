@@ -133,12 +133,7 @@ class Walk {
   }
 }
 
-/** @param {string} tag @param {string} text */
-function make(tag, text) {
-  const element = document.createElement(tag);
-  if (text) element.textContent = text;
-  return element;
-}
+const { make } = window.memos;
 
 async function start() {
   const walk = new Walk(window.vis);

@@ -9,12 +9,7 @@ const SHOWN = 100;
 let stopped = false;
 
 /** Return an element with a text, which is never read as HTML. */
-function element(name, text = "", kind = "") {
-  const made = document.createElement(name);
-  made.textContent = text;
-  made.className = kind;
-  return made;
-}
+const element = (name, text = "", kind = "") => window.memos.make(name, text, kind ? { class: kind } : {});
 
 /** Show what a verification found. */
 function show(cube, told, badge, kind, lines) {
