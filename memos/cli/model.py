@@ -57,8 +57,11 @@ def show_tiers(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
         for each in found.tiers
     )
     tiers = table("tier", "blocks", "MiB", "of", "hits", "evicted", "MiB/s", rows=rows)
+    hits = sum(each.hits for each in found.tiers)
+    asked = hits + found.misses
+    rate = f"{hits} of {asked} blocks of prompts found ({hits / asked:.0%})" if asked else "no prompt looked up yet"
     lost = f"{found.dropped_writes} writes dropped, {found.damaged} files damaged, {found.forgotten} blocks forgotten"
-    return Output(found, [tiers, lost])
+    return Output(found, [tiers, rate, lost])
 
 
 @command

@@ -125,7 +125,9 @@ class Places:
     heat: Annotated[float, "Its heat now"]
     visits: Annotated[int, "How often a search has returned it"]
     used_at: Annotated[datetime | None, "When it was used last"]
-    curve: Annotated[tuple[HeatPoint, ...], "Its heat from its last use to two weeks from now; empty if never used"]
+    curve: Annotated[
+        tuple[HeatPoint, ...], "Its heat from its first recorded use to two weeks ahead; empty if never used"
+    ]
     prefix: Annotated[int | None, "Its place among the memories that prompts begin with, from 0"]
     kv_blocks: Annotated[dict[str, int], "Blocks of attention state that contain it, by storage"]
     adapters: Annotated[tuple[LearnedBy, ...], "Adapters that were trained on it"]

@@ -169,9 +169,10 @@ class TierFill:
 
 @dataclass(frozen=True, slots=True)
 class KvStats:
-    """Statistics of the KV store; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
+    """Statistics of the KV store since it was opened."""
 
     tiers: Annotated[tuple[TierFill, ...], "Tiers; empty if no model in the server has cached anything"] = ()
+    misses: Annotated[int, "Blocks of prompts that were in no tier and had to be computed"] = 0
     dropped_writes: Annotated[int, "Blocks not written to disk, because it was too slow, full or failed"] = 0
     damaged: Annotated[int, "Damaged files found"] = 0
     forgotten: Annotated[int, "Blocks removed because a memory in them was changed or erased"] = 0

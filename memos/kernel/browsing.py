@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from memos.core.browsing import FacetName, Facets, HeatPoint, Link, Passage, Places
 from memos.core.filters import fields_of, parse
@@ -11,14 +11,14 @@ from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event, Json
 from memos.kernel.context import Context, retry_read
 from memos.memcube.ledger import browsing, items
 from memos.reader.arguments import members_of, within
-from memos.scheduler.heat import Policy, Warmth
+from memos.scheduler.heat import History, Policy, Warmth, heat_then
 from memos.scheduler.scheduler import Scheduler
 
 _MOST_VALUES = 1_000
 _MOST_AROUND = 20
 _MOST_PASSAGES = 20
 _AHEAD = timedelta(days=14)
-_POINTS = 40
+_POINTS = 60
 
 Events_ = list[Event]
 
@@ -121,7 +121,7 @@ class Browsing:
                 heat=policy.heat(warmth, now) if used else 0.0,
                 visits=warmth.visits,
                 used_at=warmth.last,
-                curve=_curve(policy, warmth, now),
+                curve=_curve(policy, warmth, row.history or [], now),
                 prefix=row.ordinal,
                 kv_blocks=dict(self._kv_blocks(cube, item)),
                 adapters=tuple(browsing.learned_by(connection, cube, item)),
@@ -129,9 +129,17 @@ class Browsing:
             )
 
 
-def _curve(policy: Policy, warmth: Warmth, now: datetime) -> tuple[HeatPoint, ...]:
+def _curve(policy: Policy, warmth: Warmth, history: History, now: datetime) -> tuple[HeatPoint, ...]:
     if warmth.last is None:
         return ()
-    begin, end = warmth.last, max(now, warmth.last) + _AHEAD
-    times = [begin + (end - begin) * (number / (_POINTS - 1)) for number in range(_POINTS)]
-    return tuple(HeatPoint(at, policy.heat(warmth, at)) for at in times)
+    begin = min([warmth.last, *(datetime.fromtimestamp(second, UTC) for second, _, _ in history[:1])])
+    end = max(now, warmth.last) + _AHEAD
+    step = (end - begin) / (_POINTS - 1)
+    points = []
+    for number in range(_POINTS):
+        at = begin + (end - begin) * (number / (_POINTS - 1))
+        heat = policy.heat(warmth, at) if at >= warmth.last else heat_then(history, at)
+        # A use between two points shows in the later one.
+        used = [after for second, _, after in history if (at - step).timestamp() < second <= at.timestamp()]
+        points.append(HeatPoint(at, max([heat, *used])))
+    return tuple(points)

@@ -23,7 +23,7 @@ from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import warmth
 from memos.memcube.ledger.segments import ARCHIVED, SegmentRow
-from memos.scheduler.heat import Access, Policy, Warmth
+from memos.scheduler.heat import Access, History, Policy, Warmth, remembered
 from memos.scheduler.rules import CubeRules, HeatRules
 
 _MOST_WAITING = 10_000
@@ -32,7 +32,7 @@ _FLUSH_EVERY_S = 5.0
 _COMMIT_S = 0.02
 
 _WARMTH = PreparedSelect(
-    sa.select(item_rows.c.id, warmth.c.level, warmth.c.visits, warmth.c.interactions, warmth.c.last)
+    sa.select(item_rows.c.id, warmth.c.level, warmth.c.visits, warmth.c.interactions, warmth.c.last, warmth.c.history)
     .select_from(item_rows.outerjoin(warmth, warmth.c.item_id == item_rows.c.id))
     .where(
         item_rows.c.id.in_(sa.bindparam("ids", expanding=True)),
@@ -122,11 +122,17 @@ class Accesses:
     def _write(self, connection: sa.Connection, cube: str, counted: Sequence[PendingAccess]) -> None:
         now = self._clock.now()
         rules = self._rules.ready(connection, cube)
-        warm = _stored_warmth(connection, cube, {one.item for one in counted})
+        warm, histories = _stored_warmth(connection, cube, {one.item for one in counted})
         for one in counted:
             if one.item in warm:
-                warm[one.item] = rules.policy.accessed(warm[one.item], one.access, one.at, now)
-        rows = [{"item_id": item, "cube_id": cube, **asdict(after)} for item, after in warm.items()]
+                before, at = warm[one.item], min(one.at, now)
+                after = warm[one.item] = rules.policy.accessed(before, one.access, one.at, now)
+                heats = (rules.policy.heat(before, at), rules.policy.heat(after, at))
+                histories[one.item] = remembered(histories[one.item], at, *heats)
+        rows = [
+            {"item_id": item, "cube_id": cube, "history": histories[item], **asdict(after)}
+            for item, after in warm.items()
+        ]
         queues.upsert(connection, warmth, rows)
         self._warmed(connection, cube, rules, _warm_segments(connection, rules.policy, counted, set(warm), now), now)
 
@@ -157,13 +163,16 @@ def heat(segment: SegmentRow, warm: Warmth) -> None:
     segment.last = warm.last
 
 
-def _stored_warmth(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
-    found = {}
+def _stored_warmth(
+    connection: sa.Connection, cube: str, ids: Iterable[str]
+) -> tuple[dict[str, Warmth], dict[str, History]]:
+    found, histories = {}, {}
     for batch in items.in_batches(ids):
         for row in _WARMTH.rows(connection, ids=batch, cubes=[cube]):
             known = row.last is not None
             found[row.id] = Warmth(row.level, row.visits, row.interactions, row.last) if known else Warmth()
-    return found
+            histories[row.id] = row.history or []
+    return found, histories
 
 
 # Unread pages from which a model is called; fewer wait for the next sweep, so that no call is made for a single page.

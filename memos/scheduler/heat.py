@@ -6,6 +6,7 @@ Late accesses and clocks that are set back never lower a level; an access in the
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -160,6 +161,45 @@ class Warmth:
     visits: int = 0
     interactions: int = 0
     last: datetime | None = None
+
+
+History = list[list[float]]
+"""Heat over time: `[second, heat before, heat after]` for each UTC day with an access, oldest first."""
+
+_DAYS_REMEMBERED = 30
+_DAY_S = 86_400
+_LEAST_HEAT = 0.001  # what heats are rounded to
+
+
+def remembered(history: History, at: datetime, before: float, after: float) -> History:
+    """Add an access to a history, of which the last 30 days with an access are kept.
+
+    Args:
+        history: The accesses so far.
+        at: When it was accessed.
+        before: The heat just before.
+        after: The heat just after.
+
+    Returns: The new history.
+    """
+    new = [int(at.timestamp()), round(before, 3), round(after, 3)]
+    kept = history[-_DAYS_REMEMBERED:]
+    if kept and kept[-1][0] // _DAY_S >= new[0] // _DAY_S:
+        last = kept.pop()
+        new = [max(last[0], new[0]), last[1], new[2]]
+    return [*kept, new][-_DAYS_REMEMBERED:]
+
+
+def heat_then(history: History, at: datetime) -> float:
+    """Return the heat at a time before the last access of a history, taking it to fade at an even rate in between."""
+    second = at.timestamp()
+    number = bisect_right(history, second, key=lambda entry: entry[0])
+    if not number:
+        return 0.0
+    (since, _, high), (until, low, _) = history[number - 1], history[min(number, len(history) - 1)]
+    if until <= since or high <= 0:
+        return high
+    return float(high * (max(low, _LEAST_HEAT) / high) ** ((second - since) / (until - since)))
 
 
 class Policy(Protocol):

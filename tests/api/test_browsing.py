@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memos import MemOS
 from memos.api.console.comparing import word_diff
 from tests.api.conftest import Server
+from tests.fakes import HeldClock, WordEmbedder
 
 
 def _get(server: Server, path: str, who: str = "ana", **query: Any) -> Any:
@@ -85,6 +89,30 @@ def test_places_tell_of_use_and_pins(server: Server, talk: list[str]) -> None:
     heats = [point["heat"] for point in warm["curve"]]
     assert heats == sorted(heats, reverse=True)
     assert heats[-1] < heats[0]
+
+
+def test_heat_over_time_shows_the_days_of_use(tmp_path: Path) -> None:
+    start = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    clock = HeldClock(start)
+    with MemOS.open(tmp_path, embedder=WordEmbedder(), clock=clock) as memos:
+        [item] = memos.add("Otters sleep hand in hand.").item_ids
+        used = ((0, 3), (1, 1), (40, 2))  # days after the first, and how often
+        for day, times in used:
+            clock.at = start + timedelta(days=day)
+            for _ in range(times):
+                memos.tiers.mark_used([item])
+            memos._scheduler.accesses.flush()
+        places = memos.browse.places(item)
+    heats = [(point.at, point.heat) for point in places.curve]
+    assert heats[0][0] == start
+    assert abs(heats[-1][0] - clock.now() - timedelta(days=14)) < timedelta(seconds=1)
+    second = max(heat for at, heat in heats if at < clock.now() - timedelta(days=30))
+    faded = min(heat for at, heat in heats if at < clock.now() - timedelta(days=1))
+    last = max(heat for at, heat in heats if at >= clock.now() - timedelta(days=1))
+    assert second > heats[0][1]  # the second day adds to what the first left
+    assert faded < 0.2 * heats[0][1]
+    assert last == pytest.approx(places.heat, rel=0.1)
+    assert heats[-1][1] < last
 
 
 def test_tags_are_added_and_removed_in_one_step(server: Server, talk: list[str]) -> None:

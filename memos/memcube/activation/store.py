@@ -209,7 +209,7 @@ class BlockStore:
         self._shelves = TieredCache({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
         self._hits = dict.fromkeys(Tier, 0)
         self._rates = {tier: Rate() for tier in Tier}
-        self._dropped = self._damaged = self._forgotten = 0
+        self._misses = self._dropped = self._damaged = self._forgotten = 0
         self._building: set[str] = set()
         # `_lock` guards the state in memory; `_io` is held while files change, and is acquired first.
         self._lock, self._io = threading.RLock(), threading.RLock()
@@ -227,16 +227,18 @@ class BlockStore:
             self._writer.start()
 
     def checkout(self, keys: Sequence[str], *, counted: bool = True) -> BlockLease:
-        """Lease the longest cached run from the first key on; with `counted`, count a use of all keys."""
+        """Lease the longest cached run from the first key on; with `counted`, count a use, hit or miss of each key."""
         with self._lock:
             if counted:
                 self._shelves.count(keys, self._now())
             found = self._shelves.find(keys)
             for entry in found:
                 entry.refs += 1
-                if entry.tier is not None:
+                if counted and entry.tier is not None:
                     self._hits[entry.tier] += 1
                 self._write_behind(entry)
+            if counted:
+                self._misses += len(keys) - len(found)
         return BlockLease(self, found)
 
     def has(self, keys: Sequence[str]) -> int:
@@ -290,7 +292,7 @@ class BlockStore:
                 )
                 for tier in Tier
             )
-            return KvStats(tiers, self._dropped, self._damaged, self._forgotten)
+            return KvStats(tiers, self._misses, self._dropped, self._damaged, self._forgotten)
 
     def verify(self) -> list[str]:
         with self._lock:

@@ -338,6 +338,7 @@ def _form_check(name: str, bounds: Bounds) -> Check | None:
         "segments.spans": lambda value: _list_of(value, _is_span),
         "segments.words": lambda value: _list_of(value, _is_counted),
         "segments.vector": lambda value: _is_vector(base64.b64decode(value), bounds.dimension),
+        "warmth.history": lambda value: _list_of(value, _is_use),
         "events.body": lambda value: object_of(value.encode()) is not None,
     }
     if name not in forms:
@@ -412,6 +413,12 @@ def _is_span(value: Any) -> bool:
 def _is_counted(value: Any) -> bool:
     word, count = value
     return isinstance(word, str) and type(count) is int and 0 <= count <= _MOST
+
+
+def _is_use(value: Any) -> bool:
+    second, *heats = value
+    in_range = type(second) is int and 0 <= second <= _LATEST // 1_000_000
+    return in_range and len(heats) == 2 and all(type(heat) in (int, float) for heat in heats)
 
 
 def _is_vector(raw: bytes, dimension: int) -> bool:

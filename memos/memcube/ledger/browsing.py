@@ -212,8 +212,9 @@ def links_of(connection: sa.Connection, cube: str, item: str, limit: int) -> lis
 def place_of(connection: sa.Connection, item: str) -> Any:
     """Return the row of an item with what is stored of its heat, and its place in the prefix."""
     w, p, i = t.warmth.c, t.prefix_entries.c, t.items.c
+    heat = (w.level, w.visits, w.interactions, w.last, w.history)
     query = (
-        sa.select(i.pinned, i.cold, i.conversation_id, i.page, p.ordinal, w.level, w.visits, w.interactions, w.last)
+        sa.select(i.pinned, i.cold, i.conversation_id, i.page, p.ordinal, *heat)
         .outerjoin(t.warmth, w.item_id == i.id)
         .outerjoin(t.prefix_entries, p.item_id == i.id)
         .where(i.id == item)

@@ -546,13 +546,15 @@ pages = sa.Table(
     sa.Index("ix_pages_segment", "segment_id", "read"),
 )
 
-# Heat of items; an item has a row once it was accessed.
+# Heat of items; an item has a row once it was accessed. `history` has a [second, heat before, heat after] for each day
+# with an access, the last ones only (`memos.scheduler.heat.remembered`).
 warmth = sa.Table(
     "warmth",
     metadata,
     sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
     sa.Column("cube_id", sa.String(128), nullable=False),
     *_heat_columns(),
+    sa.Column("history", sa.JSON(none_as_null=True)),
     sa.Index("ix_warmth_hot", "cube_id", "level"),
 )
 

@@ -43,6 +43,16 @@ def test_what_was_made_once_is_found_again():
     assert use(store, chain(keys_of(2, 3))) == 0
 
 
+def test_hits_and_misses_are_counted_once_for_each_prompt():
+    store = opened()
+    use(store, chain(keys_of(1, 4, shared=2)))
+    use(store, chain(keys_of(2, 4, shared=2)))
+    with store.checkout(keys_of(2, 4, shared=2), counted=False):  # what a prompt takes after it computed the rest
+        pass
+    stats = store.stats()
+    assert (sum(tier.hits for tier in stats.tiers), stats.misses) == (2, 6)
+
+
 def test_prompts_with_the_same_beginning_share_it():
     store = opened()
     use(store, chain(keys_of(1, 4, shared=2)))

@@ -130,6 +130,7 @@ async def _kept(view: View, prefix: dict[str, Any], measured: dict[str, Any] | N
         "measured": measured,
         "stats": stats,
         "hits": hits,
+        "asked": hits + (stats["misses"] if stats else 0),
         "tiers": TIERS,
     }
 
