@@ -69,4 +69,10 @@ def test_a_recipe_works_as_written(title: str, tmp_path: Path) -> None:
 
 
 def test_every_recipe_is_followed() -> None:
-    assert sorted(RECIPES) == ["Add a REST route", "Add a backend", "Add a command", "Add an integration"]
+    assert sorted(RECIPES) == [
+        "Add a REST route",
+        "Add a backend",
+        "Add a command",
+        "Add a page of the console",
+        "Add an integration",
+    ]
