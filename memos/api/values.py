@@ -179,7 +179,7 @@ class Me(Value):
     """Whom a key stands for."""
 
     identity: Identity = Field(description="Owner of the key")
-    rights: tuple[str, ...] = Field(description="Rights of the key")
+    rights: tuple[str, ...] = Field(description="Rights of the key, or those in the cube that was asked for")
 
 
 class KeyLimits(identities.KeyLimits, Value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from memos.core.clock import new_id
 from memos.core.identities import Right
 from memos.core.text.validation import check_name, check_new_id, check_text
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, FileState, Scope, StoredFile
-from memos.errors import InvalidInput, NotFound
+from memos.errors import InvalidInput, NotFound, PermissionDenied
 from memos.kernel.context import Context, retry_read
 from memos.kernel.documents import Documents, Files, Given
 from memos.memcube import changes, erasure
@@ -85,6 +86,15 @@ class Cubes:
         with self._context.ledger.read() as connection:
             every = cube_rows.list_all(connection)
         return every if readable is None else [cube for cube in every if cube.id in readable]
+
+    def rights(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Right, ...]:
+        """Return the rights an actor has in a cube, no more than those of its key. Raises: NotFound."""
+        found = []
+        for right in Right:
+            with suppress(PermissionDenied):
+                self._context.scopes.check([cube], actor, embeds=False, right=right)
+                found.append(right)
+        return tuple(found)
 
     def change(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None

@@ -41,7 +41,8 @@ class Page:
 class View:
     """A request for a page by somebody who is signed in: the API, the cube in question, and the answer to give.
 
-    `cube` is the one that the query names, or the one used last; `cubes` are all that may be read.
+    `cube` is the one that the query names, or the one used last; `cubes` are all that may be read. `rights`
+    are those in `cube`; the key may have others elsewhere.
     """
 
     request: Request
@@ -50,12 +51,16 @@ class View:
     me: Mapping[str, Any] = field(default_factory=dict)
     cubes: list[dict[str, Any]] = field(default_factory=list)
     cube: str = ""
+    rights: list[str] = field(default_factory=list)
 
     async def load(self) -> None:
-        """Ask who is signed in, and which cubes there are."""
+        """Ask who is signed in, which cubes there are, and what they may do with the one in question."""
         self.me = await self.rest.get("/me")
         self.cubes = await self.rest.get("/cubes")
         self.cube = self.query("cube") or await self._usual_cube()
+        self.rights = self.me["rights"]
+        if any(each["id"] == self.cube for each in self.cubes):
+            self.rights = (await self.rest.get("/me", cube=self.cube))["rights"]
 
     async def _usual_cube(self) -> str:
         known = {each["id"] for each in self.cubes}
@@ -83,11 +88,7 @@ class View:
     @property
     def administers(self) -> bool:
         """Return True if the key may do what only admins may."""
-        return self.admin and "own" in self.rights
-
-    @property
-    def rights(self) -> list[str]:
-        return list(self.me.get("rights", ()))
+        return self.admin and "own" in self.me["rights"]
 
     def query(self, name: str, default: str = "") -> str:
         """Return a parameter of the address."""

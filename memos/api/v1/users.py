@@ -51,10 +51,15 @@ class EnableBody(BaseModel):
 
 
 @router.get("/me", name="me")
-def get_me(caller: CurrentCaller) -> values.Me:
-    """Return whom the key of this request stands for."""
+def get_me(
+    memos: CurrentMemos,
+    caller: CurrentCaller,
+    cube: Annotated[str | None, Query(description="Return the rights in this cube instead of those of the key")] = None,
+) -> values.Me:
+    """Return whom the key of this request stands for, and what it may do."""
     identity = values.Identity.model_validate(caller.identity)
-    return values.Me(identity=identity, rights=caller.key.rights)
+    rights = caller.key.rights if cube is None else memos.cubes.rights(cube, actor=caller.identity.id)
+    return values.Me(identity=identity, rights=rights)
 
 
 @router.post("/users", status_code=201, name="create")

@@ -310,31 +310,31 @@ class _Sum:
     """An entity with all its names."""
 
     memories: int = 0
-    first: str = ""
-    last: str = ""
-    parts: set[str] = field(default_factory=set)
+    person: bool = False
+    named: bool = False
+    stated: bool = False
     names: set[str] = field(default_factory=set)
 
-    def add(self, row: Any) -> None:
-        self.memories += row.memories
-        self.first = min(self.first or row.first, row.first)
-        self.last = max(self.last, row.last)
-        self.parts.add(row.part)
-        self.names.add(row.name)
+    @property
+    def kind(self) -> str:
+        return "person" if self.person else "thing"
 
     def passes(self, wanted: Listing) -> bool:
-        person = not self.parts.isdisjoint(PERSON)
-        only = self.parts <= {Part.NAMED, Part.OPENING}
-        often = wanted.least <= 1 or not only or (self.memories >= wanted.least and Part.NAMED in self.parts)
-        return often and wanted.kind in ("", "person" if person else "thing")
+        often = wanted.least <= 1 or self.stated or (self.memories >= wanted.least and self.named)
+        return often and wanted.kind in ("", self.kind)
 
 
 def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Entity]:
     """Return entities, those with the most memories first."""
     roots = {alias.name: alias.root for alias in aliases(connection, cube)}
     sums: dict[str, _Sum] = defaultdict(_Sum)
-    for row in _counted(connection, cube, wanted.named, roots):
-        sums[roots.get(row.name, row.name)].add(row)
+    for name, count, person, named, stated in _counted(connection, cube, wanted, roots):
+        each = sums[roots.get(name, name)]
+        each.memories += int(count)
+        each.person |= bool(person)
+        each.named |= bool(named)
+        each.stated |= bool(stated)
+        each.names.add(name)
     text = fold(wanted.text)
     found = [
         (-each.memories, name)
@@ -348,42 +348,56 @@ def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Enti
     return _described(connection, cube, {name: sums[name] for _, name in found[: wanted.limit]})
 
 
-def _counted(connection: sa.Connection, cube: str, named: Collection[str], roots: Mapping[str, str]) -> Iterator[Any]:
-    """Yield counts by name and part, along the primary key; with `named` only of these entities."""
+def _counted(connection: sa.Connection, cube: str, wanted: Listing, roots: Mapping[str, str]) -> list[Any]:
+    """Return names with their counts, and whether they are persons, named and stated, along the primary key.
+
+    Names that are too seldom are left out, unless they are merged.
+    """
     m = mentions.c
-    query = sa.select(
-        m.name,
-        m.part,
-        sa.func.count().label("memories"),
-        sa.func.min(m.item_id).label("first"),
-        sa.func.max(m.item_id).label("last"),
-    )
-    query = query.where(m.cube_id == cube).group_by(m.name, m.part)
-    if not named:
-        yield from connection.execute(query)
-        return
-    wanted = set(named)
-    names = wanted | {name for name, root in roots.items() if root in wanted}
-    for batch in _batches(names):
-        yield from connection.execute(query.where(m.name.in_(batch)))
+    parts = sa.select(m.name, m.part, sa.func.count().label("memories")).where(m.cube_id == cube)
+    if wanted.named:
+        chosen = set(wanted.named)
+        names = chosen | {name for name, root in roots.items() if root in chosen}
+        queries = [_by_name(parts.where(m.name.in_(batch)), None) for batch in _batches(names)]
+    else:
+        queries = [_by_name(parts, wanted.least, sorted({*roots, *roots.values()}))]
+    return [row for query in queries for row in connection.execute(query)]
+
+
+def _by_name(parts: sa.Select[Any], least: int | None, always: Sequence[str] = ()) -> sa.Select[Any]:
+    each = parts.group_by(mentions.c.name, mentions.c.part).subquery().c
+    flags = (each.part.in_(PERSON), each.part == Part.NAMED, each.part.not_in([Part.NAMED, Part.OPENING]))
+    person, named, stated = (sa.func.max(sa.case((flag, 1), else_=0)) for flag in flags)
+    count = sa.func.sum(each.memories)
+    query = sa.select(each.name, count, person, named, stated).group_by(each.name)
+    if least is None or least <= 1:
+        return query
+    return query.having(sa.or_(stated == 1, sa.and_(count >= least, named == 1), each.name.in_(always)))
 
 
 def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum]) -> list[Entity]:
     """Return entities with their spelling, their other names and times."""
     every = {name for root, each in sums.items() for name in (root, *each.names)}
     spelled = spellings(connection, cube, sorted(every))
+    m = mentions.c
+    ends = sa.select(m.name, sa.func.min(m.item_id), sa.func.max(m.item_id)).where(m.cube_id == cube).group_by(m.name)
+    items_of: dict[str, tuple[str, str]] = {}
+    for batch in _batches(every):
+        items_of.update((name, (low, high)) for name, low, high in connection.execute(ends.where(m.name.in_(batch))))
+    first = {root: min(items_of[name][0] for name in each.names) for root, each in sums.items()}
+    last = {root: max(items_of[name][1] for name in each.names) for root, each in sums.items()}
     stored: dict[str, datetime] = {}
-    for batch in _batches({id_ for each in sums.values() for id_ in (each.first, each.last)}):
+    for batch in _batches({*first.values(), *last.values()}):
         times = sa.select(items.c.id, items.c.created_at).where(items.c.id.in_(batch))
         stored.update((row.id, row.created_at) for row in connection.execute(times))
     return [
         Entity(
             name,
             spelled.get(name, name),
-            "thing" if each.parts.isdisjoint(PERSON) else "person",
+            each.kind,
             each.memories,
-            stored.get(each.first),
-            stored.get(each.last),
+            stored.get(first[name]),
+            stored.get(last[name]),
             tuple(sorted(spelled.get(other, other) for other in each.names - {name})),
         )
         for name, each in sums.items()

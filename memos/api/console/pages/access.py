@@ -121,7 +121,7 @@ async def keys(view: View, notice: str = "", problem: str = "", made: dict[str, 
         decides=decides(view),
         lifetimes=_LIFETIMES,
         limits=LIMITS,
-        may=view.rights,
+        may=view.me["rights"],
     )
     return view.notice(notice, response) if notice else response
 
