@@ -89,9 +89,11 @@ def timed(page: Page, address: str) -> float:
 def measure(arguments: argparse.Namespace) -> Report:
     """Fill, serve and open every page."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(home=Path(folder))
-        embedder = BagOfWords(MiniLmEmbedder(), arguments.seed)
-        seconds = fill(settings, Volume(arguments.memories, 1), Dialogues(arguments.seed), embedder)
+        settings = Settings(home=arguments.home or Path(folder))
+        seconds = 0.0
+        if not (settings.home / "ledger.db").exists():
+            embedder = BagOfWords(MiniLmEmbedder(), arguments.seed)
+            seconds = fill(settings, Volume(arguments.memories, 1), Dialogues(arguments.seed), embedder)
         with served(settings.home) as link, chromium() as browser:
             return _report(link, browser, arguments, seconds)
 
@@ -129,5 +131,6 @@ def _report(link: str, browser: Browser, arguments: argparse.Namespace, fill_s: 
 if __name__ == "__main__":
     parser = output_parser(__doc__)
     parser.add_argument("--memories", type=positive, default=100_000, metavar="N", help="memories in the cube")
+    parser.add_argument("--home", type=Path, metavar="DIR", help="fill this folder, or use what an earlier run filled")
     parser.add_argument("--repeats", type=positive, default=5, metavar="N", help="times that each page is opened")
     sys.exit(run("console", parser.parse_args(), measure))

@@ -86,8 +86,10 @@ class SqliteJson:
         return sa.type_coerce(column, sa.types.NULLTYPE).in_(values)
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Match with Python's case folding; SQLite's `lower` only covers ASCII."""
-        return sa.func.instr(sa.func.casefold(text), part.casefold()) > 0
+        """Match with Python's case folding; SQLite's `lower` only covers ASCII, and is much faster for that."""
+        is_ascii = sa.func.length(text) == sa.func.length(sa.cast(text, sa.LargeBinary))
+        folded = sa.case((is_ascii, sa.func.lower(text)), else_=sa.func.casefold(text))
+        return sa.func.instr(folded, part.casefold()) > 0
 
 
 class PostgresJson:
