@@ -138,3 +138,18 @@ def test_a_link_of_another_site_does_not_choose_the_cube(ana: SignedIn, server: 
     assert "memos_cube" not in ana.http.cookies
     ana.http.get("/console/?cube=shared", headers={"sec-fetch-site": "same-origin"})
     assert "memos_cube" in ana.http.cookies
+
+
+def test_buttons_follow_the_role_in_the_cube(ana: SignedIn, server: Server) -> None:
+    server.memos.cubes.create("readable", actor="ben")
+    item = server.memos.add("I keep bees.", cube="readable", actor="ben").item_ids[0]
+    server.memos.sharing.grant("readable", "ana", "reader", actor="ben")
+    me = "/console/api/me"
+    assert set(ana.http.get(me).json()["rights"]) == {"read", "write", "own"}
+    assert ana.http.get(me, params={"cube": "readable"}).json()["rights"] == ["read"]
+    assert ana.http.get(me, params={"cube": "ben"}).status_code == 404
+    page = f"/console/memories/{item}?cube=readable"
+    assert "Forget" not in ana.http.get(page).text
+    server.memos.sharing.grant("readable", "ana", "editor", actor="ben")
+    assert ana.http.get(me, params={"cube": "readable"}).json()["rights"] == ["read", "write"]
+    assert "Forget" in ana.http.get(page).text

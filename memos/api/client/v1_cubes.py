@@ -206,9 +206,9 @@ def grants(cube: str, *, user: str | None = None) -> Call[list[values.Grant]]:
     return getting(path_of("cubes", ("cube", cube), "grants"), as_list(values.Grant), {"user": user})
 
 
-def me() -> Call[values.Me]:
-    """Return the identity of the client's key."""
-    return getting(path_of("me"), as_model(values.Me))
+def me(*, cube: str | None = None) -> Call[values.Me]:
+    """Return the identity of the client's key, and its rights, or those it has in a cube. Raises: NotFound (cube)."""
+    return getting(path_of("me"), as_model(values.Me), {"cube": cube})
 
 
 def create_user(

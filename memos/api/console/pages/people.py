@@ -35,7 +35,7 @@ async def person(view: View) -> Response:
         rest.get("/graph/neighbours", cube=cube, name=name, limit=100),
         rest.get("/timeline/life", cube=cube, name=name, limit=20),
         rest.get("/graph/aliases", cube=cube),
-        rest.get("/graph/entities", cube=cube, limit=100),
+        rest.get("/graph/entities", cube=cube, least=2, limit=100),
     )
     entity = found["entity"]
     profile = await rest.get("/profile", cube=cube, subject=entity["name"])
