@@ -71,6 +71,7 @@ def test_ten_decisions_by_keyboard_alone(open_page: Open, site: Site) -> None:
         expect(page.locator(".case")).to_have_count(9 - number)
         expect(page.locator(".case.active")).to_contain_text(f"The valve {number + 1} opens")
     page.keyboard.press("e")
+    expect(page.locator("details.edit[open] textarea")).to_be_focused()
     page.keyboard.press("Control+a")
     page.keyboard.type("The valve opens early.")
     page.keyboard.press("Control+Enter")
