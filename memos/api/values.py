@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from memos.core import audit, browsing, identities, kv_cache, types
+from memos.core import audit, browsing, graph, identities, kv_cache, timeline, types
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -138,6 +138,42 @@ class EraseReceipt(types.EraseReceipt, Value):
 
 class Facets(browsing.Facets, Value):
     """Counts of the memories that pass a filter; if there are very many, of those added last."""
+
+
+class Entity(graph.Entity, Value):
+    """A person or a thing that memories name."""
+
+
+class EntityPage(graph.EntityPage, Value):
+    """A page of people and things."""
+
+
+class Neighbours(graph.Neighbours, Value):
+    """A person or thing, its relations, and the entities at their other ends."""
+
+
+class GraphView(graph.GraphView, Value):
+    """The people and things with the most memories, and their relations."""
+
+
+class Alias(graph.Alias, Value):
+    """A name that somebody merged into another."""
+
+
+class TimeSpan(timeline.TimeSpan, Value):
+    """The time between the first and the last memory of a cube."""
+
+
+class Day(timeline.Day, Value):
+    """Memories that held at a time."""
+
+
+class TimeDiff(timeline.TimeDiff, Value):
+    """Changes between two times."""
+
+
+class Life(timeline.Life, Value):
+    """A person or a topic over time."""
 
 
 class ErasurePreview(types.ErasurePreview, Value):

@@ -8,6 +8,7 @@ __all__ = [
     "closing",
     "effective_settings",
     "filters",
+    "graph",
     "identities",
     "kv_cache",
     "lora",
@@ -16,6 +17,7 @@ __all__ = [
     "streaming",
     "telemetry",
     "text",
+    "timeline",
     "tokens",
     "types",
 ]

@@ -3,69 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Annotated
+from dataclasses import replace
 
 import sqlalchemy as sa
 
+from memos.core.graph import Alias, Edge, Entity, EntityPage, GraphView, Neighbours
 from memos.core.identities import Right
 from memos.core.text.validation import check_name, check_text
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Standing
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.kernel.timeline import standings
 from memos.memcube import changes
 from memos.memcube.ledger import entities
-from memos.memcube.ledger.entities import NAME_CHARS, Alias, Entity, Found, Link, Listing, fold
+from memos.memcube.ledger.entities import NAME_CHARS, Found, Link, Listing, fold
 from memos.memcube.ledger.timeline import by_ids, told_at
 from memos.reader.arguments import within
 
 KINDS = ("", "person", "thing")
 _EDGES_PER_NODE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A relation between two entities, with the newest memory that it is from."""
-
-    source: Annotated[str, "Id of the entity it starts at"]
-    target: Annotated[str, "Id of the entity it leads to"]
-    relation: Annotated[str, "What the relation is, such as `residence`; `mentions` and `named with` are from names"]
-    stated: Annotated[bool, "True if a memory states it, False if names only occur in the same memory"]
-    count: Annotated[int, "Number of memories it is from"]
-    item: Annotated[str, "Id of the newest of them"]
-    memory: Annotated[str, "Text of the newest of them"]
-    at: Annotated[datetime, "When it was said"]
-    standing: Annotated[Standing, "Whether that memory still holds"] = Standing.CURRENT
-    replaced_by: Annotated[str | None, "Id of the memory that replaced it"] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """An entity, its edges, and the entities at their other ends."""
-
-    entity: Annotated[Entity, "The entity"]
-    edges: Annotated[tuple[Edge, ...], "Its edges, stated relations first"]
-    neighbours: Annotated[tuple[Entity, ...], "The entities at the other ends"]
-    complete: Annotated[bool, "False if only its newest memories were read, or there are more edges than asked for"]
-
-
-@dataclass(frozen=True, slots=True)
-class GraphView:
-    """The entities with the most memories, and the edges between them."""
-
-    entities: Annotated[tuple[Entity, ...], "The entities, those with the most memories first"]
-    edges: Annotated[tuple[Edge, ...], "Edges between them, stated relations first"]
-    complete: Annotated[bool, "False if there are more entities or edges, or only the newest memories were read"]
-
-
-@dataclass(frozen=True, slots=True)
-class EntityPage:
-    """A page of entities."""
-
-    entities: Annotated[tuple[Entity, ...], "The entities, those with the most memories first"]
-    after: Annotated[str | None, "Give it as `after` for the next page; null at the end"] = None
 
 
 class Graph:

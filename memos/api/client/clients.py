@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
+from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_requests
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.api.client.openmem import ChatAnswer
@@ -132,6 +132,27 @@ class Review(Part[C]):
     decide = sends(v1_requests.decide)
     reopen = sends(v1_requests.reopen)
     merge = sends(v1_requests.merge)
+
+
+class Graph(Part[C]):
+    """People and things that memories name, their relations, and names that are the same."""
+
+    view = sends(v1_graph.view)
+    entities = sends(v1_graph.entities)
+    entity = sends(v1_graph.entity)
+    neighbours = sends(v1_graph.neighbours)
+    aliases = sends(v1_graph.aliases)
+    merge = sends(v1_graph.merge)
+    split = sends(v1_graph.split)
+
+
+class Timeline(Part[C]):
+    """A cube on other days. A date without a time means its end, in the cube's time zone."""
+
+    span = sends(v1_graph.span)
+    day = sends(v1_graph.day)
+    difference = sends(v1_graph.difference)
+    life = sends(v1_graph.life)
 
 
 class Cubes(Part[C]):
@@ -263,6 +284,8 @@ class _Client(Generic[C]):
         self._connection = connection
         self.memories: Memories[C] = Memories(connection)
         self.review: Review[C] = Review(connection)
+        self.graph: Graph[C] = Graph(connection)
+        self.timeline: Timeline[C] = Timeline(connection)
         self.cubes: Cubes[C] = Cubes(connection)
         self.imports: Imports[C] = Imports(connection)
         self.backups: Backups[C] = Backups(connection)

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import CubeBody, CurrentTarget, Limit, moment, target_of, value_router
-from memos.kernel.graph import EntityPage, GraphView, Neighbours
-from memos.kernel.timeline import Day, Life, TimeDiff, TimeSpan
-from memos.memcube.ledger.entities import Alias, Entity
+from memos.core.graph import Alias, Entity, EntityPage, GraphView, Neighbours
+from memos.core.timeline import Day, Life, TimeDiff, TimeSpan
 
 router = value_router("graph", prefix="/graph")
 timeline_router = value_router("timeline", prefix="/timeline")

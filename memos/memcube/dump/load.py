@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from memos.core.clock import Clock, from_micros, to_micros
+from memos.core.graph import Alias
 from memos.core.types import Cube, CubeKind, FileKind, FileState, Fingerprint, ItemType, Json, LinkKind, Tier, Trust
 from memos.errors import Conflict
 from memos.memcube import changes
@@ -205,8 +206,8 @@ def _insert_everything(connection: sa.Connection, work: Load, change: Change | N
         entities.add_aliases(connection, work.target.cube, (_alias(row, work.target.actor) for row in merged))
 
 
-def _alias(row: rows.Row, actor: str) -> entities.Alias:
-    return entities.Alias(row["id"], row["name"], row["entity"], row["root"], actor, from_micros(row["created_at"]))
+def _alias(row: rows.Row, actor: str) -> Alias:
+    return Alias(row["id"], row["name"], row["entity"], row["root"], actor, from_micros(row["created_at"]))
 
 
 def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.Row]:

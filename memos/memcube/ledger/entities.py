@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
+from memos.core.graph import Alias, Entity
 from memos.core.types import RELATION, ItemType, Json, Role, Status
 from memos.memcube.ledger.schema import entity_aliases, items, mentions, versions
 
@@ -180,18 +181,6 @@ def differing(connection: sa.Connection, cube: str, limit: int) -> list[str]:
 # Aliases
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """A name that somebody merged into another."""
-
-    id: Annotated[str, "Id of the merge, to split the names again"]
-    name: Annotated[str, "The merged name, folded"]
-    entity: Annotated[str, "The name it is the same as, folded"]
-    root: Annotated[str, "The name that everything is shown under, folded"]
-    actor: Annotated[str, "Who merged them"]
-    created_at: Annotated[datetime, "When"]
-
-
 def aliases(connection: sa.Connection, cube: str, name: str | None = None) -> list[Alias]:
     """Return the merged names of a cube, or those shown under one name, by name."""
     query = sa.select(entity_aliases).where(entity_aliases.c.cube_id == cube).order_by(entity_aliases.c.name)
@@ -276,19 +265,6 @@ def forget_unused(connection: sa.Connection, cube: str, names: Collection[str]) 
 
 
 # Entities and edges
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """A person or a thing that memories name."""
-
-    id: Annotated[str, "Its name, folded"]
-    name: Annotated[str, "Its name as written"]
-    kind: Annotated[str, "`person`: somebody who speaks or of whom statements are known; `thing`: anything else"]
-    memories: Annotated[int, "Number of memories that name it"]
-    first_at: Annotated[datetime | None, "When it was first named, as stored"] = None
-    last_at: Annotated[datetime | None, "When it was last named, as stored"] = None
-    aliases: Annotated[tuple[str, ...], "Other names merged into it"] = ()
 
 
 class Listing(NamedTuple):

@@ -67,6 +67,36 @@ def test_words_of_other_programs_are_taken(listening: Listening, opened: Open) -
         memories.search("Porto", usr="ana")
 
 
+def test_people_and_other_days(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube = new_id()
+    client.cubes.create(cube)
+    paris, lyon = datetime(2025, 3, 1, tzinfo=UTC), datetime(2025, 6, 1, tzinfo=UTC)
+    for text, at in (("I live in Paris with Robert.", paris), ("I moved to Lyon.", lyon)):
+        message = {"role": "user", "name": "Maya", "content": text, "chat_time": at.isoformat()}
+        client.memories.add([message], cube=cube)
+    assert [each.name for each in client.graph.entities(cube=cube, text="rob").entities] == ["Robert"]
+    assert client.graph.entity("maya", cube=cube).kind == "person"
+    named = {edge.relation for edge in client.graph.neighbours("Maya", cube=cube).edges}
+    assert "mentions" in named
+    assert len(client.graph.view(cube=cube, limit=1).entities) == 1
+    made = client.graph.merge("Robert", "Paris", cube=cube)
+    assert client.graph.aliases(cube=cube) == [made]
+    assert client.graph.split(made.id, cube=cube) == made
+    assert client.graph.aliases(cube=cube) == []
+    assert client.timeline.span(cube=cube).first == paris
+    then = client.timeline.day("2025-04-01", cube=cube)
+    assert [held.item.memory for held in then.memories] == ["I live in Paris with Robert."]
+    assert client.timeline.day(cube=cube, stored=True).memories[0].item.memory == "I moved to Lyon."
+    changed = client.timeline.difference(datetime(2025, 4, 1, tzinfo=UTC), cube=cube)
+    assert [held.item.memory for held in changed.added] == ["I moved to Lyon."]
+    assert client.timeline.life("Maya", cube=cube).name
+    with pytest.raises(NotFound):
+        client.graph.entity("Nobody", cube=cube)
+    with pytest.raises(NotFound):
+        client.timeline.span(cube="missing")
+
+
 def test_feedback_and_erasing_with_its_receipt(listening: Listening, opened: Open) -> None:
     client = opened(listening.url, listening.ana)
     cube = new_id()
