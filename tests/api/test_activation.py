@@ -158,7 +158,7 @@ def test_without_a_model_nothing_is_kept_and_the_error_says_what_to_set(server: 
     assert "MEMOS_CHAT_MODEL__BASE_URL" in next(each["told"] for each in models if each["purpose"] == "chat")
     assert [each["usable"] for each in models] == [False] * 4
     told = ask(server, "GET", "/stats", "admin").json()
-    assert told == {"tiers": [], "dropped_writes": 0, "damaged": 0, "forgotten": 0}
+    assert told == {"tiers": [], "misses": 0, "dropped_writes": 0, "damaged": 0, "forgotten": 0}
 
 
 def test_many_slow_warmings_hold_up_nobody_else(tmp_path: Path) -> None:
