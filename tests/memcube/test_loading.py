@@ -539,3 +539,35 @@ def test_the_id_of_a_cube_that_is_there_is_refused(raw: bytes, small: Ledger) ->
         loaded(small, io.BytesIO(raw))
     with pytest.raises(MemosError):
         loaded(small, io.BytesIO(raw), "nowhere", merge=True)
+
+
+def test_a_history_of_heat_travels(raw: bytes, small: Ledger) -> None:
+    history = [[1_767_225_600, 0.0, 1.5], [1_767_312_000, 0.9, 2]]
+    loaded(small, io.BytesIO(_with_history(raw, history)), trust=True)
+    with small.read() as connection:
+        assert connection.exec_driver_sql("SELECT history FROM warmth").scalars().all() == [json.dumps(history)]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"a": 1},
+        [[1, 0]],
+        [[-1, 0, 1]],
+        [["1", 0, 1]],
+        [[1, -1, 0]],
+        [[1, 0, 1e306]],
+        [[1, 0, True]],
+        [[1, 0, 1]] * 31,
+    ],
+)
+def test_a_strange_history_of_heat_is_refused(history: Any, raw: bytes, small: Ledger) -> None:
+    with pytest.raises(InvalidInput, match="history"):
+        loaded(small, io.BytesIO(_with_history(raw, history)), trust=True)
+
+
+def _with_history(raw: bytes, history: Any) -> bytes:
+    parts = TakenApart(raw)
+    heat = {"level": 1.0, "visits": 1, "interactions": 0, "last": 1_767_312_000_000_000, "history": history}
+    parts.put("warmth", [{"item_id": parts.rows("items")[0]["id"], **heat}])
+    return parts.whole()

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from memos.api import values
 from memos.api.client.calls import Call, as_model
-from memos.api.client.v1_requests import as_list, changing, getting, path_of
+from memos.api.client.v1_requests import Moment, as_list, changing, getting, path_of
 from memos.core.types import Json
-
-# Times go as text or as a datetime; a day counts to its end.
-Moment = str | datetime
 
 
 def view(
@@ -78,7 +73,7 @@ def span(*, cube: str | None = None, user: str | None = None) -> Call[values.Tim
 
 
 def day(
-    at: Moment | None = None,
+    at: Moment = None,
     *,
     cube: str | None = None,
     user: str | None = None,
@@ -90,16 +85,17 @@ def day(
 ) -> Call[values.Day]:
     """Return what held at a time, told last first; with `stored` what the cube contained then, as it was then.
 
+    A day without a time counts to its end.
     Raises: InvalidInput, NotFound.
     """
-    query: dict[str, Json] = {"at": _text(at), "cube": cube, "user": user, "stored": stored, "kind": kind}
+    query: dict[str, Json] = {"at": at, "cube": cube, "user": user, "stored": stored, "kind": kind}
     query |= {"about": about, "limit": limit, "after": after}
     return getting(path_of("timeline", "day"), as_model(values.Day), query)
 
 
 def difference(
     since: Moment,
-    until: Moment | None = None,
+    until: Moment = None,
     *,
     cube: str | None = None,
     user: str | None = None,
@@ -107,8 +103,11 @@ def difference(
     about: str | None = None,
     limit: int = 100,
 ) -> Call[values.TimeDiff]:
-    """Return what was added, replaced and ended between two times, the last first. Raises: InvalidInput, NotFound."""
-    query: dict[str, Json] = {"since": _text(since), "until": _text(until), "cube": cube, "user": user}
+    """Return what was added, replaced and ended between two times, the last first; days count to their ends.
+
+    Raises: InvalidInput, NotFound.
+    """
+    query: dict[str, Json] = {"since": since, "until": until, "cube": cube, "user": user}
     query |= {"kind": kind, "about": about, "limit": limit}
     return getting(path_of("timeline", "difference"), as_model(values.TimeDiff), query)
 
@@ -117,7 +116,3 @@ def life(name: str, *, cube: str | None = None, user: str | None = None, limit: 
     """Return a person, a thing or a property such as `residence` over time. Raises: InvalidInput, NotFound."""
     query: dict[str, Json] = {"name": name, "cube": cube, "user": user, "limit": limit}
     return getting(path_of("timeline", "life"), as_model(values.Life), query)
-
-
-def _text(moment: Moment | None) -> str | None:
-    return moment.isoformat() if isinstance(moment, datetime) else moment

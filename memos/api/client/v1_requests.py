@@ -122,6 +122,8 @@ def queried(query: Query | None) -> dict[str, str | list[str]]:
 
 
 def _text(value: Json) -> str | list[str]:
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, bool):
         return "true" if value else "false"
     return [str(each) for each in value] if isinstance(value, list) else str(value)

@@ -67,6 +67,7 @@ _LONG_TEXTS = frozenset({"memory", "value", "text"})
 _LENGTHS = {"events.salt": 16, "events.digest": 32, "events.chain": 32}
 _WORDS = {"segments.state": frozenset({"open", "archived"}), "items.reading": frozenset({"wanted", "read"})}
 _MOST = 1_000_000_000
+_MOST_USES, _MOST_HEAT = 30, 1e305
 _ID_CHARS = 36
 _NESTING = 64
 _CHOICES: dict[str, type[StrEnum]] = {
@@ -338,7 +339,7 @@ def _form_check(name: str, bounds: Bounds) -> Check | None:
         "segments.spans": lambda value: _list_of(value, _is_span),
         "segments.words": lambda value: _list_of(value, _is_counted),
         "segments.vector": lambda value: _is_vector(base64.b64decode(value), bounds.dimension),
-        "warmth.history": lambda value: _list_of(value, _is_use),
+        "warmth.history": lambda value: _list_of(value, _is_use) and len(value) <= _MOST_USES,
         "events.body": lambda value: object_of(value.encode()) is not None,
     }
     if name not in forms:
@@ -418,7 +419,7 @@ def _is_counted(value: Any) -> bool:
 def _is_use(value: Any) -> bool:
     second, *heats = value
     in_range = type(second) is int and 0 <= second <= _LATEST // 1_000_000
-    return in_range and len(heats) == 2 and all(type(heat) in (int, float) for heat in heats)
+    return in_range and len(heats) == 2 and all(type(heat) in (int, float) and 0 <= heat < _MOST_HEAT for heat in heats)
 
 
 def _is_vector(raw: bytes, dimension: int) -> bool:

@@ -334,19 +334,19 @@ def _counted(connection: sa.Connection, cube: str, wanted: Listing, roots: Mappi
     if wanted.named:
         chosen = set(wanted.named)
         names = chosen | {name for name, root in roots.items() if root in chosen}
-        queries = [_by_name(parts.where(m.name.in_(batch)), None) for batch in _batches(names)]
+        queries = [_by_name(parts.where(m.name.in_(batch))) for batch in _batches(names)]
     else:
         queries = [_by_name(parts, wanted.least, sorted({*roots, *roots.values()}))]
     return [row for query in queries for row in connection.execute(query)]
 
 
-def _by_name(parts: sa.Select[Any], least: int | None, always: Sequence[str] = ()) -> sa.Select[Any]:
+def _by_name(parts: sa.Select[Any], least: int = 1, always: Sequence[str] = ()) -> sa.Select[Any]:
     each = parts.group_by(mentions.c.name, mentions.c.part).subquery().c
     flags = (each.part.in_(PERSON), each.part == Part.NAMED, each.part.not_in([Part.NAMED, Part.OPENING]))
     person, named, stated = (sa.func.max(sa.case((flag, 1), else_=0)) for flag in flags)
     count = sa.func.sum(each.memories)
     query = sa.select(each.name, count, person, named, stated).group_by(each.name)
-    if least is None or least <= 1:
+    if least <= 1:
         return query
     return query.having(sa.or_(stated == 1, sa.and_(count >= least, named == 1), each.name.in_(always)))
 
