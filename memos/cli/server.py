@@ -102,7 +102,8 @@ def _serving() -> ModuleType:
 
 
 def _settings(config: Path | None, **flags: Any) -> Settings:
-    from memos.api import observability as logs  # noqa: PLC0415 - the extra `server`
+    _serving()  # says so if the extra `server` is missing
+    from memos.api import observability as logs  # noqa: PLC0415
 
     settings = settings_of(None, config)
     given = {name: value for name, value in flags.items() if value is not None}

@@ -64,6 +64,10 @@ def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_wha
     assert "clean" in said
     assert "memos console" in said
     run(environment / "bin/memos", "--help", cwd=Path("/"))
+    for command, extra in (("serve", "server"), ("console", "server"), ("mcp", "mcp")):
+        refused = subprocess.run([environment / "bin/memos", command], capture_output=True, text=True, check=False)
+        assert f"pip install '.[{extra}]'" in refused.stderr
+        assert "Traceback" not in refused.stderr
     with zipfile.ZipFile(wheel) as archive:
         held = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
         [told] = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")]
