@@ -53,8 +53,6 @@ def client_modules(repository: Path) -> dict[str, str]:
         lines = source.splitlines(keepends=True)
         wanted.append(name.rpartition(".")[0])
         for each in _imports(name, source):
-            if not each.module.startswith("memos"):
-                continue
             wanted += [_needed(repository, name, each.module, meant) for meant in each.meant]
             line = lines[each.line - 1]
             written = f"from {each.module} "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from memos_client._memos.version import __version__
@@ -19,7 +19,7 @@ def _package() -> str:
         if version("hippocube") == __version__:  # otherwise `memos` may be a package of somebody else
             import_module("memos.api.client")
             return "memos"
-    except (PackageNotFoundError, ImportError):
+    except ImportError:  # PackageNotFoundError is one
         pass
     return f"{__name__}._memos"
 
