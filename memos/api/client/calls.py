@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from memos.api.wording import STATUSES
 from memos.core.clock import new_id
+from memos.core.message_shapes import as_mapping
 from memos.core.types import Json
 from memos.errors import (
     BackendTimeout,
@@ -399,6 +400,9 @@ def _plain(value: object) -> Json:
         return dict(value)
     if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray):
         return list(value)
+    told = as_mapping("messages", value)  # a message of another library
+    if isinstance(told, Mapping):
+        return dict(told)
     raise TypeError
 
 
