@@ -64,7 +64,7 @@ _ITEMS_LEFT_OUT = re.compile(
 _PARTS_LEFT_OUT = re.compile(r"(?:redacted_)?thinking|reasoning\w*|server_tool_use|container_upload|\w+_tool_result")
 _TOOL_USES = ("tool_use", "mcp_tool_use", "tool_call", "invalid_tool_call")
 _TOOL_RESULTS = ("tool_result", "mcp_tool_result")
-_FOREIGN_IMAGE = ("base64", "source_type", "url", "file_id")
+_FOREIGN_IMAGE = ("base64", "source_type", "url", "file_id", "image_url", "source")
 _MOST_ID = 2**63
 _SIMPLE = (str, bytes, int, float, Mapping, list, tuple)
 

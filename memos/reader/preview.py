@@ -123,7 +123,7 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
     if len(data) > ENTRY_BYTES:
         raise InvalidInput(name, f"is larger than {ENTRY_BYTES:,} bytes; preview a part of it")
     named = Path(name).suffix.lower() in _JSON
-    if named or data.lstrip()[:1] in (b"{", b"["):
+    if named or data.lstrip()[:1] in (b"{", b"[") or data.startswith(b"PK\x03\x04"):
         try:
             given = _export(data, name, reading, most)
         except InvalidInput:
