@@ -13,7 +13,7 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from memos.core.text.redaction import mask
-from memos.core.types import LOCAL_OWNER, ItemType, Mode
+from memos.core.types import LOCAL_OWNER, Item, ItemType, Mode
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.memos import MemOS
 from memos.reader.arguments import member_of, within, zone_of
@@ -424,8 +424,8 @@ def _revise(doing: Import, cube: str, record: ExportRecord, id_: str) -> _Outcom
     """Write the newer text of a memory, unless it was changed or deleted here."""
     zone = ZoneInfo(doing.memos.cubes.get(cube, actor=doing.actor).time_zone)
     [message] = read_messages([record.message], zone, doing.memos.clock.now())
-    item = doing.memos.get(id_, cube=cube, actor=doing.actor)
-    if item.status == "deleted" or item.memory in (message.text, mask(message.text)[0]):
+    item = _item(doing, cube, id_)
+    if item is None or item.memory in (message.text, mask(message.text)[0]):
         return _Outcome(known=1)
     if not _is_as_imported(doing, cube, id_):
         told = f"was changed since, and so was item {id_} here, which is left as it is"
@@ -439,15 +439,23 @@ def _date(doing: Import, cube: str, record: ExportRecord, id_: str) -> bool:
     """Give a memory the time in which it held, as a fact that may be over; return True if that changed it."""
     if record.valid_from is None and record.valid_to is None:
         return False
-    item = doing.memos.get(id_, cube=cube, actor=doing.actor)
+    item = _item(doing, cube, id_)
     wanted: dict[str, Any] = {"valid_to": record.valid_to, "type": str(ItemType.LONG_TERM)}
     if record.valid_from is not None:
         wanted["valid_from"] = record.valid_from
-    changed = {name: value for name, value in wanted.items() if getattr(item, name) != value}
-    if not changed or item.status == "deleted" or not _is_as_imported(doing, cube, id_):
+    changed = {name: value for name, value in wanted.items() if getattr(item, name, value) != value}
+    if item is None or not changed or not _is_as_imported(doing, cube, id_):
         return False
     doing.memos.update(id_, cube=cube, actor=doing.actor, reason=IMPORTED, **changed)
     return True
+
+
+def _item(doing: Import, cube: str, id_: str) -> Item | None:
+    """Return an item, None if it was deleted here: what was deleted stays so."""
+    try:
+        return doing.memos.get(id_, cube=cube, actor=doing.actor)
+    except NotFound:
+        return None
 
 
 def _is_as_imported(doing: Import, cube: str, id_: str) -> bool:

@@ -80,9 +80,9 @@ def run_import(
 
     Raises: InvalidInput (a record cannot be read), NotFound, Conflict, PermissionDenied.
     """
-    query: Query = {"cube": cube, "format": format, "conversation": conversation, "user": user}
-    query |= {"on_bad": on_bad, "mode": mode}
-    query |= {"owner": owner, "together": together or None, "time_zone": time_zone, "date_order": date_order}
+    about = {"cube": cube, "format": format, "conversation": conversation, "user": user, "owner": owner}
+    how = {"on_bad": on_bad, "mode": mode, "time_zone": time_zone, "date_order": date_order}
+    query = {**about, **how, "together": together or None}
     return replace(_sent(("imports",), values.ImportSummary, query, file), repeatable=True)
 
 

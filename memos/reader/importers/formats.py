@@ -145,12 +145,19 @@ def detect(given: Given, name: str | None = None) -> Format:
                 return format_
         if export.single:
             return _format_of(export.files[0]) or Format.GENERIC
-        found = [_format_in(file) for file in export.files if file.suffix in _JSON]
-        known = [each for each in found if each not in (None, Format.GENERIC)]
-        if known:
-            return known[0] or Format.GENERIC
-        if Format.GENERIC in found:
-            return Format.GENERIC
+        found: list[Format | None] = []
+        failed: InvalidInput | None = None
+        for file in export.files:
+            if file.suffix in _JSON:
+                try:
+                    found.append(_format_of(file))
+                except InvalidInput as error:  # it is told when it is read
+                    failed = failed or error
+        known = next((each for each in found if each not in (None, Format.GENERIC)), None)
+        if known is not None or Format.GENERIC in found:
+            return known or Format.GENERIC
+        if failed is not None:
+            raise failed
         raise InvalidInput(export.label, f"holds nothing that is known; known are exports of {', '.join(Format)}")
 
 
@@ -160,13 +167,6 @@ def _format_of(file: SourceFile) -> Format | None:
         if isinstance(entry.value, dict | list):
             return next(format_ for format_, (matches, _) in _READERS.items() if matches(entry.value))
     return None
-
-
-def _format_in(file: SourceFile) -> Format | None:
-    try:
-        return _format_of(file)
-    except InvalidInput:
-        return None  # it is told when it is read
 
 
 def read_export(
@@ -227,9 +227,9 @@ def _of_entries(export: Export, format: Format, conversation: str | None, fallba
 
 def _is_of(file: SourceFile, matches: Callable[[Json], bool], format: Format) -> bool:
     """Return True unless the first entries of a file are of something else; a damaged file is told when it is read."""
-    if format is Format.GENERIC:
-        return _format_in(file) in (Format.GENERIC, None)
     try:
+        if format is Format.GENERIC:
+            return _format_of(file) in (Format.GENERIC, None)
         held = [entry.value for entry in islice(read_entries(file), _LOOKED_AT) if entry.problem is None]
     except InvalidInput:
         return file.suffix != ""

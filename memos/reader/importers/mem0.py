@@ -5,6 +5,7 @@ Source: https://github.com/mem0ai/mem0 (mem0ai 2.2), the payloads that its memor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -150,7 +151,9 @@ def mem0_server_records(url: str, collection: str, api_key: str | None = None) -
         from qdrant_client.http.exceptions import UnexpectedResponse  # noqa: PLC0415
     except ImportError as error:
         raise InvalidInput("file", "is a Qdrant server; install the client: pip install '.[qdrant]'") from error
-    client = QdrantClient(url=url, api_key=api_key, timeout=30, check_compatibility=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a key is sent without TLS: the caller's address says so
+        client = QdrantClient(url=url, api_key=api_key, timeout=30, check_compatibility=False)
     offset: Any = None
     number = 0
     try:

@@ -154,7 +154,9 @@ def _plain(text: str) -> str:
 
 
 def _info(note: _Note) -> dict[str, Json]:
-    links = [*dict.fromkeys(found[1].strip() for found in _LINK.finditer(note.text) if found[1].strip())]
+    links = [
+        *dict.fromkeys(found[1].strip() for found in _LINK.finditer(_EMBED.sub("", note.text)) if found[1].strip())
+    ]
     own = {name: value for name, value in note.fields.items() if name not in ("tags", "tag", "title")}
     return {**own, "title": note.title, "path": note.file.name, "links": links}
 

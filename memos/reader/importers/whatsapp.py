@@ -22,7 +22,7 @@ _MOST_MARK_CHARS = 300
 _UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\ufeff]")
 _HALF = r"(?P<half>[ap]\.?[  ]?m\.?|上午|下午|오전|오후|午前|午後)"
 _WHEN = (
-    r"(?P<one>\d{1,4})(?P<mark>[./-])(?P<two>\d{1,2})[./-](?P<three>\d{2,4})\.?,? "
+    r"(?P<one>\d{1,4})(?P<mark>[./-])(?P<two>\d{1,2})[./-](?P<three>\d{1,4})\.?,? "
     rf"(?:{_HALF} ?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
 )
 _LATE = _HALF.replace("half", "late")
@@ -125,7 +125,7 @@ def date_order(file: SourceFile) -> DateOrder:
             return "day"  # all on days such as 5/5
     raise InvalidInput(
         file.label,
-        "has dates in which the day or the month may come first; say which: --date-order day or month",
+        "has dates in which the day or the month may come first; say which: date_order (--date-order) day or month",
     )
 
 
