@@ -251,7 +251,7 @@ def test_episodes_facts_and_entities_of_a_graph_are_records() -> None:
 def test_a_server_that_is_away_is_told_without_its_password() -> None:
     for url, format_ in (("bolt://neo4j:secret@127.0.0.1:9", Format.ZEP), ("http://u:secret@127.0.0.1:9", Format.MEM0)):
         assert "secret" not in label_of(url)
-        with pytest.raises(BackendUnavailable, match="cannot be (?:read|reached)") as caught:
+        with pytest.raises(BackendUnavailable, match=r"cannot be (?:read|reached)") as caught:
             list(read_export(url, format_))
         assert "secret" not in str(caught.value)
     with pytest.raises(InvalidInput, match="letta is not read from a server"):
