@@ -299,8 +299,9 @@ def test_the_command_imports_a_folder_and_tells_what_it_left(folder: Path, tmp_p
     command = command[:-2]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    first, note, left, bad = done.stdout.splitlines()
+    first, cubes, note, *left, bad = done.stdout.splitlines()
     assert first == "15 added, 0 known, 1 bad, 3 left out (memoryos, 4 conversations)"
     assert note.startswith("embeddings, heat")
-    assert left == "left out: 3 hidden or empty turns"
+    assert cubes.startswith("in 3 cubes: ")
+    assert sum(int(line.split()[2]) for line in left) == 3
     assert bad == "users/bob/short_term.json, entry 2 is int, not a page"
