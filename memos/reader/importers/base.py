@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -146,6 +146,13 @@ class ExportRecord:
     valid_from: Json = None
     valid_to: Json = None
     revised: bool = False
+
+
+def left_out(reasons: Mapping[str, int]) -> Iterator[ExportRecord]:
+    """Yield how much was left out for which reason."""
+    for reason, count in reasons.items():
+        if count:
+            yield ExportRecord("the export", "export", {}, left_out=count, reason=reason)
 
 
 def message_of(role: Json, **fields: Json) -> dict[str, Json]:

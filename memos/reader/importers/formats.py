@@ -18,7 +18,7 @@ from memos.core.text.redaction import mask
 from memos.core.text.validation import check_name
 from memos.core.types import Json, Message
 from memos.errors import InvalidInput
-from memos.reader.importers.base import ExportRecord, read_date
+from memos.reader.importers.base import ExportRecord, left_out, read_date
 from memos.reader.importers.chatgpt import chatgpt_records, is_chatgpt
 from memos.reader.importers.claude import claude_records, is_claude
 from memos.reader.importers.datasets import is_locomo, is_longmemeval, locomo_records, longmemeval_records
@@ -45,7 +45,7 @@ from memos.reader.importers.mem0 import (
 from memos.reader.importers.mempalace import is_mempalace, mempalace_records
 from memos.reader.importers.notes import is_basic_memory, is_notes, notes_records
 from memos.reader.importers.slack import is_slack, slack_records
-from memos.reader.importers.sources import Export, ExportOptions, Given, SourceFile, open_export
+from memos.reader.importers.sources import Export, ExportOptions, Given, SourceFile, kind_of, open_export
 from memos.reader.importers.stream import read_entries
 from memos.reader.importers.telegram import is_telegram, telegram_records
 from memos.reader.importers.whatsapp import is_whatsapp, whatsapp_records
@@ -184,9 +184,7 @@ def read_export(
             yield from bundle[1](export, fallback)
         else:
             yield from _of_entries(export, format, options.conversation, fallback)
-        for reason, count in export.left_out.items():
-            if count:
-                yield ExportRecord("the export", fallback, {}, left_out=count, reason=reason)
+        yield from left_out(export.left_out)
 
 
 def _stem(name: str) -> str:
@@ -239,7 +237,7 @@ def _is_of(file: SourceFile, matches: Callable[[Json], bool], format: Format) ->
 def _kind_of(file: SourceFile) -> str:
     if file.suffix in _JSON[:3]:
         return f"{file.name.rpartition('/')[2]}, which holds no conversations"
-    return f"files of the type {file.suffix}" if file.suffix else "files without an extension"
+    return kind_of(file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from memos.reader.importers.base import (
     SERVICE,
     ExportRecord,
     content_of,
+    left_out,
     list_in,
     message_of,
     read_date,
@@ -53,17 +54,13 @@ def is_gemini(value: Json) -> bool:
 
 
 def is_takeout(export: Export) -> bool:
-    return _activities(export) is not None
+    return bool(_activities(export))
 
 
-def _activities(export: Export) -> SourceFile | None:
-    for file in export.files:
-        if file.suffix == ".json" and _is_json(file):
-            return file
-    for file in export.files:
-        if file.suffix in (".html", ".htm") and _is_html(file):
-            return file
-    return None
+def _activities(export: Export) -> list[SourceFile]:
+    """Return the files of activity; those in HTML only where there are none in JSON."""
+    found = [file for file in export.files if file.suffix in (".json", "") and _is_json(file)]
+    return found or [file for file in export.files if file.suffix in (".html", ".htm", "") and _is_html(file)]
 
 
 def _is_json(file: SourceFile) -> bool:
@@ -83,14 +80,18 @@ def _is_html(file: SourceFile) -> bool:
 
 
 def gemini_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
-    file = _activities(export)
-    if file is None:
+    files = _activities(export)
+    if not files:
         yield ExportRecord("the export", fallback, {}, "holds no activity of Gemini")
-        return
-    found = _of_html(file) if file.suffix in (".html", ".htm") else _of_json(file)
-    for _, day in groupby(found, key=lambda activity: activity.at[:10]):
-        for activity in reversed(list(day)):
-            yield from _records(activity, fallback)
+    for file in files:
+        try:
+            found = _of_html(file) if _is_html(file) else _of_json(file)
+            for _, day in groupby(found, key=lambda activity: activity.at[:10]):
+                for activity in reversed(list(day)):
+                    yield from _records(activity, fallback)
+        except InvalidInput as error:
+            yield ExportRecord(file.label, fallback, {}, error.reason)
+    yield from left_out(export.others(files))
 
 
 def _records(activity: _Activity, fallback: str) -> Iterator[ExportRecord]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from memos.core.types import Json
 from memos.errors import InvalidInput
 from memos.reader.importers import databases
-from memos.reader.importers.base import ExportRecord, flat, list_in, memory_record, read_date
+from memos.reader.importers.base import ExportRecord, flat, left_out, list_in, memory_record, read_date
 from memos.reader.importers.mem0 import EXPIRED
 from memos.reader.importers.sources import Export, SourceFile
 
@@ -35,22 +35,26 @@ def langgraph_records(entry: Json, place: str, fallback: str) -> Iterator[Export
 
 
 def is_store(export: Export) -> bool:
-    return _store(export) is not None
-
-
-def _store(export: Export) -> SourceFile | None:
-    return next((file for file in export.files if "store" in databases.tables(file)), None)
+    return any("store" in databases.tables(file) for file in export.files)
 
 
 def store_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
-    file = _store(export)
-    if file is None:
+    files = [file for file in export.files if "store" in databases.tables(file)]
+    if not files:
         yield ExportRecord("the export", fallback, {}, "has no table `store`")
-        return
+    for file in files:
+        try:
+            yield from _of_file(file, "" if len(files) == 1 else f"{file.label}: ")
+        except InvalidInput as error:
+            yield ExportRecord(file.label, fallback, {}, error.reason)
+    yield from left_out(export.others(files))
+
+
+def _of_file(file: SourceFile, before: str) -> Iterator[ExportRecord]:
     with databases.opened(file) as connection:
         rows = databases.rows(connection, "store", _COLUMNS, order="prefix, created_at, key")
         for number, (prefix, key, raw, created, updated, expires) in enumerate(rows, start=1):
-            place = f"item {number}"
+            place = f"{before}item {number}"
             namespace = str(prefix)
             if _is_over(expires):
                 yield ExportRecord(place, namespace, {}, left_out=1, reason=EXPIRED, owner=namespace)

@@ -115,17 +115,21 @@ def _storages(export: Export) -> Iterator[SourceFile]:
 
 
 def mem0_storage_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
-    for file in _storages(export):
+    files = [*_storages(export)]
+    for file in files:
         collection = file.name.split("/")[-2] if "/" in file.name else file.stem
-        with databases.opened(file) as connection:
-            for number, (raw,) in enumerate(databases.rows(connection, "points", ["point"]), start=1):
-                place = f"{collection}, point {number}"
-                try:
-                    point = databases.fields_of_pickle(raw if isinstance(raw, bytes) else b"")
-                except InvalidInput as error:
-                    yield ExportRecord(place, fallback, {}, error.reason)
-                    continue
-                yield from _point(point.get("id"), point.get("payload"), place)
+        try:
+            with databases.opened(file) as connection:
+                for number, (raw,) in enumerate(databases.rows(connection, "points", ["point"]), start=1):
+                    place = f"{collection}, point {number}"
+                    try:
+                        point = databases.fields_of_pickle(raw if isinstance(raw, bytes) else b"")
+                    except InvalidInput as error:
+                        yield ExportRecord(place, fallback, {}, error.reason)
+                        continue
+                    yield from _point(point.get("id"), point.get("payload"), place)
+        except InvalidInput as error:
+            yield ExportRecord(file.label, fallback, {}, error.reason)
 
 
 def _point(id_: Json, payload: Json, place: str) -> Iterator[ExportRecord]:

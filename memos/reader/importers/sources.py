@@ -10,13 +10,12 @@ import glob
 import io
 import os
 import re
-import shutil
 import stat
 import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +33,10 @@ MOST_UNPACKED_BYTES = 68_719_476_736
 MOST_RATIO = 200
 """How many times its size a file in an archive may unpack to; text compresses 5 to 20 times."""
 
+MOST_COPIED_BYTES = 2_147_483_648
+"""Most bytes of a database in an archive, which is copied to be read."""
+
+_BLOCK = 1_048_576
 _RATIO_FROM_BYTES = 16_777_216  # of small files the ratio says nothing
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ARCHIVES = (".zip", ".7z", ".rar", ".gz", ".bz2", ".xz", ".tar", ".tgz", ".zst")
@@ -86,8 +89,13 @@ class SourceFile:
         if self.path is not None:
             yield self.path
             return
-        with tempfile.NamedTemporaryFile(prefix="memos-import-") as copy, self.open() as file:
-            shutil.copyfileobj(file, copy, 1 << 20)
+        with tempfile.NamedTemporaryFile(prefix="memos-import-") as copy:
+            with self.open() as file:
+                while block := file.read(_BLOCK):
+                    copy.write(block)
+                    if copy.tell() > MOST_COPIED_BYTES:
+                        told = f"is larger than {MOST_COPIED_BYTES:,} bytes; unpack it and give the file"
+                        raise InvalidInput(self.label, told)
             copy.flush()
             yield Path(copy.name)
 
@@ -127,6 +135,11 @@ class Export:
     """It is one file that was given by itself."""
     options: ExportOptions = _DEFAULTS
 
+    def others(self, taken: Collection[SourceFile]) -> Counter[str]:
+        """Return how many files there are besides those that were taken, by their kind."""
+        names = {file.name for file in taken}
+        return Counter(kind_of(file) for file in self.files if file.name not in names)
+
     def named(self, *names: str) -> SourceFile | None:
         """Return the first file of one of these names, in any folder."""
         wanted = {name.casefold() for name in names}
@@ -165,6 +178,11 @@ def open_export(given: Given, options: ExportOptions = _DEFAULTS) -> Iterator[Ex
     if len(files) > MOST_FILES:
         raise InvalidInput(label, f"holds {len(files):,} files, more than the limit of {MOST_FILES:,}")
     yield Export(label, tuple(sorted(files, key=_order)), left_out, single, options)
+
+
+def kind_of(file: SourceFile) -> str:
+    """Return what files such as one that is not taken are called."""
+    return f"files of the type {file.suffix}" if file.suffix else "files without an extension"
 
 
 def printable(text: str) -> str:

@@ -12,12 +12,14 @@ from typing import Any
 
 from memos.core.message_shapes import file_part, text_part
 from memos.core.types import Json, Role
+from memos.errors import InvalidInput
 from memos.reader.importers.base import (
     SERVICE,
     ExportRecord,
     content_of,
     flat,
     image_part,
+    left_out,
     list_in,
     message_of,
     name_of,
@@ -37,14 +39,13 @@ _MISSING = "(File not included"
 
 
 def is_telegram(export: Export) -> bool:
-    return _result(export) is not None
+    return any(True for _ in _results(export))
 
 
-def _result(export: Export) -> SourceFile | None:
+def _results(export: Export) -> Iterator[SourceFile]:
     for file in export.files:
         if (export.single or file.name.rpartition("/")[2] == "result.json") and _is_result(file):
-            return file
-    return None
+            yield file
 
 
 def _is_result(file: SourceFile) -> bool:
@@ -55,22 +56,30 @@ def _is_result(file: SourceFile) -> bool:
 
 
 def telegram_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
-    file = _result(export)
-    if file is None:
+    files = [*_results(export)]
+    if not files:
         yield ExportRecord("the export", fallback, {}, "is not an export of Telegram: it has no chats")
-        return
+    for file in files:
+        yield from _of_file(file, fallback, "" if len(files) == 1 else f"{file.label}: ")
+    yield from left_out(export.others(files))
+
+
+def _of_file(file: SourceFile, fallback: str, before: str) -> Iterator[ExportRecord]:
     conversation, chat, number = fallback, 0, 0
-    for header, entry in read_lists(file, _MESSAGES):
-        if entry is None:
-            chat, number = chat + 1, 0
-            conversation = _conversation(header, f"{fallback}-{chat}" if chat > 1 else fallback)
-            continue
-        number += 1
-        place = f"chat {chat}, message {number}"
-        if entry.problem is not None:
-            yield ExportRecord(place, conversation, {}, entry.problem)
-        else:
-            yield from _message(entry.value, conversation, place)
+    try:
+        for header, entry in read_lists(file, _MESSAGES):
+            if entry is None:
+                chat, number = chat + 1, 0
+                conversation = _conversation(header, f"{fallback}-{chat}" if chat > 1 else fallback)
+                continue
+            number += 1
+            place = f"{before}chat {chat}, message {number}"
+            if entry.problem is not None:
+                yield ExportRecord(place, conversation, {}, entry.problem)
+            else:
+                yield from _message(entry.value, conversation, place)
+    except InvalidInput as error:  # damage in an archive
+        yield ExportRecord(file.label, conversation, {}, error.reason)
 
 
 def _conversation(header: bytes, fallback: str) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime
 from memos.core.message_shapes import file_part, text_part
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput
-from memos.reader.importers.base import REMOVED, SERVICE, ExportRecord, content_of, image_part, message_of
+from memos.reader.importers.base import REMOVED, SERVICE, ExportRecord, content_of, image_part, left_out, message_of
 from memos.reader.importers.sources import DateOrder, Export, SourceFile
 
 _MOST_LINE_BYTES = 1_048_576
@@ -49,6 +49,7 @@ _ATTACHED = re.compile(
     re.IGNORECASE,
 )
 _PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".heic")
+_NAMED = re.compile(r"(?:^|/)(?:_chat\.txt|[^/]*whatsapp[^/]*)$", re.IGNORECASE)
 _TITLE = re.compile(
     r"(?:WhatsApp[- ]Chat(?: (?:with|mit|con|avec|met|com))?(?: -)? |Chat de WhatsApp con |Conversa do WhatsApp com )"
     r"(?P<who>.+?)(?: ?\(\d+\))?",
@@ -68,14 +69,16 @@ class _Said:
 
 
 def is_whatsapp(export: Export) -> bool:
-    return _chat(export) is not None
+    return any(True for _ in _chats(export))
 
 
-def _chat(export: Export) -> SourceFile | None:
-    for file in export.files:
-        if (export.single or file.suffix == ".txt") and _begins(file):
-            return file
-    return None
+def _chats(export: Export) -> Iterator[SourceFile]:
+    texts = [file for file in export.files if export.single or file.suffix == ".txt"]
+    alone = len(texts) == 1 and not any(file.suffix in (".md", ".markdown", ".json") for file in export.files)
+    for file in texts:
+        # Among notes a text that begins with a date may be a diary.
+        if (alone or _NAMED.search(file.name) is not None) and _begins(file):
+            yield file
 
 
 def _begins(file: SourceFile) -> bool:
@@ -84,16 +87,23 @@ def _begins(file: SourceFile) -> bool:
 
 
 def whatsapp_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the messages of a chat. Raises: InvalidInput (the order of day and month is not clear)."""
-    file = _chat(export)
-    if file is None:
+    """Yield the messages of chats. Raises: InvalidInput (the order of day and month in the only one is not clear)."""
+    files = [*_chats(export)]
+    if not files:
         yield ExportRecord("the export", fallback, {}, "is not a chat of WhatsApp: no line begins with a date")
-        return
-    title = _TITLE.fullmatch(fallback) or _TITLE.fullmatch(file.stem)
-    conversation = (title["who"] if title else fallback)[:200]
-    order = export.options.date_order or date_order(file)
-    for said in _messages(file):
-        yield _record(said, order, conversation, f"line {said.line}")
+    for file in files:
+        called = file.stem if file.stem != "_chat" and not export.single else fallback
+        title = _TITLE.fullmatch(called)
+        conversation, before = (title["who"] if title else called)[:200], "" if len(files) == 1 else f"{file.label}: "
+        try:
+            order = export.options.date_order or date_order(file)
+            for said in _messages(file):
+                yield _record(said, order, conversation, f"{before}line {said.line}")
+        except InvalidInput as error:
+            if len(files) == 1:
+                raise
+            yield ExportRecord(file.label, conversation, {}, error.reason)
+    yield from left_out(export.others(files))
 
 
 def date_order(file: SourceFile) -> DateOrder:

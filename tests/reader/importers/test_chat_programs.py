@@ -77,7 +77,7 @@ def test_takeouts_activity_of_gemini_is_read_day_by_day_oldest_first(tmp_path: P
         ("gemini 2024-01-05", "user", "Good day"),
     ]
     assert times(records)[0] == "2026-01-05 09:00:00+00:00"
-    assert left_out(records) == {SERVICE: 1}
+    assert left_out(records) == {SERVICE: 1, "files of the type .html": 1}
 
 
 def test_the_same_activity_is_read_as_html(tmp_path: Path) -> None:

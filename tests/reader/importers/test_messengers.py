@@ -143,7 +143,7 @@ def test_whatsapp_of_ios_is_read(tmp_path: Path) -> None:
     ]
     assert {name for name, _, _ in said(records)} == {"Ana"}
     assert times(records)[1:] == ["2026-01-05 10:00:05", "2026-01-05 10:01:00", "2026-01-05 22:02:00"]
-    assert left_out(records) == {REMOVED: 1}
+    assert left_out(records) == {REMOVED: 1, "files of the type .jpg": 1}
 
 
 def test_whatsapp_of_android_is_read(tmp_path: Path) -> None:
@@ -189,6 +189,17 @@ def test_dates_that_may_be_read_in_two_ways_are_refused_unless_it_is_said(tmp_pa
     assert [time[:10] for time in times(read(path, date_order="month")[1])] == ["2026-03-04"] * 2
     with pytest.raises(InvalidInput, match="two orders of day and month"):
         read(chat(tmp_path, "13/04/26, 10:00 - A: x", "04/13/26, 10:05 - A: y"))
+
+
+def test_several_chats_are_read_and_a_diary_among_notes_is_none(tmp_path: Path) -> None:
+    line = "13/01/26, 10:00 - A: x"
+    chats = write(tmp_path / "chats", {"WhatsApp Chat with Ana.txt": line, "WhatsApp Chat with Ben (1).txt": line,
+                                       "WhatsApp Chat with Eva.txt": "03/04/26, 10:00 - A: x"})  # fmt: skip
+    records = read(chats)[1]
+    assert [name for name, _, _ in said(records)] == ["Ana", "Ben"]
+    assert [place for place, _ in problems(records)] == ["WhatsApp Chat with Eva.txt"]
+    notes = write(tmp_path / "notes", {"a.md": "Water the beds.", "log.txt": "2026-01-05, 10:00 - started: now"})
+    assert read(notes)[0] is Format.NOTES
 
 
 def test_a_chat_in_another_encoding_is_told(tmp_path: Path) -> None:
