@@ -45,7 +45,7 @@ from memos.reader.importers.mem0 import (
 from memos.reader.importers.mempalace import is_mempalace, mempalace_records
 from memos.reader.importers.notes import is_basic_memory, is_notes, notes_records
 from memos.reader.importers.slack import is_slack, slack_records
-from memos.reader.importers.sources import Export, ExportOptions, Given, SourceFile, kind_of, open_export
+from memos.reader.importers.sources import Export, ExportOptions, Given, SourceFile, kind_of, open_export, printable
 from memos.reader.importers.stream import read_entries
 from memos.reader.importers.telegram import is_telegram, telegram_records
 from memos.reader.importers.whatsapp import is_whatsapp, whatsapp_records
@@ -207,7 +207,7 @@ def _of_entries(export: Export, format: Format, conversation: str | None, fallba
     for file in export.files:
         named = conversation or (fallback if export.single else file.stem[:200] or fallback)
         if not export.single and (file.suffix not in _JSON or not _is_of(file, matches, format)):
-            yield ExportRecord(file.label, named, {}, left_out=1, reason=_kind_of(file))
+            yield ExportRecord(printable(file.name), named, {}, left_out=1, reason=_kind_of(file))
             continue
         before = "" if export.single else f"{file.label}: "
         try:
@@ -220,7 +220,7 @@ def _of_entries(export: Export, format: Format, conversation: str | None, fallba
         except InvalidInput as error:
             if export.single:
                 raise
-            yield ExportRecord(file.label, named, {}, error.reason)
+            yield ExportRecord(printable(file.name), named, {}, error.reason)
 
 
 def _is_of(file: SourceFile, matches: Callable[[Json], bool], format: Format) -> bool:

@@ -25,7 +25,7 @@ from memos.reader.importers.base import (
     read_date,
     text_in,
 )
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 from memos.reader.importers.stream import BLOCK, read_entries
 
 _PRODUCT = re.compile(r"\b(?:gemini|bard)\b", re.IGNORECASE)
@@ -90,7 +90,7 @@ def gemini_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
                 for activity in reversed(list(day)):
                     yield from _records(activity, fallback)
         except InvalidInput as error:
-            yield ExportRecord(file.label, fallback, {}, error.reason)
+            yield ExportRecord(printable(file.name), fallback, {}, error.reason)
     yield from left_out(export.others(files))
 
 

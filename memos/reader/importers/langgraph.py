@@ -14,7 +14,7 @@ from memos.errors import InvalidInput
 from memos.reader.importers import databases
 from memos.reader.importers.base import ExportRecord, flat, left_out, list_in, memory_record, read_date
 from memos.reader.importers.mem0 import EXPIRED
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 
 ITEM = "langgraph:item"
 _COLUMNS = ("prefix", "key", "value", "created_at", "updated_at", "expires_at")
@@ -46,7 +46,7 @@ def store_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
         try:
             yield from _of_file(file, "" if len(files) == 1 else f"{file.label}: ")
         except InvalidInput as error:
-            yield ExportRecord(file.label, fallback, {}, error.reason)
+            yield ExportRecord(printable(file.name), fallback, {}, error.reason)
     yield from left_out(export.others(files))
 
 

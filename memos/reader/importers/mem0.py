@@ -24,7 +24,7 @@ from memos.reader.importers.base import (
     read_date,
     text_in,
 )
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 
 MEMORY, RELATION = "mem0:memory", "mem0:relation"
 EXPIRED = "memories that have expired"
@@ -129,7 +129,7 @@ def mem0_storage_records(export: Export, fallback: str) -> Iterator[ExportRecord
                         continue
                     yield from _point(point.get("id"), point.get("payload"), place)
         except InvalidInput as error:
-            yield ExportRecord(file.label, fallback, {}, error.reason)
+            yield ExportRecord(printable(file.name), fallback, {}, error.reason)
 
 
 def _point(id_: Json, payload: Json, place: str) -> Iterator[ExportRecord]:

@@ -14,7 +14,7 @@ from memos.core.types import Json
 from memos.errors import InvalidInput
 from memos.reader.importers import databases
 from memos.reader.importers.base import ExportRecord, memory_record, name_of
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 
 DRAWER, FACT = "mempalace:drawer", "mempalace:fact"
 SPEAKER = "mempalace"
@@ -43,7 +43,7 @@ def mempalace_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
     for file in export.files:
         kind = _kind(file) if databases.is_sqlite(file) else None
         if kind is None:
-            yield ExportRecord(file.label, fallback, {}, left_out=1, reason="files that hold no memories")
+            yield ExportRecord(printable(file.name), fallback, {}, left_out=1, reason="files that hold no memories")
             continue
         try:
             with databases.opened(file) as connection:
@@ -52,7 +52,7 @@ def mempalace_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
                 else:
                     yield from _of_chroma(connection) if kind == "chroma" else _of_documents(connection)
         except InvalidInput as error:
-            yield ExportRecord(file.label, fallback, {}, error.reason)
+            yield ExportRecord(printable(file.name), fallback, {}, error.reason)
 
 
 def _of_chroma(connection: Connection) -> Iterator[ExportRecord]:

@@ -18,7 +18,7 @@ from memos.core.text.validation import MAX_MESSAGE_BYTES, decode
 from memos.core.types import Json
 from memos.errors import InvalidInput
 from memos.reader.importers.base import ExportRecord, memory_record, name_of, read_date
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 
 NOTE, OBSERVATION, RELATION = "notes:note", "basic-memory:observation", "basic-memory:relation"
 SPEAKER = "notes"
@@ -70,12 +70,12 @@ def notes_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
     for file in export.files:
         if file.suffix not in SUFFIXES:
             reason = f"files of the type {file.suffix or 'without an extension'}"
-            yield ExportRecord(file.label, fallback, {}, left_out=1, reason=reason)
+            yield ExportRecord(printable(file.name), fallback, {}, left_out=1, reason=reason)
             continue
         try:
             note = _read(file)
         except InvalidInput as error:
-            yield ExportRecord(file.label, fallback, {}, error.reason)
+            yield ExportRecord(printable(file.name), fallback, {}, error.reason)
             continue
         yield from _of_basic_memory(note) if "permalink" in note.fields else [_of_note(note)]
 

@@ -26,7 +26,7 @@ from memos.reader.importers.base import (
     name_of,
     text_in,
 )
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 from memos.reader.importers.stream import read_entries
 
 _DAY = re.compile(r"(?:.*/)?([^/]+)/\d{4}-\d{2}-\d{2}\.json")
@@ -54,7 +54,7 @@ def slack_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
         day = _DAY.fullmatch(file.name)
         if day is None:
             if file.name.rpartition("/")[2] not in ("users.json", *_LISTS):
-                yield ExportRecord(file.label, fallback, {}, left_out=1, reason="files that are no messages")
+                yield ExportRecord(printable(file.name), fallback, {}, left_out=1, reason="files that are no messages")
             continue
         conversation = channels.get(day[1], f"#{day[1]}")
         try:
@@ -65,7 +65,7 @@ def slack_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
                 else:
                     yield _message(entry.value, conversation, place, people)
         except InvalidInput as error:
-            problems.append(ExportRecord(file.label, conversation, {}, error.reason))
+            problems.append(ExportRecord(printable(file.name), conversation, {}, error.reason))
     yield from problems
 
 

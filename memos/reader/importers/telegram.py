@@ -25,7 +25,7 @@ from memos.reader.importers.base import (
     name_of,
     text_in,
 )
-from memos.reader.importers.sources import Export, SourceFile
+from memos.reader.importers.sources import Export, SourceFile, printable
 from memos.reader.importers.stream import read_lists
 
 # Keys in a quotation have a backslash before their quotation mark, and match nowhere else.
@@ -79,7 +79,7 @@ def _of_file(file: SourceFile, fallback: str, before: str) -> Iterator[ExportRec
             else:
                 yield from _message(entry.value, conversation, place)
     except InvalidInput as error:  # damage in an archive
-        yield ExportRecord(file.label, conversation, {}, error.reason)
+        yield ExportRecord(printable(file.name), conversation, {}, error.reason)
 
 
 def _conversation(header: bytes, fallback: str) -> str:

@@ -15,7 +15,7 @@ from memos.core.message_shapes import file_part, text_part
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput
 from memos.reader.importers.base import REMOVED, SERVICE, ExportRecord, content_of, image_part, left_out, message_of
-from memos.reader.importers.sources import DateOrder, Export, SourceFile
+from memos.reader.importers.sources import DateOrder, Export, SourceFile, printable
 
 _MOST_LINE_BYTES = 1_048_576
 _MOST_MARK_CHARS = 300
@@ -102,7 +102,7 @@ def whatsapp_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
         except InvalidInput as error:
             if len(files) == 1:
                 raise
-            yield ExportRecord(file.label, conversation, {}, error.reason)
+            yield ExportRecord(printable(file.name), conversation, {}, error.reason)
     yield from left_out(export.others(files))
 
 
