@@ -210,9 +210,22 @@ def flat(fields: Mapping[Any, Json]) -> dict[str, Json]:
         elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
             told = [each[:_VALUE_CHARS] for each in value[:_MOST_VALUES]]
         else:
-            told = json.dumps(value, ensure_ascii=False, default=str)[:_VALUE_CHARS]
+            told = _short_json(value)
         found[str(name)[:_NAME_CHARS] or "_"] = told
     return found
+
+
+def _short_json(value: Json) -> str:
+    """Return the beginning of a value as JSON; of one that shares its parts no more is written than that."""
+    told = ""
+    try:
+        for piece in json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value):
+            told += piece
+            if len(told) > _VALUE_CHARS:
+                break
+    except (TypeError, ValueError, RecursionError):
+        told = told or type(value).__name__
+    return told[:_VALUE_CHARS]
 
 
 def name_of(candidates: Sequence[Json], fallback: str) -> str:

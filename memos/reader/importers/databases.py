@@ -15,11 +15,12 @@ from urllib.parse import quote
 from memos.errors import InvalidInput
 from memos.reader.importers.sources import SourceFile
 
+_SUFFIXES = (".db", ".db3", ".sqlite", ".sqlite3", "")
 MAGIC = b"SQLite format 3\x00"
 
 
 def is_sqlite(file: SourceFile) -> bool:
-    return file.head(len(MAGIC)) == MAGIC
+    return file.suffix in _SUFFIXES and file.head(len(MAGIC)) == MAGIC
 
 
 @contextmanager

@@ -53,6 +53,8 @@ def mempalace_records(export: Export, fallback: str) -> Iterator[ExportRecord]:
                     yield from _of_chroma(connection) if kind == "chroma" else _of_documents(connection)
         except InvalidInput as error:
             yield ExportRecord(printable(file.name), fallback, {}, error.reason)
+        except TypeError:  # ids that are no numbers: not what MemPalace writes
+            yield ExportRecord(printable(file.name), fallback, {}, "has columns of other types than MemPalace's")
 
 
 def _of_chroma(connection: Connection) -> Iterator[ExportRecord]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from memos.core.message_shapes import file_part, text_part
@@ -86,7 +87,8 @@ def _conversation(header: bytes, fallback: str) -> str:
     """Return the name of the chat that a header begins, with its id: two may have one name."""
     found: dict[bytes, Json] = {}
     for match in _FIELD.finditer(header[header.rfind(b"{") :]):
-        found[match[1]] = json.loads(match[2].decode("utf-8", "replace"))
+        with suppress(ValueError):  # a wrong escape, a number of 5,000 digits
+            found[match[1]] = json.loads(match[2].decode("utf-8", "replace"))
     name = name_of((found.get(b"name"),), "Saved Messages" if found.get(b"type") == "saved_messages" else "")
     id_ = name_of((found.get(b"id"),), "")
     return " ".join(each for each in (name[:200], f"({id_})" if name and id_ else id_) if each) or fallback

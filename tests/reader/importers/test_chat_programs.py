@@ -192,3 +192,15 @@ def test_lm_studios_folder_has_the_selected_versions(tmp_path: Path) -> None:
 def test_what_is_wrong_in_a_tree_is_named(tmp_path: Path, entry: Any, problem: str) -> None:
     [(_, told)] = problems(read(write(tmp_path, {"a.json": [entry]}) / "a.json")[1])
     assert told.startswith(problem)
+
+
+def test_markup_that_means_harm_is_read_in_no_time(tmp_path: Path) -> None:
+    hostile = "<!--" * 80_000 + "<a " * 80_000 + "<?" * 80_000 + "<b>x</b>"
+    entry = {**ACTIVITY[0], "safeHtmlItem": [{"html": hostile}], "subtitles": []}
+    files = {"My Activity/a.json": [entry], "b.html": f"{CELL}{hostile}"}
+    assert len(said(read(zipped(tmp_path / "a.zip", files))[1])) == 2
+    endless = b'<div class="outer-cell Gemini' + b"<!--" * 3_000_000
+    path = write(tmp_path, {"MyActivity.html": endless + CELL.encode()}) / "MyActivity.html"
+    assert said(read(path)[1])[0] == ("gemini 2026-01-05", "user", "How deep do I sow peas?")
+    details = {**WEBUI, "chat": {"messages": [{"role": "assistant", "content": '<details type="reasoning"' * 200_000}]}}
+    assert len(said(read(write(tmp_path, {"a.json": [details]}) / "a.json")[1])) == 0
