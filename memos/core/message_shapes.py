@@ -19,10 +19,21 @@ from memos.core.aliases import resolve_aliases
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput
 
-FIELDS = frozenset({
-    "role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust", "info",
-    "duration_s", "duration_ms",
-})  # fmt: skip
+FIELDS = frozenset(
+    {
+        "role",
+        "content",
+        "name",
+        "chat_time",
+        "message_id",
+        "tool_calls",
+        "tool_call_id",
+        "trust",
+        "info",
+        "duration_s",
+        "duration_ms",
+    }
+)
 """The fields of a message."""
 
 MESSAGE_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -48,12 +59,31 @@ ROLES: Mapping[str, Role] = MappingProxyType(
 """Our role for each word for one, in small letters."""
 
 # What a provider says of how an answer came about. Nobody said it.
-_ENVELOPE = frozenset({
-    "status", "phase", "model", "usage", "stop_reason", "stop_sequence", "stop_details", "container",
-    "diagnostics", "annotations", "logprobs", "reasoning", "reasoning_content", "additional_kwargs",
-    "response_metadata", "usage_metadata", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "example",
-    "artifact",
-})  # fmt: skip
+_ENVELOPE = frozenset(
+    {
+        "status",
+        "phase",
+        "model",
+        "usage",
+        "stop_reason",
+        "stop_sequence",
+        "stop_details",
+        "container",
+        "diagnostics",
+        "annotations",
+        "logprobs",
+        "reasoning",
+        "reasoning_content",
+        "additional_kwargs",
+        "response_metadata",
+        "usage_metadata",
+        "invalid_tool_calls",
+        "tool_call_chunks",
+        "chunk_position",
+        "example",
+        "artifact",
+    }
+)
 _LANGCHAIN_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
 _CALLS = ("function_call", "custom_tool_call", "mcp_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")

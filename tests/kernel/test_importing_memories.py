@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import pytest
 from memos import MemOS
 from memos.errors import InvalidInput
 from memos.kernel.importing import import_export, preview_export
-from tests.reader.importers.exports import write
-from tests.reader.importers.test_memory_programs import GRAPH, database
+from tests.reader.importers.exports import write, zipped
+from tests.reader.importers.test_chat_programs import ACTIVITY, CLAUDE, STUDIO, WEBUI
+from tests.reader.importers.test_memory_programs import CHROMA, GRAPH, LETTA, STORE, database
+from tests.reader.importers.test_messengers import ANDROID, SLACK, TELEGRAM
+from tests.reader.importers.test_notes import BASIC, VAULT
 
 
 def memory(id_: str, text: str, user: str = "ana", **more: Any) -> dict[str, Any]:
@@ -110,3 +114,39 @@ def test_unknown_fields_of_plain_messages_become_info(memos: MemOS, tmp_path: Pa
     assert (second.role, second.info) == ("assistant", {})
     assert third.info == {"mood": "good", "nested": '{"a": [1]}', "id": 8}
     assert import_export(memos, path, cube="default").added == 0
+
+
+EXPORTS: dict[str, Callable[[Path], Path]] = {
+    "slack": lambda at: zipped(at / "slack.zip", SLACK),
+    "telegram": lambda at: write(at, {"result.json": TELEGRAM}) / "result.json",
+    "whatsapp": lambda at: write(at, {"_chat.txt": "\n".join(ANDROID)}) / "_chat.txt",
+    "notes": lambda at: write(at / "vault", VAULT),
+    "basic-memory": lambda at: write(at / "project", BASIC),
+    "claude": lambda at: zipped(at / "claude.zip", CLAUDE),
+    "gemini": lambda at: write(at, {"MyActivity.json": ACTIVITY}) / "MyActivity.json",
+    "open-webui": lambda at: write(at, {"chats.json": [WEBUI]}) / "chats.json",
+    "lm-studio": lambda at: write(at / "conversations", {"1.conversation.json": STUDIO}),
+    "letta": lambda at: write(at, {"milo.af": LETTA}) / "milo.af",
+    "langgraph": lambda at: database(at / "store.db", STORE),
+    "mempalace": lambda at: database(at / "chroma.sqlite3", CHROMA),
+}
+
+
+@pytest.mark.parametrize("program", EXPORTS)
+def test_what_every_program_exports_is_stored_once(memos: MemOS, tmp_path: Path, program: str) -> None:
+    path = EXPORTS[program](tmp_path)
+    preview = preview_export(memos, path, cube="default")
+    first = import_export(memos, path, cube="default", owners="together")
+    assert (first.format, first.added, len(first.bad)) == (program, preview.messages, preview.bad_count)
+    assert (first.added > 0, first.left_out_by) == (True, preview.left_out_by)
+    again = import_export(memos, path, cube="default", owners="together")
+    assert (again.added, again.updated, again.known, again.bad) == (0, 0, first.added, first.bad)
+    assert len(memos.memories.list()) == first.added
+
+
+def test_a_grown_chat_adds_its_new_messages(memos: MemOS, tmp_path: Path) -> None:
+    name = "WhatsApp Chat with Ana.txt"
+    first = import_export(memos, write(tmp_path, {name: "\n".join(ANDROID)}) / name, cube="default")
+    grown = write(tmp_path / "later", {f"{name[:-4]} (1).txt": "\n".join([*ANDROID, "1/14/26, 8:00 AM - Ana: Bye"])})
+    done = import_export(memos, grown / f"{name[:-4]} (1).txt", cube="default")
+    assert (done.added, done.known) == (1, first.added)

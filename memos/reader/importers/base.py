@@ -18,9 +18,19 @@ from memos.errors import InvalidInput, shown
 _MILLISECONDS_FROM = 1e11
 _MOST_VALUES, _NAME_CHARS = 100, 100
 _MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 _MONTH = r"(?P<month>[a-z]{3,9})\.?"
 _DATES = tuple(
     re.compile(pattern)

@@ -118,9 +118,14 @@ def _project(entry: Mapping[str, Json], place: str) -> Iterator[ExportRecord]:
         doc = name_of((file.get("uuid"), file.get("filename")), str(number))
         info = {**about, "file": file.get("filename")}
         yield memory_record(
-            here, conversation, file.get("content"), id_=f"{PROJECT}:{id_}:{doc}", tag=PROJECT,
-            at=file.get("created_at"), info=info,
-        )  # fmt: skip
+            here,
+            conversation,
+            file.get("content"),
+            id_=f"{PROJECT}:{id_}:{doc}",
+            tag=PROJECT,
+            at=file.get("created_at"),
+            info=info,
+        )
 
 
 def _memories(entry: Mapping[str, Json], place: str) -> Iterator[ExportRecord]:

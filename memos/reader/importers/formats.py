@@ -81,9 +81,10 @@ _DEFAULTS = ExportOptions()
 _LOOKED_AT = 20
 _JSON = (".json", ".jsonl", ".ndjson", ".af", "")
 _SERVERS = {
-    "http": Format.MEM0, "https": Format.MEM0,
+    "http": Format.MEM0,
+    "https": Format.MEM0,
     **dict.fromkeys(("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"), Format.ZEP),
-}  # fmt: skip
+}
 
 # Formats of several files, or of files that are no JSON; those that are sure come before those that are not.
 _BUNDLES: dict[Format, tuple[Callable[[Export], bool], Callable[[Export, str], Iterator[ExportRecord]]]] = {

@@ -131,7 +131,13 @@ def entity(row: Mapping[str, Json], number: int) -> ExportRecord:
     owner = name_of((row.get("group_id"),), "")
     name, summary = name_of((row.get("name"),), ""), text_in(row, "summary").strip()
     return memory_record(
-        f"entity {number}", " ".join(each for each in ("zep facts", owner) if each)[:250],
-        f"{name}: {summary}" if summary else "", id_=f"zep:{row.get('uuid')}", tag=ENTITY,
-        at=_told(row.get("created_at")), name=SPEAKER, info={"entity": name}, owner=owner,
-    )  # fmt: skip
+        f"entity {number}",
+        " ".join(each for each in ("zep facts", owner) if each)[:250],
+        f"{name}: {summary}" if summary else "",
+        id_=f"zep:{row.get('uuid')}",
+        tag=ENTITY,
+        at=_told(row.get("created_at")),
+        name=SPEAKER,
+        info={"entity": name},
+        owner=owner,
+    )

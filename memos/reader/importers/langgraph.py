@@ -71,9 +71,15 @@ def _item(place: str, namespace: str, key: Json, value: Json, at: Json) -> Expor
     text, rest = _text(value)
     info = {**rest, "key": str(key), "namespace": namespace}
     return memory_record(
-        place, f"langgraph {namespace}"[:250], text, id_=f"langgraph:{namespace}:{key}"[:250], tag=ITEM, at=at,
-        info=info, owner=namespace,
-    )  # fmt: skip
+        place,
+        f"langgraph {namespace}"[:250],
+        text,
+        id_=f"langgraph:{namespace}:{key}"[:250],
+        tag=ITEM,
+        at=at,
+        info=info,
+        owner=namespace,
+    )
 
 
 def _text(value: Json) -> tuple[str, dict[str, Json]]:

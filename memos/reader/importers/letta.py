@@ -72,9 +72,15 @@ def _blocks(blocks: list[Json], agent: str, place: str) -> Iterator[ExportRecord
         told = f"{label}: {text}" if isinstance(text, str) else text
         info = {"agent": agent, "label": label, "description": block.get("description")} if block else {}
         yield memory_record(
-            f"{place}, block {label[:80]}", f"letta {agent}", told, id_=f"{BLOCK}:{agent}:{label}"[:250], tag=BLOCK,
-            name=agent, role=Role.ASSISTANT, info=info,
-        )  # fmt: skip
+            f"{place}, block {label[:80]}",
+            f"letta {agent}",
+            told,
+            id_=f"{BLOCK}:{agent}:{label}"[:250],
+            tag=BLOCK,
+            name=agent,
+            role=Role.ASSISTANT,
+            info=info,
+        )
 
 
 def _message(raw: Json, conversation: str, place: str, spoken: set[str]) -> Iterator[ExportRecord]:

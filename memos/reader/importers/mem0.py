@@ -31,9 +31,20 @@ EXPIRED = "memories that have expired"
 _STORAGE = "storage.sqlite"
 # What mem0 computes for itself.
 _INNER = {
-    "data", "memory", "hash", "text_lemmatized", "id", "created_at", "updated_at", "user_id", "agent_id", "run_id",
-    "metadata", "score", "role",
-}  # fmt: skip
+    "data",
+    "memory",
+    "hash",
+    "text_lemmatized",
+    "id",
+    "created_at",
+    "updated_at",
+    "user_id",
+    "agent_id",
+    "run_id",
+    "metadata",
+    "score",
+    "role",
+}
 _PAGE = 256
 
 

@@ -97,9 +97,16 @@ def _drawer(place: str, collection: Json, drawer: Json, text: Json, fields: dict
         return ExportRecord(place, conversation, {}, left_out=1, reason=CLOSETS)
     when = fields.get("content_date") or fields.get("date") or fields.get("filed_at") or at
     return memory_record(
-        place, conversation, text, id_=f"mempalace:{drawer}"[:250], tag=DRAWER, at=when, name=SPEAKER,
-        tags=[each for each in (wing, room) if each], info=fields,
-    )  # fmt: skip
+        place,
+        conversation,
+        text,
+        id_=f"mempalace:{drawer}"[:250],
+        tag=DRAWER,
+        at=when,
+        name=SPEAKER,
+        tags=[each for each in (wing, room) if each],
+        info=fields,
+    )
 
 
 def _facts(connection: Connection) -> Iterator[ExportRecord]:
@@ -120,6 +127,14 @@ def _facts(connection: Connection) -> Iterator[ExportRecord]:
         told = (names.get(subject, subject), str(predicate).replace("_", " "), names.get(object_, object_))
         info = {"confidence": confidence, "source_file": source, "predicate": predicate}
         yield memory_record(
-            f"fact {number}", "mempalace facts", " ".join(map(str, told)), id_=f"mempalace:{id_}"[:250], tag=FACT,
-            at=valid_from or extracted, name=SPEAKER, info=info, valid_from=valid_from, valid_to=valid_to,
-        )  # fmt: skip
+            f"fact {number}",
+            "mempalace facts",
+            " ".join(map(str, told)),
+            id_=f"mempalace:{id_}"[:250],
+            tag=FACT,
+            at=valid_from or extracted,
+            name=SPEAKER,
+            info=info,
+            valid_from=valid_from,
+            valid_to=valid_to,
+        )

@@ -170,9 +170,16 @@ def _of_note(note: _Note) -> ExportRecord:
     if text and not text.startswith("#"):
         text = f"# {note.title}\n\n{text}"
     return memory_record(
-        note.file.label, _conversation(note), text, id_=f"{NOTE}:{note.file.name}"[-250:], tag=NOTE, at=_at(note),
-        name=name_of((note.fields.get("author"),), SPEAKER), tags=_tags(note), info=_info(note),
-    )  # fmt: skip
+        note.file.label,
+        _conversation(note),
+        text,
+        id_=f"{NOTE}:{note.file.name}"[-250:],
+        tag=NOTE,
+        at=_at(note),
+        name=name_of((note.fields.get("author"),), SPEAKER),
+        tags=_tags(note),
+        info=_info(note),
+    )
 
 
 def _of_basic_memory(note: _Note) -> Iterator[ExportRecord]:

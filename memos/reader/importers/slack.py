@@ -34,9 +34,17 @@ _LISTS = ("channels.json", "groups.json", "dms.json", "mpims.json")
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 # What people and bots say has no subtype, or one of these.
 _SAID = {
-    None, "", "bot_message", "me_message", "file_share", "file_comment", "thread_broadcast", "file_mention",
-    "assistant_app_thread", "document_mention",
-}  # fmt: skip
+    None,
+    "",
+    "bot_message",
+    "me_message",
+    "file_share",
+    "file_comment",
+    "thread_broadcast",
+    "file_mention",
+    "assistant_app_thread",
+    "document_mention",
+}
 _REMOVED = {"tombstone", "message_deleted"}
 
 

@@ -33,9 +33,15 @@ from memos.reader.importers.stream import read_lists
 _MESSAGES = re.compile(rb'(?<!\\)"messages"\s*:\s*\[')
 _FIELD = re.compile(rb'(?<!\\)"(name|type|id)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|null)')
 _CHAT_TYPES = (
-    b'"personal_chat"', b'"private_group"', b'"private_supergroup"', b'"public_supergroup"', b'"public_channel"',
-    b'"private_channel"', b'"saved_messages"', b'"bot_chat"',
-)  # fmt: skip
+    b'"personal_chat"',
+    b'"private_group"',
+    b'"private_supergroup"',
+    b'"public_supergroup"',
+    b'"public_channel"',
+    b'"private_channel"',
+    b'"saved_messages"',
+    b'"bot_chat"',
+)
 _MISSING = "(File not included"
 
 
