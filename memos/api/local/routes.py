@@ -22,7 +22,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from memos.api import serialization
+from memos.api import hooks, serialization
 from memos.api.auth import is_local
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
 from memos.api.streaming import NdjsonResponse, ProgressWriter
@@ -215,8 +215,10 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
 
 
 def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
+    """Return what a process serves that has a folder open for itself: these routes, and those of hooks."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.mount(PATH, create(memos, local_token, stopping))
+    app.mount("/hooks", hooks.create(memos, local_token))
     return app
 
 

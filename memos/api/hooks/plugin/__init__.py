@@ -1,0 +1,1 @@
+"""What is copied into the folder of the Claude Code plugin, and runs there without hippocube."""
