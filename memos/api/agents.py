@@ -1,4 +1,7 @@
-"""What an agent works with: the cubes of its user and of the project it is in, and what it is told at the start."""
+"""What an agent works with: the cubes of its user and of the project it is in, and what it is told at the start.
+
+Imports no kernel, so that `memos mcp` answers at once.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memos.api.dialects import RequestIdentity
 from memos.core.text.validation import check_name
 from memos.errors import Conflict, NotFound, PermissionDenied, shown
 
 if TYPE_CHECKING:
+    from memos.api.dialects import RequestIdentity
     from memos.kernel.memos import MemOS
 
 _PROFILE_TOKENS = 1_000

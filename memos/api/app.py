@@ -40,7 +40,7 @@ log = logging.getLogger("memos.api")
 _API = "/api/v1"
 _GROUPS = {
     _API: "memos.api.v1.routes",
-    "/hooks": "memos.api.hooks",
+    "/hooks": "memos.api.hooks.routes",
     "/api/openmem/v1": "memos.api.openmem",
     "/product": "memos.api.product",
 }

@@ -1,5 +1,3 @@
 """`/hooks`: what the hooks of coding agents ask, and the programs they run."""
 
-from memos.api.hooks.routes import create
-
-__all__ = ["create", "plugin"]
+__all__ = ["plugin", "routes"]

@@ -176,6 +176,7 @@ def _about_prompt(memos: MemOS, identity: RequestIdentity, event: HookEvent, sho
         hits, text, _ = assemble([hit for hit in found.hits if hit.item.id not in (before or ())], _PROMPT_TOKENS)
         new = [hit.item.id for hit in hits]
         if text:
-            parts.append("What hippocube, the long-term memory, finds for this prompt. " + memory_section([remembered(text)]))
+            told = "What hippocube, the long-term memory, finds for this prompt. "
+            parts.append(told + memory_section([remembered(text)]))
     shown.add(session, new)
     return "\n\n".join(part for part in parts if part)

@@ -22,9 +22,10 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from memos.api import hooks, serialization
+from memos.api import serialization
 from memos.api.auth import is_local
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
+from memos.api.hooks import routes as hooks
 from memos.api.streaming import NdjsonResponse, ProgressWriter
 from memos.api.v1.common import error_response
 from memos.core.aliases import own_signature

@@ -2,4 +2,4 @@
 
 PATH = "/mcp"
 
-__all__ = ["stdio"]
+__all__ = ["greeting", "stdio"]

@@ -5,18 +5,23 @@ hippocube. Claude Code waits for it with each prompt: on that way it imports C m
 and `socket` take 6 to 8 ms of processor time each, `http.client` 24), passes the event on as it came, and prints the
 answer as it is.
 
-Options: `home` (the data folder whose server to ask) or `url` and `key_file`; `user`; `scope=project`.
+Options: `home` (the data folder whose server to ask) or `url` (of a server elsewhere; its key is in `MEMOS_API_KEY`),
+`user`, and `scope=project`.
 """
 
 import os
 import sys
 
+TYPE_CHECKING = False  # `typing` is one of those that take long
+if TYPE_CHECKING:
+    from types import ModuleType
+
 try:
     from _socket import SOCK_STREAM, getaddrinfo, socket  # the class below `socket.socket`
 except ImportError:  # another implementation of Python
-    from socket import SOCK_STREAM, getaddrinfo, socket
+    from socket import SOCK_STREAM, getaddrinfo, socket  # type: ignore[assignment]
 try:
-    from _sha2 import sha256  # Python 3.12 and newer
+    from _sha2 import sha256  # type: ignore[import-not-found, unused-ignore]  # Python 3.12 and newer
 except ImportError:
     try:
         from _sha256 import sha256  # type: ignore[import-not-found, unused-ignore]
@@ -28,11 +33,11 @@ _ANSWER_WITHIN_S = 2.0
 _STORE_WITHIN_S = 5.0
 
 
-class Away(Exception):  # noqa: N818 - a state, as the errors of hippocube are named
+class Away(Exception):
     """No server answers."""
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """The server answered with an error."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -90,8 +95,7 @@ def _remote(config: str) -> str:
     """Return the address of the remote `origin`, or else of the first one."""
     found: dict[str, str] = {}
     section = ""
-    for line in config.splitlines():
-        line = line.strip()
+    for line in map(str.strip, config.splitlines()):
         if line.startswith("["):
             section = line
         elif section.startswith('[remote "') and line.partition("=")[0].strip().lower() == "url":
@@ -127,7 +131,9 @@ class Server:
         if options.get("scope") == "project":
             self._headers["Project"] = _quoted(project_of(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()))
         if "url" in options:
-            self._connect_to(options["url"], options.get("key_file", ""))
+            self._headers["Authorization"] = f"Bearer {os.environ.get('MEMOS_API_KEY', '')}"
+            self._url = options["url"].rstrip("/")
+            self._ask = self._ask_by_library  # type: ignore[method-assign]
         else:
             self._connect_in(options["home"])
 
@@ -158,12 +164,6 @@ class Server:
         if status != 200 or proof.strip(b'"') != _hmac(token.encode(), challenge.encode()).encode():
             raise Away(f"another program has the address of the server of {home}")
         self._headers["Authorization"] = f"Bearer {token}"
-
-    def _connect_to(self, url: str, key_file: str) -> None:
-        key = _read(key_file).strip() or os.environ.get("MEMOS_API_KEY", "")
-        self._headers["Authorization"] = f"Bearer {key}"
-        self._url = url.rstrip("/")
-        self._ask = self._ask_by_library  # type: ignore[method-assign]
 
     def _open(self, host: str, port: int) -> None:
         # As bytes: the codec of names that are text takes 4 ms to import.
@@ -217,7 +217,8 @@ def _hmac(key: bytes, message: bytes) -> str:
 def _quoted(text: str) -> str:
     """Return text as a header can carry it, percent-encoded."""
     raw = text.encode("utf-8", "surrogateescape")
-    return "".join(chr(byte) if chr(byte).isalnum() and byte < 128 or byte in b"-._~/:@" else f"%{byte:02X}" for byte in raw)
+    plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/:@"
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in raw)
 
 
 def _message(body: bytes) -> str:
@@ -270,7 +271,7 @@ def _store(options: dict[str, str], event: str, body: bytes) -> None:
         _tell(note)
 
 
-def _transcripts():  # type: ignore[no-untyped-def] # noqa: ANN202 - a module
+def _transcripts() -> "ModuleType":
     return __import__("transcripts")  # beside this file; not on the way of a prompt
 
 

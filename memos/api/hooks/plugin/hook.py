@@ -5,7 +5,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from ask_memory import main
+from ask_memory import main  # type: ignore[import-not-found]
 
 main(sys.argv[1:])
 os._exit(0)  # without the end of the interpreter: a millisecond

@@ -29,7 +29,7 @@ _MOST_DONE = 20
 _COMMAND_CHARS = 120
 
 # What Claude Code writes in the place of a person's words.
-_NOT_SAID = ("<command-", "<local-command", "<bash-", "<task-notification", "<user-memory-input", "[Request interrupted")
+_NOT_SAID = ("<command-", "<local-command", "<bash-", "<task-notification", "[Request interrupted")
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _APART = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage", "isVirtual")
 _EDITING = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
