@@ -20,12 +20,11 @@ from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
 from memos.api.v1.common import error_response
 from memos.core.text.acknowledgements import acknowledges
-from memos.core.text.rendering import memory_section, remembered
+from memos.core.text.rendering import assemble, memory_section, remembered
 from memos.core.types import RELEVANT, Json
 from memos.kernel.memos import MemOS
 from memos.reader.masking import Masking
 from memos.reader.messages import MAX_MESSAGES
-from memos.search.hits import assemble
 from memos.search.question import MAX_QUERY_CHARS
 
 CONVERSATIONS = "claude-code/"

@@ -11,6 +11,7 @@ Options: `home` (the data folder whose server to ask) or `url` (of a server else
 
 import os
 import sys
+from time import monotonic
 
 TYPE_CHECKING = False  # `typing` is one of those that take long
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ except ImportError:
         from hashlib import sha256
 
 PATH = "/hooks/claude-code"
-_ANSWER_WITHIN_S = 2.0
+_ANSWER_WITHIN_S = 3.0
 _STORE_WITHIN_S = 5.0
+_STORE_BEHIND_S = 25.0
+"""Longest that storing takes when Claude Code does not wait for it."""
 
 
 class Away(Exception):
@@ -124,7 +127,7 @@ class Server:
     """One connection to a server, which was found by a data folder or by its address."""
 
     def __init__(self, options: dict[str, str], timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self._until = monotonic() + timeout_s
         self._headers = {"Content-Type": "application/json"}
         if options.get("user"):
             self._headers["User"] = _quoted(options["user"])
@@ -169,13 +172,14 @@ class Server:
         # As bytes: the codec of names that are text takes 4 ms to import.
         family, kind, number, _, address = getaddrinfo(host.encode(), port, 0, SOCK_STREAM)[0]
         self._socket = socket(family, kind, number)
-        self._socket.settimeout(self._timeout_s)
+        self._socket.settimeout(self._left_s())
         self._socket.connect(address)
         self._host = f"{host}:{port}"
 
     def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         head = [f"{method} {path} HTTP/1.1", f"Host: {self._host}", f"Content-Length: {len(body)}"]
         head += [f"{name}: {value}" for name, value in headers.items()]
+        self._socket.settimeout(self._left_s())
         self._socket.sendall("\r\n".join([*head, "", ""]).encode("latin-1") + body)
         data = b""
         while b"\r\n\r\n" not in data:
@@ -186,7 +190,14 @@ class Server:
             answer += self._receive()
         return int(told.split(b" ", 2)[1]), answer
 
+    def _left_s(self) -> float:
+        left_s = self._until - monotonic()
+        if left_s <= 0:
+            raise OSError("it took too long")
+        return left_s
+
     def _receive(self) -> bytes:
+        self._socket.settimeout(self._left_s())
         got: bytes = self._socket.recv(65_536)
         if not got:
             raise OSError("the connection was closed")
@@ -201,7 +212,7 @@ class Server:
             raise OSError(f"{self._url} is no http address")
         request = Request(self._url + path, body or None, headers, method=method)  # noqa: S310
         try:
-            with urlopen(request, timeout=self._timeout_s) as answer:  # noqa: S310
+            with urlopen(request, timeout=self._left_s()) as answer:  # noqa: S310
                 return answer.status, answer.read()
         except HTTPError as error:
             return error.code, error.read()
@@ -266,7 +277,8 @@ def _ask(options: dict[str, str], event: str, body: bytes) -> None:
 
 def _store(options: dict[str, str], event: str, body: bytes) -> None:
     """Store what was said since the last time, of this session and of those that could not be stored then."""
-    note = _transcripts().store(lambda: Server(options, _STORE_WITHIN_S), body, ended=event != "compact")
+    within_s = _STORE_BEHIND_S if event == "waiting" else _STORE_WITHIN_S
+    note = _transcripts().store(lambda: Server(options, within_s), body, ended=event != "compact", within_s=within_s)
     if note:
         _tell(note)
 

@@ -22,7 +22,6 @@ _MOST_SESSIONS = 500
 _KEPT_S = 30 * 24 * 3600
 _IDLE_S = 600
 """A session without a new line for so long is not in the middle of an answer."""
-_LONGEST_S = 5.0
 _BATCH = 50
 _MOST_CHARS = 16_000
 _MOST_DONE = 20
@@ -55,19 +54,20 @@ def register(body: bytes) -> str:
     return f"{lost} transcripts were deleted before they could be stored. " if lost else ""
 
 
-def store(connect: Callable[[], Any], body: bytes, *, ended: bool) -> str:
+def store(connect: Callable[[], Any], body: bytes, *, ended: bool, within_s: float) -> str:
     """Send what is new of this session, then of others.
 
     Args:
         connect: Returns a connection to the server.
         body: The event.
         ended: The last answer of this session is complete.
+        within_s: The time after which no other turn is begun.
 
     Returns:
         What to tell the user, or nothing.
     """
     event = json.loads(body)
-    until = time.monotonic() + _LONGEST_S
+    until = time.monotonic() + within_s
     own = _state_path(event["session_id"])
     if not os.path.exists(own):
         _save(own, {"transcript": event["transcript_path"], "offset": 0, "since": ""})
