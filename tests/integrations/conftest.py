@@ -19,6 +19,8 @@ from tests.integrations.contract import Learned, Server, learned_of, over
 
 # What each module of tests needs. `make test-integrations` names the modules, and then a missing framework is an error.
 NEEDED = {
+    "test_claude_agent.py": "claude_agent_sdk",
+    "test_claude_code.py": "claude_agent_sdk",
     "test_langchain.py": "langchain",
     "test_pydantic_ai.py": "pydantic_ai",
 }

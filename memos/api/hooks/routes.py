@@ -6,6 +6,7 @@ whatever `MEMOS_MASK_SECRETS` says: nobody looks over what a hook sends.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from typing import Annotated, Any
@@ -37,8 +38,8 @@ _PROMPT_TOKENS = 600
 _MOST_HITS = 8
 _SESSIONS = 1_000
 _SHOWN_A_SESSION = 2_000
-# Prompts that Claude Code itself writes, and commands.
-_NO_QUESTION = ("/", "<")
+# Commands, and what Claude Code says to itself.
+_NO_QUESTION = re.compile(r"/[\w:-]+(?:\s|\Z)|<task-notification>")
 
 router = APIRouter()
 
@@ -163,7 +164,7 @@ def _about_prompt(memos: MemOS, identity: RequestIdentity, event: HookEvent, sho
         parts = [_about_user(memos, identity, _START_TOKENS)]
     prompt = event.prompt.strip()
     new: list[str] = []
-    if prompt and not prompt.startswith(_NO_QUESTION) and not acknowledges(prompt):
+    if prompt and not _NO_QUESTION.match(prompt) and not acknowledges(prompt):
         found = memos.search(
             prompt[:MAX_QUERY_CHARS],
             cubes=identity.cubes(),

@@ -42,6 +42,9 @@ def install(
     scope: Scope = "user",
     user: User = LOCAL_OWNER,
     url: Url = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout-s", min=0.1, max=60, help="Longest that a prompt waits for memory, in seconds")
+    ] = 3,
     yes: Yes = False,
     dry_run: DryRun = False,
     data_dir: DataDir = None,
@@ -57,7 +60,7 @@ def install(
         raise InvalidInput("folder", f"{folder} is not the plugin of hippocube; move it away, then repeat")
     home = None if url is not None else str((data_dir or _home()).absolute())
     made = missing_folders(folder) if before is None else before.made
-    given = Installed(home, None if url is None else checked_url(url), user, scope, made=made)
+    given = Installed(home, None if url is None else checked_url(url), user, scope, timeout_s, made=made)
     there, wanted = present(folder), contents(given, program_of_memos())
     changes = [FileChange(folder / name, there.get(name), text) for name, text in wanted.items()]
     output = make(changes, f"Write the plugin to {folder}?", yes=yes, dry_run=dry_run, as_json=as_json)

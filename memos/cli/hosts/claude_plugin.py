@@ -10,43 +10,63 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+
+from memos.cli.hosts import jsonc
+from memos.cli.hosts.changes import read, write
 from memos.cli.hosts.mcp_hosts import HOSTS, KEY_VARIABLE, Memory, claude_folder
 from memos.core.types import LOCAL_OWNER
 from memos.version import __version__
 
 NAME = "hippocube"
 SERVER = "memory"
+_ID = f"{NAME}@skills-dir"
+"""What Claude Code calls the plugin."""
+
 RECORD = "installed.json"
 _SKILL = f"skills/{SERVER}/SKILL.md"
 _HOOK_FILES = ("hook.py", "ask_memory.py", "transcripts.py")
 
-# The event, the word of the hook program for it, the seconds it may take, and whether Claude Code waits for it.
+# The event, the word of the hook program for it, and whether Claude Code waits for it.
 _HOOKS = (
-    ("SessionStart", "start", 10, True),
-    ("SessionStart", "waiting", 30, False),
-    ("UserPromptSubmit", "prompt", 5, True),
-    ("SubagentStart", "agent", 5, True),
-    ("Stop", "stop", 15, True),
-    ("PreCompact", "compact", 15, True),
-    ("SessionEnd", "end", 15, True),
+    ("SessionStart", "start", True),
+    ("SessionStart", "waiting", False),
+    ("UserPromptSubmit", "prompt", True),
+    ("SubagentStart", "agent", True),
+    ("Stop", "stop", True),
+    ("PreCompact", "compact", True),
+    ("SessionEnd", "end", True),
 )
+_KILLED_AFTER_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What a plugin was made for: a data folder or a server, a user, a scope; with the version that made it."""
+    """What a plugin was made for, and by which version.
+
+    Attributes:
+        home: The data folder, or None for a server elsewhere.
+        url: The address of that server.
+        user: The user or agent that it acts for.
+        scope: Whose memory it is: `user` or `project`.
+        timeout_s: The longest that a prompt waits for memory.
+        version: The version that wrote it.
+        made: Folders above it that were missing, the innermost first.
+    """
 
     home: str | None
     url: str | None = None
     user: str = LOCAL_OWNER
     scope: str = "user"
+    timeout_s: float = 3.0
     version: str = __version__
-    made: tuple[str, ...] = ()  # folders that were missing
+    made: tuple[str, ...] = ()
 
 
 def place(*, in_project: bool) -> Path:
@@ -98,13 +118,21 @@ def present(folder: Path) -> Mapping[str, str]:
 
 
 def remove(folder: Path, made: tuple[str, ...]) -> None:
-    """Remove the plugin with what it knows of sessions, and the folders that its installation made."""
+    """Remove the plugin with what it knows of sessions, what Claude Code noted of it, and folders made for it."""
     shutil.rmtree(folder)
-    for above in made:
-        try:
-            Path(above).rmdir()
-        except OSError:  # has other files now
-            return
+    noted = HOSTS["claude-code"].user()
+    text = read(noted)
+    if text is not None:
+        with suppress(jsonc.Malformed):
+            left = jsonc.remove_member(text, ("pluginUsage", _ID))
+            if left != text:
+                write(noted, left)
+    for logs in user_cache_path("claude-cli-nodejs").glob(f"*/mcp-logs-plugin-{NAME}-{SERVER}"):
+        shutil.rmtree(logs, ignore_errors=True)
+    data = claude_folder() / "plugins" / "data" / _ID.replace("@", "-")
+    for above in (data, *map(Path, made)):
+        with suppress(OSError):  # it has other files, or was never made
+            above.rmdir()
 
 
 def missing_folders(folder: Path) -> tuple[str, ...]:
@@ -135,14 +163,15 @@ def _hooks(given: Installed) -> dict[str, list[Any]]:
     options = [f"home={given.home}"] if given.url is None else [f"url={given.url}"]
     options += [f"user={given.user}"] if given.user != LOCAL_OWNER else []
     options += ["scope=project"] if given.scope == "project" else []
+    options.append(f"timeout_s={given.timeout_s:g}")
     hooks: dict[str, list[Any]] = {}
-    for event, word, timeout_s, waits in _HOOKS:
+    for event, word, waits in _HOOKS:
         hook: dict[str, Any] = {
             "type": "command",
             # Without a shell, and without `site`: both take as long as the rest of the start.
             "command": sys.executable,
             "args": ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/hooks/hook.py", word, *options],
-            "timeout": timeout_s,
+            "timeout": int(given.timeout_s) + _KILLED_AFTER_S,  # it ends by itself before
         }
         hooks.setdefault(event, []).append({"hooks": [hook if waits else {**hook, "async": True}]})
     return hooks

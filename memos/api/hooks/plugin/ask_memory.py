@@ -6,7 +6,7 @@ and `socket` take 6 to 8 ms of processor time each, `http.client` 24), passes th
 answer as it is.
 
 Options: `home` (the data folder whose server to ask) or `url` (of a server elsewhere; its key is in `MEMOS_API_KEY`),
-`user`, and `scope=project`.
+`user`, `scope=project`, and `timeout_s`, the longest that a prompt may wait.
 """
 
 import os
@@ -30,8 +30,6 @@ except ImportError:
         from hashlib import sha256
 
 PATH = "/hooks/claude-code"
-_ANSWER_WITHIN_S = 3.0
-_STORE_WITHIN_S = 5.0
 _STORE_BEHIND_S = 25.0
 """Longest that storing takes when Claude Code does not wait for it."""
 
@@ -266,7 +264,7 @@ def _ask(options: dict[str, str], event: str, body: bytes) -> None:
     """Pass an event on, and print what the server would have Claude Code do."""
     lost = _transcripts().register(body) if event == "start" else ""
     try:
-        answer = Server(options, _ANSWER_WITHIN_S).post(PATH, body)
+        answer = Server(options, float(options["timeout_s"])).post(PATH, body)
     except Away as away:
         _tell(f"{lost}memory is away ({away}); the session goes on without it.", _EVENTS[event])
     except Refused as refused:
@@ -277,7 +275,7 @@ def _ask(options: dict[str, str], event: str, body: bytes) -> None:
 
 def _store(options: dict[str, str], event: str, body: bytes) -> None:
     """Store what was said since the last time, of this session and of those that could not be stored then."""
-    within_s = _STORE_BEHIND_S if event == "waiting" else _STORE_WITHIN_S
+    within_s = _STORE_BEHIND_S if event == "waiting" else float(options["timeout_s"])
     note = _transcripts().store(lambda: Server(options, within_s), body, ended=event != "compact", within_s=within_s)
     if note:
         _tell(note)

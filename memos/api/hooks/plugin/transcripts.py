@@ -43,13 +43,7 @@ def register(body: bytes) -> str:
     Returns:
         What to tell the user first, or nothing.
     """
-    event = json.loads(body)
-    path = _state_path(event["session_id"])
-    if not os.path.exists(path):
-        fresh = event.get("source") in ("startup", "clear")
-        # What a resumed or forked session said before is in another transcript, or from before the installation.
-        since = "" if fresh else time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
-        _save(path, {"transcript": event["transcript_path"], "offset": 0, "since": since})
+    _known(json.loads(body))
     lost = _tidy()
     return f"{lost} transcripts were deleted before they could be stored. " if lost else ""
 
@@ -68,9 +62,7 @@ def store(connect: Callable[[], Any], body: bytes, *, ended: bool, within_s: flo
     """
     event = json.loads(body)
     until = time.monotonic() + within_s
-    own = _state_path(event["session_id"])
-    if not os.path.exists(own):
-        _save(own, {"transcript": event["transcript_path"], "offset": 0, "since": ""})
+    own = _known(event)
     server: Any = None
     refused = 0
     for path in [own, *(each for each in _states() if each != own)]:
@@ -94,7 +86,10 @@ def store(connect: Callable[[], Any], body: bytes, *, ended: bool, within_s: flo
 
 def unsent() -> int:
     """Return how many sessions have something that is not stored yet."""
-    return sum(_has_more(state) for path in _states() if (state := _load(path)) is not None)
+    states = [state for path in _states() if (state := _load(path)) is not None and _has_more(state)]
+    return sum(
+        any(turn.messages() for turn in turns(state["transcript"], state["offset"], state["since"])) for state in states
+    )
 
 
 # Sending
@@ -181,7 +176,10 @@ class Turn:
 
 
 def turns(transcript: str, offset: int, since: str) -> Iterator[Turn]:
-    """Yield the turns of a transcript from an offset on, without lines before `since`; the last may be incomplete."""
+    """Yield the turns of a transcript from an offset on, without lines before `since`; the last may be incomplete.
+
+    The end of the last one is that of the transcript.
+    """
     turn = None
     place = offset
     with open(transcript, "rb") as file:
@@ -201,9 +199,11 @@ def turns(transcript: str, offset: int, since: str) -> Iterator[Turn]:
                 turn = Turn(entry["uuid"])
             if not prompt or _is_person(entry):
                 turn.add(entry)
-    if turn is not None:
-        turn.end = place
-        yield turn
+    if turn is None:  # nobody said anything
+        turn = Turn("")
+        turn.complete = True
+    turn.end = place
+    yield turn
 
 
 def _entry(raw: bytes) -> Json | None:
@@ -256,6 +256,17 @@ def _listed(names: Iterable[str]) -> str:
 
 
 # How far each session is stored
+
+
+def _known(event: Json) -> str:
+    """Return the path of a session's state, which is made when new."""
+    path = _state_path(event["session_id"])
+    if not os.path.exists(path):
+        # What a resumed or forked session said before is in another transcript, or from before the installation.
+        copied = event.get("source") in ("resume", "fork")
+        since = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()) if copied else ""
+        _save(path, {"transcript": event["transcript_path"], "offset": 0, "since": since})
+    return path
 
 
 def _state_path(session: str) -> str:
