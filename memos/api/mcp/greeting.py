@@ -23,7 +23,6 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Versions of the protocol that this module answers; the library answers any other."""
 
 _SERVER = {"name": NAME, "version": __version__}
-_LONGEST_BYTES = 1 << 20
 
 
 def answer_to(line: bytes) -> dict[str, Any] | None:
@@ -85,7 +84,7 @@ class Wire:
 
     def __init__(self, reading: BinaryIO, writing: BinaryIO) -> None:
         self._reading, self._writing = reading, writing
-        self._first = reading.readline(_LONGEST_BYTES)
+        self._first = reading.readline()
         answer = answer_to(self._first)
         self._answered = None if answer is None else answer["id"]
         if answer is not None:

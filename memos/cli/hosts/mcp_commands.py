@@ -135,8 +135,10 @@ def _taken_out(host: Host, path: Path) -> list[FileChange]:
     else:
         try:
             after = jsonc.remove_member(before, (*host.path, NAME))
+            if after == before:
+                return []
             held = jsonc.parse(after)
-            if not held.get(host.path[0], True) and (was is None or host.path[0] not in jsonc.parse(was)):
+            if not held[host.path[0]] and (was is None or host.path[0] not in jsonc.parse(was)):
                 after = jsonc.remove_member(after, host.path)
             empty = "//" not in after and "/*" not in after and not jsonc.parse(after)
         except (jsonc.Malformed, AttributeError) as error:

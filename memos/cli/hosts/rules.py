@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 BEGIN, END = "<!-- hippocube: begin -->", "<!-- hippocube: end -->"
-_BLOCK = re.compile(rf"(?:\r?\n)?(?:\r?\n)?{re.escape(BEGIN)}.*?{re.escape(END)}(?:\r?\n)?", re.DOTALL)
+_BLOCK = re.compile(rf"\n?{re.escape(BEGIN)}.*?{re.escape(END)}(?:\r?\n)?", re.DOTALL)
 
 RULES = """\
 ## Long-term memory
@@ -30,7 +30,7 @@ def with_block(text: str | None) -> str:
         return block
     if BEGIN in text and END in text:
         return re.sub(rf"{re.escape(BEGIN)}.*?{re.escape(END)}(?:\r?\n)?", lambda _: block, text, flags=re.DOTALL)
-    return f"{text}\n{block}" if text.endswith("\n") else f"{text}\n\n{block}"
+    return f"{text}\n{block}"
 
 
 def without_block(text: str) -> str | None:
