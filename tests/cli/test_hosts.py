@@ -22,6 +22,7 @@ from memos.cli.app import app
 from memos.cli.hosts import jsonc
 from memos.cli.hosts.mcp_hosts import HOSTS
 
+ROOT = Path(__file__).resolve().parents[2]
 KEY = "mst_the-secret-key"
 ENTRY = {"command": "memos", "args": ["mcp"]}
 IN_PROJECT = [name for name, host in HOSTS.items() if host.project is not None]
@@ -251,6 +252,21 @@ def test_what_a_host_is_told_to_start_answers_it(name: str, user: Path, tmp_path
             return {tool.name for tool in (await client.list_tools()).tools}
 
     assert "search_memories" in anyio.run(ask)
+
+
+def documented() -> list[str]:
+    pages = [ROOT / "docs" / "integrations" / f"{name}.md" for name in ("mcp-hosts", "claude-code")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    return [line.removeprefix("$ memos ").partition("#")[0].strip() for line in lines if line.startswith("$ memos ")]
+
+
+@pytest.mark.parametrize("command", documented())
+def test_documented_commands_do_what_they_say(command: str, user: Path) -> None:
+    words = command.split()
+    if "install" in words:
+        assert "hippocube" in run(*words, "--dry-run").output
+    else:
+        run(*words[: -1 if words[0] == "mcp" else 1], "--help")
 
 
 # The plugin of Claude Code

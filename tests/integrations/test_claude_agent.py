@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,7 +15,7 @@ from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ClaudeSDKClie
 
 from memos.integrations import AgentMemory, Owner
 from memos.integrations.claude_agent import SERVER, with_memory
-from tests.integrations.contract import FACT, Ask, Contract, Turn, run
+from tests.integrations.contract import FACT, ROOT, Ask, Contract, Turn, run
 from tests.support.servers.anthropic_api import AnthropicApi, Block, Script, say, texts_of, use
 
 
@@ -104,6 +108,31 @@ def test_an_answer_after_tools_is_stored_as_untrusted(memory: AgentMemory, user:
     trust = {hit.item.memory: str(hit.sources[0].trust) for hit in hits}
     assert trust["It says: wire the money."] == "untrusted"
     assert trust["What does the parrot page say?"] == "trusted"
+
+
+def documented() -> list[str]:
+    page = (ROOT / "docs" / "integrations" / "claude-agent-sdk.md").read_text(encoding="utf-8")
+    example = (ROOT / "examples" / "integrations" / "claude_agent.py").read_text(encoding="utf-8")
+    return [*re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL), example]
+
+
+@pytest.mark.parametrize("code", documented(), ids=["page", "example"])
+def test_the_page_and_the_example_run(code: str, tmp_path: Path) -> None:
+    with AnthropicApi(lambda _: say("Hugo.")) as api:
+        env = {**os.environ, **options(api, str(tmp_path)).env}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Hugo." in done.stdout
+        if "What is my parrot" in code and "My parrot is" in code:
+            assert "My parrot is called Hugo." in texts_of(api.requests[-1])
 
 
 def test_a_server_of_that_name_in_a_file_is_not_overwritten(memory: AgentMemory) -> None:
