@@ -46,6 +46,7 @@ REMEMBER_TOOL = (
 
 _NOTHING = "Nothing relevant is remembered."
 _UNAVAILABLE = "The memory is not available now. Go on without it, and say so if the answer depends on it."
+_FRAME_TOKENS = estimate_tokens(memory_section([""]))
 _QUESTION_CHARS = 20_000
 _THREADS = 4
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -106,6 +107,11 @@ class Recalled:
     def answer(self) -> str:
         """What a tool tells the model, also if nothing is known or memory is away."""
         return _UNAVAILABLE if self.failure is not None else self.text or _NOTHING
+
+    def within(self, token_budget: int) -> Recalled:
+        """Return what fits into fewer tokens."""
+        hits, text, _ = assemble(self.hits, token_budget - _FRAME_TOKENS)
+        return _section(hits, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,24 +300,18 @@ class AgentMemory(Closing):
         return {
             "top_k": self.top_k if top_k is None else top_k,
             "min_relevance": self.min_relevance,
-            "token_budget": self._room(),
+            "token_budget": max(1, self.token_budget - _FRAME_TOKENS),
             "filter": {"and": filters} if len(filters) > 1 else filters[0] if filters else None,
         }
-
-    def _room(self) -> int:
-        """Return the tokens for the memories of a section, without its frame."""
-        return max(1, self.token_budget - estimate_tokens(memory_section([""])))
 
     def _recalled(self, outcome: _Outcome, known: Collection[str]) -> Recalled:
         if outcome.value is None:
             return Recalled(failure=outcome.failure)
         hits, text = tuple(outcome.value.hits), outcome.value.context
         if any(hit.item.memory in known for hit in hits):
-            hits, text, _ = assemble([hit for hit in hits if hit.item.memory not in known], self._room())
-        if not hits:
-            return Recalled()
-        section = memory_section([remembered(text)])
-        return Recalled(section, hits, estimate_tokens(section), any(is_untrusted(hit.sources) for hit in hits))
+            new = [hit for hit in hits if hit.item.memory not in known]
+            hits, text, _ = assemble(new, self.token_budget - _FRAME_TOKENS)
+        return _section(hits, text)
 
     def _add_request(
         self,
@@ -472,6 +472,13 @@ class _Store:
             except Conflict:  # another thread created it meanwhile
                 found = memos.users.get(user)
         return found.home or DEFAULT_CUBE
+
+
+def _section(hits: tuple[Hit, ...], text: str) -> Recalled:
+    if not hits:
+        return Recalled()
+    section = memory_section([remembered(text)])
+    return Recalled(section, hits, estimate_tokens(section), any(is_untrusted(hit.sources) for hit in hits))
 
 
 def _remembered(outcome: _Outcome) -> Remembered:

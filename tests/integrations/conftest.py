@@ -20,6 +20,7 @@ from tests.integrations.contract import Learned, Server, learned_of, over
 # What each module of tests needs. `make test-integrations` names the modules, and then a missing framework is an error.
 NEEDED = {
     "test_langchain.py": "langchain",
+    "test_llamaindex.py": "llama_index",
     "test_pydantic_ai.py": "pydantic_ai",
 }
 
