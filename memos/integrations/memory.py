@@ -264,19 +264,24 @@ class AgentMemory(Closing):
             return Remembered()
         return _remembered(await self._aattempt("remember", "memories.add", *request))
 
-    def call(self, method: str, *given: Any, owner: Owner, fallback: Any = None, **named: Any) -> Any:
+    def call(
+        self, method: str, *given: Any, owner: Owner, fallback: Any = None, fail_open: bool | None = None, **named: Any
+    ) -> Any:
         """Call another method of the memory for an owner, named as in the clients, such as `memories.list`.
 
-        Returns `fallback` if the user is not known yet, and also if memory fails and `fail_open` is set.
+        Returns `fallback` if the user is not known yet, and also if memory fails, unless `fail_open` is False, here or
+        of this object: a program has to know that what it wanted deleted is still there.
 
         Raises:
             MemosError: Memory failed, and `fail_open` is False.
         """
-        return self._attempt(method, method, owner, given, named).or_else(fallback)
+        return self._attempt(method, method, owner, given, named, fail_open).or_else(fallback)
 
-    async def acall(self, method: str, *given: Any, owner: Owner, fallback: Any = None, **named: Any) -> Any:
+    async def acall(
+        self, method: str, *given: Any, owner: Owner, fallback: Any = None, fail_open: bool | None = None, **named: Any
+    ) -> Any:
         """Call another method of the memory for an owner, as `call` does."""
-        return (await self._aattempt(method, method, owner, given, named)).or_else(fallback)
+        return (await self._aattempt(method, method, owner, given, named, fail_open)).or_else(fallback)
 
     def close(self) -> None:
         """End the threads, waiting for calls that run; later calls fail."""
@@ -330,7 +335,13 @@ class AgentMemory(Closing):
         return owner, (told,), {"conversation": conversation, "info": dict(info or {}), "mode": self.mode}
 
     def _attempt(
-        self, operation: str, method: str, owner: Owner, given: tuple[Any, ...], named: Mapping[str, Any]
+        self,
+        operation: str,
+        method: str,
+        owner: Owner,
+        given: tuple[Any, ...],
+        named: Mapping[str, Any],
+        fail_open: bool | None = None,
     ) -> _Outcome:
         if self._store.is_async:
             raise InvalidInput(
@@ -347,10 +358,16 @@ class AgentMemory(Closing):
                 running.cancel()  # if it has not begun
                 raise self._late() from None
         except Exception as error:  # noqa: BLE001 - memory must not break an agent, whatever happens in it
-            return self._failed(operation, method, error)
+            return self._failed(operation, method, error, fail_open)
 
     async def _aattempt(
-        self, operation: str, method: str, owner: Owner, given: tuple[Any, ...], named: Mapping[str, Any]
+        self,
+        operation: str,
+        method: str,
+        owner: Owner,
+        given: tuple[Any, ...],
+        named: Mapping[str, Any],
+        fail_open: bool | None = None,
     ) -> _Outcome:
         try:
             run = self._store.bind(method, self._complete(owner), given, named)
@@ -368,7 +385,7 @@ class AgentMemory(Closing):
                     raise
                 raise self._late() from None
         except Exception as error:  # noqa: BLE001 - as above
-            return self._failed(operation, method, error)
+            return self._failed(operation, method, error, fail_open)
 
     def _complete(self, owner: Owner) -> Owner:
         user, cube = owner.user or self._default.user, owner.cube or self._default.cube
@@ -392,10 +409,11 @@ class AgentMemory(Closing):
     def _late(self) -> BackendTimeout:
         return BackendTimeout(f"Not done within {self.timeout_s} seconds; raise timeout_s if memory is slow here.")
 
-    def _failed(self, operation: str, method: str, error: Exception) -> _Outcome:
-        if isinstance(error, NotFound) and error.what == _IDENTITY and method not in _CREATING:
+    def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
+        unknown = isinstance(error, NotFound) and error.what == _IDENTITY
+        if unknown and fail_open is None and method not in _CREATING:
             return _Outcome(None, None)  # nobody has told this user's memory anything
-        if not self.fail_open:
+        if not (self.fail_open if fail_open is None else fail_open):
             raise error
         failure = Failure(operation, error, datetime.now(UTC))
         # A traceback only for what nobody expects.
