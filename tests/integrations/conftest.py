@@ -23,6 +23,7 @@ NEEDED = {
     "test_langchain.py": "langchain",
     "test_llamaindex.py": "llama_index",
     "test_pydantic_ai.py": "pydantic_ai",
+    "test_strands.py": "strands",
 }
 
 
