@@ -283,6 +283,32 @@ class AgentMemory(Closing):
         """Call another method of the memory for an owner, as `call` does."""
         return (await self._aattempt(method, method, owner, given, named, fail_open)).or_else(fallback)
 
+    def forget(self, owner: Owner = Owner()) -> int:
+        """Delete the memories of a conversation, or without one all of an owner's cube; return how many there were.
+
+        A rollback restores each of them; to remove them for good, erase them.
+
+        Raises:
+            MemosError: They could not be deleted, whatever `fail_open` says.
+        """
+        page = _page_of(owner)
+        deleted = 0
+        while found := self.call("memories.list", owner=owner, fail_open=False, **page):
+            ids = [item.id for item in found]
+            answer = self.call("memories.delete", ids, owner=owner, fail_open=False)
+            deleted += len(getattr(answer, "item_ids", answer))
+        return deleted
+
+    async def aforget(self, owner: Owner = Owner()) -> int:
+        """Delete the memories of a conversation or a cube, as `forget` does."""
+        page = _page_of(owner)
+        deleted = 0
+        while found := await self.acall("memories.list", owner=owner, fail_open=False, **page):
+            ids = [item.id for item in found]
+            answer = await self.acall("memories.delete", ids, owner=owner, fail_open=False)
+            deleted += len(getattr(answer, "item_ids", answer))
+        return deleted
+
     def close(self) -> None:
         """End the threads, waiting for calls that run; later calls fail."""
         with self._lock:
@@ -490,6 +516,11 @@ class _Store:
             except Conflict:  # another thread created it meanwhile
                 found = memos.users.get(user)
         return found.home or DEFAULT_CUBE
+
+
+def _page_of(owner: Owner) -> dict[str, Any]:
+    only = None if owner.conversation is None else {"conversation": owner.conversation}
+    return {"filter": only, "limit": 500}
 
 
 def _section(hits: tuple[Hit, ...], text: str) -> Recalled:

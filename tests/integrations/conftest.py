@@ -19,6 +19,9 @@ from tests.integrations.contract import Learned, Server, learned_of, over
 
 # What each module of tests needs. `make test-integrations` names the modules, and then a missing framework is an error.
 NEEDED = {
+    "test_ag2.py": "ag2",
+    "test_agent_framework.py": "agent_framework",
+    "test_autogen.py": "autogen_agentchat",
     "test_google_adk.py": "google.adk",
     "test_langchain.py": "langchain",
     "test_llamaindex.py": "llama_index",

@@ -149,6 +149,13 @@ def over(memos: MemOS, server: Server, kind: str) -> Iterator[AgentMemory]:
         yield memory
 
 
+def stored(memory: AgentMemory, user: str) -> list[tuple[str, str]]:
+    """Return what is stored of a user, in the order it was said in, with how far it is trusted."""
+    items = memory.call("memories.list", owner=Owner(user), fallback=[])
+    whole = [memory.call("memories.get", item.id, owner=Owner(user)) for item in items]
+    return [(item.memory, str(item.sources[0].trust)) for item in whole]
+
+
 def run(coroutine: Any) -> Any:
     """Run a coroutine of a framework that has only those."""
     return asyncio.run(coroutine)
