@@ -269,7 +269,7 @@ class AgentMemory(Closing):
     ) -> Any:
         """Call another method of the memory for an owner, named as in the clients, such as `memories.list`.
 
-        Returns `fallback` if the user is not known yet, and also if memory fails, unless `fail_open` is False, here or
+        Returns `fallback` if the user, or the memory to get, is not known, and also if memory fails, unless `fail_open` is False, here or
         of this object: a program has to know that what it wanted deleted is still there.
 
         Raises:
@@ -436,9 +436,9 @@ class AgentMemory(Closing):
         return BackendTimeout(f"Not done within {self.timeout_s} seconds; raise timeout_s if memory is slow here.")
 
     def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
-        unknown = isinstance(error, NotFound) and error.what == _IDENTITY
+        unknown = isinstance(error, NotFound) and (error.what == _IDENTITY or method == "memories.get")
         if unknown and fail_open is None and method not in _CREATING:
-            return _Outcome(None, None)  # nobody has told this user's memory anything
+            return _Outcome(None, None)  # what nobody has told memory is no failure of it
         if not (self.fail_open if fail_open is None else fail_open):
             raise error
         failure = Failure(operation, error, datetime.now(UTC))

@@ -21,6 +21,7 @@ from tests.integrations.contract import Learned, Server, learned_of, over
 NEEDED = {
     "test_ag2.py": "ag2",
     "test_agent_framework.py": "agent_framework",
+    "test_agno.py": "agno",
     "test_autogen.py": "autogen_agentchat",
     "test_google_adk.py": "google.adk",
     "test_langchain.py": "langchain",
