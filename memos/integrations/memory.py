@@ -269,8 +269,8 @@ class AgentMemory(Closing):
     ) -> Any:
         """Call another method of the memory for an owner, named as in the clients, such as `memories.list`.
 
-        Returns `fallback` if the user, or the memory to get, is not known, and also if memory fails, unless `fail_open` is False, here or
-        of this object: a program has to know that what it wanted deleted is still there.
+        Returns `fallback` if the user, or the memory to get, is not known, and also if memory fails, unless `fail_open`
+        is False, here or of this object: a program has to know that what it wanted deleted is still there.
 
         Raises:
             MemosError: Memory failed, and `fail_open` is False.
