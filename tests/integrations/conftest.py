@@ -23,10 +23,13 @@ NEEDED = {
     "test_agent_framework.py": "agent_framework",
     "test_agno.py": "agno",
     "test_autogen.py": "autogen_agentchat",
+    "test_dspy.py": "dspy",
     "test_google_adk.py": "google.adk",
+    "test_haystack.py": "haystack",
     "test_langchain.py": "langchain",
     "test_llamaindex.py": "llama_index",
     "test_pydantic_ai.py": "pydantic_ai",
+    "test_smolagents.py": "smolagents",
     "test_strands.py": "strands",
 }
 
