@@ -22,9 +22,7 @@ class TestTools(Contract):
 
     def turn(self, memory: AgentMemory, ask: Ask) -> Turn:
         recalls = "?" in ask.text
-        name, arguments = (
-            ("recall_memories", {"question": ask.text}) if recalls else ("remember_fact", {"fact": ask.text})
-        )
+        name, argument = ("recall_memories", "question") if recalls else ("remember_fact", "fact")
         steps = [
             {"next_thought": "t", "next_tool_name": name, "next_tool_args": {argument: ask.text}},
             {"next_thought": "t", "next_tool_name": "finish", "next_tool_args": {}},
