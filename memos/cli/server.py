@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import webbrowser
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.api.hooks.plugin.ask_memory import project_of
+from memos.api.mcp import check_installed
 from memos.api.mcp.greeting import open_wire
 from memos.cli.shared import DataDir, command, complain, say, settings_of
 from memos.core.types import LOCAL_OWNER
@@ -46,8 +46,7 @@ def mcp(
 ) -> None:
     if scope not in ("user", "project"):
         raise InvalidInput("--scope", f"must be user or project, got {shown(scope)}")
-    if find_spec("mcp") is None:
-        raise InvalidInput("mcp", "needs the extra `server`: pip install '.[server]' in the clone")
+    check_installed()
     if scope == "project" and project is None:
         project = project_of(str(Path.cwd()))
     wire = open_wire()  # before what takes a second to import
@@ -116,7 +115,8 @@ def _serving() -> ModuleType:
 
 
 def _settings(config: Path | None, **flags: Any) -> Settings:
-    from memos.api import observability as logs  # noqa: PLC0415 - the extra `server`
+    _serving()  # says so if the extra `server` is missing
+    from memos.api import observability as logs  # noqa: PLC0415
 
     settings = settings_of(None, config)
     given = {name: value for name, value in flags.items() if value is not None}

@@ -46,6 +46,7 @@ REMEMBER_TOOL = (
 
 _NOTHING = "Nothing relevant is remembered."
 _UNAVAILABLE = "The memory is not available now. Go on without it, and say so if the answer depends on it."
+_FRAME_TOKENS = estimate_tokens(memory_section([""]))
 _QUESTION_CHARS = 20_000
 _THREADS = 4
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -106,6 +107,11 @@ class Recalled:
     def answer(self) -> str:
         """What a tool tells the model, also if nothing is known or memory is away."""
         return _UNAVAILABLE if self.failure is not None else self.text or _NOTHING
+
+    def within(self, token_budget: int) -> Recalled:
+        """Return what fits into fewer tokens."""
+        hits, text, _ = assemble(self.hits, token_budget - _FRAME_TOKENS)
+        return _section(hits, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,19 +264,50 @@ class AgentMemory(Closing):
             return Remembered()
         return _remembered(await self._aattempt("remember", "memories.add", *request))
 
-    def call(self, method: str, *given: Any, owner: Owner, fallback: Any = None, **named: Any) -> Any:
+    def call(
+        self, method: str, *given: Any, owner: Owner, fallback: Any = None, fail_open: bool | None = None, **named: Any
+    ) -> Any:
         """Call another method of the memory for an owner, named as in the clients, such as `memories.list`.
 
-        Returns `fallback` if the user is not known yet, and also if memory fails and `fail_open` is set.
+        Returns `fallback` if the user, or the memory to get, is not known, and also if memory fails, unless `fail_open`
+        is False, here or of this object: a program has to know that what it wanted deleted is still there.
 
         Raises:
             MemosError: Memory failed, and `fail_open` is False.
         """
-        return self._attempt(method, method, owner, given, named).or_else(fallback)
+        return self._attempt(method, method, owner, given, named, fail_open).or_else(fallback)
 
-    async def acall(self, method: str, *given: Any, owner: Owner, fallback: Any = None, **named: Any) -> Any:
+    async def acall(
+        self, method: str, *given: Any, owner: Owner, fallback: Any = None, fail_open: bool | None = None, **named: Any
+    ) -> Any:
         """Call another method of the memory for an owner, as `call` does."""
-        return (await self._aattempt(method, method, owner, given, named)).or_else(fallback)
+        return (await self._aattempt(method, method, owner, given, named, fail_open)).or_else(fallback)
+
+    def forget(self, owner: Owner = Owner()) -> int:
+        """Delete the memories of a conversation, or without one all of an owner's cube; return how many there were.
+
+        A rollback restores each of them; to remove them for good, erase them.
+
+        Raises:
+            MemosError: They could not be deleted, whatever `fail_open` says.
+        """
+        page = _page_of(owner)
+        deleted = 0
+        while found := self.call("memories.list", owner=owner, fail_open=False, **page):
+            ids = [item.id for item in found]
+            answer = self.call("memories.delete", ids, owner=owner, fail_open=False)
+            deleted += len(getattr(answer, "item_ids", answer))
+        return deleted
+
+    async def aforget(self, owner: Owner = Owner()) -> int:
+        """Delete the memories of a conversation or a cube, as `forget` does."""
+        page = _page_of(owner)
+        deleted = 0
+        while found := await self.acall("memories.list", owner=owner, fail_open=False, **page):
+            ids = [item.id for item in found]
+            answer = await self.acall("memories.delete", ids, owner=owner, fail_open=False)
+            deleted += len(getattr(answer, "item_ids", answer))
+        return deleted
 
     def close(self) -> None:
         """End the threads, waiting for calls that run; later calls fail."""
@@ -294,24 +331,18 @@ class AgentMemory(Closing):
         return {
             "top_k": self.top_k if top_k is None else top_k,
             "min_relevance": self.min_relevance,
-            "token_budget": self._room(),
+            "token_budget": max(1, self.token_budget - _FRAME_TOKENS),
             "filter": {"and": filters} if len(filters) > 1 else filters[0] if filters else None,
         }
-
-    def _room(self) -> int:
-        """Return the tokens for the memories of a section, without its frame."""
-        return max(1, self.token_budget - estimate_tokens(memory_section([""])))
 
     def _recalled(self, outcome: _Outcome, known: Collection[str]) -> Recalled:
         if outcome.value is None:
             return Recalled(failure=outcome.failure)
         hits, text = tuple(outcome.value.hits), outcome.value.context
         if any(hit.item.memory in known for hit in hits):
-            hits, text, _ = assemble([hit for hit in hits if hit.item.memory not in known], self._room())
-        if not hits:
-            return Recalled()
-        section = memory_section([remembered(text)])
-        return Recalled(section, hits, estimate_tokens(section), any(is_untrusted(hit.sources) for hit in hits))
+            new = [hit for hit in hits if hit.item.memory not in known]
+            hits, text, _ = assemble(new, self.token_budget - _FRAME_TOKENS)
+        return _section(hits, text)
 
     def _add_request(
         self,
@@ -330,7 +361,13 @@ class AgentMemory(Closing):
         return owner, (told,), {"conversation": conversation, "info": dict(info or {}), "mode": self.mode}
 
     def _attempt(
-        self, operation: str, method: str, owner: Owner, given: tuple[Any, ...], named: Mapping[str, Any]
+        self,
+        operation: str,
+        method: str,
+        owner: Owner,
+        given: tuple[Any, ...],
+        named: Mapping[str, Any],
+        fail_open: bool | None = None,
     ) -> _Outcome:
         if self._store.is_async:
             raise InvalidInput(
@@ -347,10 +384,16 @@ class AgentMemory(Closing):
                 running.cancel()  # if it has not begun
                 raise self._late() from None
         except Exception as error:  # noqa: BLE001 - memory must not break an agent, whatever happens in it
-            return self._failed(operation, method, error)
+            return self._failed(operation, method, error, fail_open)
 
     async def _aattempt(
-        self, operation: str, method: str, owner: Owner, given: tuple[Any, ...], named: Mapping[str, Any]
+        self,
+        operation: str,
+        method: str,
+        owner: Owner,
+        given: tuple[Any, ...],
+        named: Mapping[str, Any],
+        fail_open: bool | None = None,
     ) -> _Outcome:
         try:
             run = self._store.bind(method, self._complete(owner), given, named)
@@ -368,7 +411,7 @@ class AgentMemory(Closing):
                     raise
                 raise self._late() from None
         except Exception as error:  # noqa: BLE001 - as above
-            return self._failed(operation, method, error)
+            return self._failed(operation, method, error, fail_open)
 
     def _complete(self, owner: Owner) -> Owner:
         user, cube = owner.user or self._default.user, owner.cube or self._default.cube
@@ -392,10 +435,11 @@ class AgentMemory(Closing):
     def _late(self) -> BackendTimeout:
         return BackendTimeout(f"Not done within {self.timeout_s} seconds; raise timeout_s if memory is slow here.")
 
-    def _failed(self, operation: str, method: str, error: Exception) -> _Outcome:
-        if isinstance(error, NotFound) and error.what == _IDENTITY and method not in _CREATING:
-            return _Outcome(None, None)  # nobody has told this user's memory anything
-        if not self.fail_open:
+    def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
+        unknown = isinstance(error, NotFound) and (error.what == _IDENTITY or method == "memories.get")
+        if unknown and fail_open is None and method not in _CREATING:
+            return _Outcome(None, None)  # what nobody has told memory is no failure of it
+        if not (self.fail_open if fail_open is None else fail_open):
             raise error
         failure = Failure(operation, error, datetime.now(UTC))
         # A traceback only for what nobody expects.
@@ -472,6 +516,18 @@ class _Store:
             except Conflict:  # another thread created it meanwhile
                 found = memos.users.get(user)
         return found.home or DEFAULT_CUBE
+
+
+def _page_of(owner: Owner) -> dict[str, Any]:
+    only = None if owner.conversation is None else {"conversation": owner.conversation}
+    return {"filter": only, "limit": 500}
+
+
+def _section(hits: tuple[Hit, ...], text: str) -> Recalled:
+    if not hits:
+        return Recalled()
+    section = memory_section([remembered(text)])
+    return Recalled(section, hits, estimate_tokens(section), any(is_untrusted(hit.sources) for hit in hits))
 
 
 def _remembered(outcome: _Outcome) -> Remembered:

@@ -19,16 +19,33 @@ from tests.integrations.contract import Learned, Server, learned_of, over
 
 # What each module of tests needs. `make test-integrations` names the modules, and then a missing framework is an error.
 NEEDED = {
+    "test_ag2.py": "ag2",
+    "test_agent_framework.py": "agent_framework",
+    "test_agno.py": "agno",
+    "test_autogen.py": "autogen_agentchat",
     "test_claude_agent.py": "claude_agent_sdk",
     "test_claude_code.py": "claude_agent_sdk",
+    "test_dspy.py": "dspy",
+    "test_google_adk.py": "google.adk",
+    "test_haystack.py": "haystack",
     "test_langchain.py": "langchain",
+    "test_llamaindex.py": "llama_index",
     "test_pydantic_ai.py": "pydantic_ai",
+    "test_smolagents.py": "smolagents",
+    "test_strands.py": "strands",
 }
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     needed = NEEDED.get(collection_path.name)
-    return True if needed is not None and find_spec(needed) is None else None
+    return True if needed is not None and not _installed(needed) else None
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package it is in
+        return False
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ class TestToolset(Contract):
         call = ToolCallPart(tool, {argument: ask.text}, tool_call_id=ask.turn)
         scripted = Scripted(call, ask.answer)
         agent = Agent(scripted.model, toolsets=[memory_toolset(memory)], deps_type=dict)
-        done = agent.run_sync(ask.text, deps={"user_id": ask.user}, conversation_id=ask.thread)
+        done = run(agent.run(ask.text, deps={"user_id": ask.user}, conversation_id=ask.thread))
         return Turn(scripted.asked[-1].replace(ask.text, "", 1), done.output)
 
 

@@ -16,7 +16,7 @@ from memos.cli.hosts.changes import BACKUP, FileChange, make, read
 from memos.cli.hosts.mcp_hosts import HOSTS, KEY_VARIABLE, NAME, Host, Memory, Rules, host_named
 from memos.cli.shared import DataDir, Output, Yes, command
 from memos.core.types import LOCAL_OWNER
-from memos.errors import InvalidInput, shown
+from memos.errors import BackendUnavailable, InvalidInput, shown
 
 Client = Annotated[str, typer.Argument(help=f"The host: {', '.join(HOSTS)}")]
 InProject = Annotated[
@@ -157,8 +157,13 @@ def _edit(path: Path, before: str | None, way: Sequence[str], entry: Any) -> str
 
 
 def _edit_toml(path: Path, before: str | None, table: str, entry: dict[str, Any] | None) -> str:
-    import tomlkit  # noqa: PLC0415 - the extra `server`
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+    try:
+        import tomlkit  # noqa: PLC0415 - the extra `mcp`
+        from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 - see above
+    except ImportError as error:
+        raise BackendUnavailable(
+            "A file in TOML needs the extra `mcp`: pip install '.[mcp]' in the clone.", permanent=True
+        ) from error
 
     try:
         document = tomlkit.parse(before or "")

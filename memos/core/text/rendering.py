@@ -160,12 +160,19 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
 
 
 def _line(number: int, hit: Hit) -> str:
+    return citation(number, _at(hit), _shown(hit))
+
+
+def hit_line(hit: Hit) -> str:
+    """Return a hit as a line without a number: dated, with its speaker, fenced if it is not trusted."""
+    return dated(_at(hit), _shown(hit))
+
+
+def _shown(hit: Hit) -> str:
     shown = with_speaker(hit.item.speaker, hit.item.memory)
     if is_untrusted(hit.sources):
         shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
-    if hit.standing != Standing.CURRENT:
-        shown = f"({_MARKS[hit.standing]}) {shown}"
-    return citation(number, _at(hit), shown)
+    return shown if hit.standing == Standing.CURRENT else f"({_MARKS[hit.standing]}) {shown}"
 
 
 _MARKS = {
