@@ -319,6 +319,15 @@ def test_the_plugin_names_this_memory_and_no_key(user: Path) -> None:
     assert KEY not in texts
     assert "https://memory.example.com/mcp" in texts
     assert "${MEMOS_API_KEY}" in texts
+    plain = run("claude", "install", "--yes", "--url", "http://memory.example.com")
+    assert "unencrypted" in plain.stderr
+    refused = run("claude", "install", "--yes", "--url", "https://x.example", "--user", "ana", code=2).output
+    assert "whose key says for whom" in refused
+    refused = run("claude", "install", "--yes", "--url", "https://x.example", "--scope", "project", code=2).output
+    assert "--in-project" in refused
+    run("claude", "install", "--yes", "--in-project", "--url", "https://x.example", "--scope", "project")
+    text = (user / "project" / ".claude" / "skills" / "hippocube" / ".mcp.json").read_text(encoding="utf-8")
+    assert "https://x.example/mcp?project=github.com%2Fana%2Fnotes" in text
 
 
 def test_a_projects_plugin_is_kept_out_of_its_repository(user: Path) -> None:

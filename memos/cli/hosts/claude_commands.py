@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from memos.api.hooks.plugin.ask_memory import project_of
 from memos.cli.hosts.changes import FileChange, make
 from memos.cli.hosts.claude_plugin import (
     KEY_VARIABLE,
@@ -22,7 +23,7 @@ from memos.cli.hosts.claude_plugin import (
     present,
     remove,
 )
-from memos.cli.hosts.mcp_commands import DryRun, Scope, Url, User, checked_url, program_of_memos
+from memos.cli.hosts.mcp_commands import DryRun, Scope, Url, User, checked_url, in_the_clear, program_of_memos
 from memos.cli.shared import DataDir, Output, Yes, command, sure, table
 from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput, MemosError, NotFound, shown
@@ -52,15 +53,19 @@ def install(
 ) -> Output:
     if scope not in ("user", "project"):
         raise InvalidInput("--scope", f"must be user or project, got {shown(scope)}")
-    if url is not None and data_dir is not None:
-        raise InvalidInput("--url", "is of a server, which has its own data folder; leave --data-dir out")
+    if url is not None and (data_dir, user) != (None, LOCAL_OWNER):
+        raise InvalidInput("--url", "is of a server, whose key says for whom; leave --data-dir and --user out")
+    if url is not None and scope == "project" and not in_project:
+        raise InvalidInput("--scope", "project needs --in-project with --url, whose address names the project")
     folder = place(in_project=in_project)
     before = installed_in(folder)
     if before is None and folder.exists():
         raise InvalidInput("folder", f"{folder} is not the plugin of hippocube; move it away, then repeat")
     home = None if url is not None else str((data_dir or _home()).absolute())
     made = missing_folders(folder) if before is None else before.made
-    given = Installed(home, None if url is None else checked_url(url), user, scope, timeout_s, made=made)
+    project = project_of(str(Path.cwd())) if in_project and scope == "project" else None
+    address = None if url is None else checked_url(url)
+    given = Installed(home, address, user, scope, project, timeout_s, made=made)
     there, wanted = present(folder), contents(given, program_of_memos())
     changes = [FileChange(folder / name, there.get(name), text) for name, text in wanted.items()]
     output = make(changes, f"Write the plugin to {folder}?", yes=yes, dry_run=dry_run, as_json=as_json)
@@ -126,7 +131,7 @@ def _with_advice(output: Output, given: Installed) -> Output:
         told.append(
             "Sessions open the memory themselves; with a server (`memos serve`) it is there from the first prompt."
         )
-    return Output(output.value, told)
+    return Output(output.value, told, notes=in_the_clear(given.url))
 
 
 def _reach(given: Installed) -> tuple[str, bool]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from platformdirs import user_cache_path
 
@@ -55,6 +56,7 @@ class Installed:
         url: The address of that server.
         user: The user or agent that it acts for.
         scope: Whose memory it is: `user` or `project`.
+        project: The project that it is in, if it is for that alone.
         timeout_s: The longest that a prompt waits for memory.
         version: The version that wrote it.
         made: Folders above it that were missing, the innermost first.
@@ -64,6 +66,7 @@ class Installed:
     url: str | None = None
     user: str = LOCAL_OWNER
     scope: str = "user"
+    project: str | None = None
     timeout_s: float = 3.0
     version: str = __version__
     made: tuple[str, ...] = ()
@@ -152,10 +155,14 @@ def _own_files(folder: Path) -> Iterator[Path]:
 
 def _memory(given: Installed, program: tuple[str, ...]) -> Memory:
     if given.url is not None:
-        return Memory(url=f"{given.url}/mcp")
+        project = "" if given.project is None else f"?project={quote(given.project, safe='')}"
+        return Memory(url=f"{given.url}/mcp{project}")
     arguments = ["mcp", "--data-dir", str(given.home)]
     arguments += ["--user", given.user] if given.user != LOCAL_OWNER else []
-    arguments += ["--scope", "project"] if given.scope == "project" else []
+    if given.project is not None:
+        arguments += ["--project", given.project]
+    elif given.scope == "project":
+        arguments += ["--scope", "project"]
     return Memory((*program, *arguments))
 
 

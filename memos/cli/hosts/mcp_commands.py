@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -52,7 +54,8 @@ def install(
     changes = [_entered(host, host.file(in_project=in_project), memory, backup=not in_project)]
     if with_rules:
         changes.append(_ruled(host, in_project))
-    return make(changes, f"Change these files of {host.title}?", yes=yes, dry_run=dry_run, as_json=as_json)
+    output = make(changes, f"Change these files of {host.title}?", yes=yes, dry_run=dry_run, as_json=as_json)
+    return replace(output, notes=in_the_clear(url))
 
 
 @command(opens=False)
@@ -102,6 +105,14 @@ def _program(
             )
         arguments += ["--scope", "project"]
     return ("memos" if in_project else program_of_memos()[0], *arguments)
+
+
+def in_the_clear(url: str | None) -> tuple[str, ...]:
+    """Return what to say of an address to which a key would travel in the clear."""
+    host = urlsplit(url or "").hostname
+    if url is None or url.startswith("https://") or host in ("localhost", "127.0.0.1", "::1"):
+        return ()
+    return (f"The key and memories travel to {host} unencrypted; put TLS in front of it (docs/deploy.md).",)
 
 
 def checked_url(url: str | None) -> str:

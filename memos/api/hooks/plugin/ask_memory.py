@@ -204,13 +204,19 @@ class Server:
     def _ask_by_library(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         """Ask a server elsewhere, perhaps behind TLS and a proxy: 30 ms later."""
         from urllib.error import HTTPError  # noqa: PLC0415
-        from urllib.request import Request, urlopen  # noqa: PLC0415
+        from urllib.request import HTTPRedirectHandler, Request, build_opener  # noqa: PLC0415
+
+        class Stay(HTTPRedirectHandler):
+            """Follows nowhere: the key is for this server alone."""
+
+            def redirect_request(self, *_: object) -> None:
+                return None
 
         if not self._url.startswith(("https://", "http://")):
             raise OSError(f"{self._url} is no http address")
         request = Request(self._url + path, body or None, headers, method=method)  # noqa: S310
         try:
-            with urlopen(request, timeout=self._left_s()) as answer:  # noqa: S310
+            with build_opener(Stay).open(request, timeout=self._left_s()) as answer:
                 return answer.status, answer.read()
         except HTTPError as error:
             return error.code, error.read()
