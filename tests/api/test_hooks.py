@@ -393,8 +393,18 @@ def test_a_transcript_that_was_deleted_before_it_was_stored_is_named(tmp_path: P
     state = hook.folder / "state" / "lost.json"
     os.utime(state, (0, 0))
     printed = hook.run("start", event("SessionStart", "next", source="startup"))
-    assert "1 transcripts were deleted before they could be stored" in printed["systemMessage"]
+    assert "1 transcripts were deleted before they could be stored. memory is away" in printed["systemMessage"]
     assert not state.exists()
+
+
+def test_that_a_transcript_was_deleted_is_said_beside_what_the_server_answers(hook: Hook, tmp_path: Path) -> None:
+    state = hook.folder / "state" / "lost.json"
+    state.parent.mkdir()
+    told = {"transcript": str(tmp_path / "gone.jsonl"), "offset": 1, "size": 9, "since": ""}
+    state.write_text(json.dumps(told), encoding="utf-8")
+    os.utime(state, (0, 0))
+    printed = hook.run("start", event("SessionStart", "next", source="startup"))
+    assert printed["systemMessage"] == "hippocube: 1 transcripts were deleted before they could be stored."
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import typer
 from memos.api.hooks.plugin.ask_memory import project_of
 from memos.cli.hosts.changes import FileChange, make
 from memos.cli.hosts.claude_plugin import (
-    KEY_VARIABLE,
     Installed,
     contents,
     installed_in,
@@ -24,6 +23,7 @@ from memos.cli.hosts.claude_plugin import (
     remove,
 )
 from memos.cli.hosts.mcp_commands import DryRun, Scope, Url, User, checked_url, in_the_clear, program_of_memos
+from memos.cli.hosts.mcp_hosts import KEY_VARIABLE
 from memos.cli.shared import DataDir, Output, Yes, command, sure, table
 from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput, MemosError, NotFound, shown
@@ -69,7 +69,7 @@ def install(
     there, wanted = present(folder), contents(given, program_of_memos())
     changes = [FileChange(folder / name, there.get(name), text) for name, text in wanted.items()]
     output = make(changes, f"Write the plugin to {folder}?", yes=yes, dry_run=dry_run, as_json=as_json)
-    return _with_advice(output, given) if output.value["changed"] else output
+    return _with_advice(output, given, in_project) if output.value["changed"] else output
 
 
 @command(opens=False)
@@ -123,8 +123,10 @@ def _home() -> Path:
     return settings_of(None).home
 
 
-def _with_advice(output: Output, given: Installed) -> Output:
+def _with_advice(output: Output, given: Installed, in_project: bool) -> Output:
     told = ["Done. The next session of Claude Code loads it (`/reload-plugins` in a running one)."]
+    if in_project:
+        told.append("It loads the plugin of a project once you have said in a session that you trust this folder.")
     if given.url is not None:
         told.append(f"Set {KEY_VARIABLE} to an API key where Claude Code is started; it stands in no file.")
     else:

@@ -276,7 +276,14 @@ def _ask(options: dict[str, str], event: str, body: bytes) -> None:
     except Refused as refused:
         _tell(f"{lost}memory refused ({refused}); the session goes on without it.", _EVENTS[event])
     else:
-        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.write(_with_note(answer, lost) if lost else answer)
+
+
+def _with_note(answer: bytes, note: str) -> bytes:
+    import json  # noqa: PLC0415
+
+    told = {**json.loads(answer or b"{}"), "systemMessage": f"hippocube: {note.strip()}"}
+    return json.dumps(told).encode()
 
 
 def _store(options: dict[str, str], event: str, body: bytes) -> None:
