@@ -89,6 +89,7 @@ PLAIN: dict[str, Any] = {
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "minutes": 5, "step": 1, "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
+    "hook_event_name": "UserPromptSubmit", "prompt": WORD,
 }  # fmt: skip
 # Parameters that are left out: a request is about the same things without them.
 LEFT_OUT = {
@@ -128,6 +129,9 @@ UNTOLD = {
 }
 # Bodies that no document tells the parts of.
 BODIES: dict[str, Callable[[Things], Any]] = {
+    "POST /hooks/claude-code/messages": lambda t: {
+        "session": t.conversation, "messages": [{"role": "user", "content": "hello"}]
+    },
     "POST /product/get_memory_by_ids": lambda t: [t.item],
     "POST /openai/v1/chat/completions": lambda t: {
         "model": "some", "user": t.name, "messages": [{"role": "user", "content": WORD[:4]}]

@@ -357,7 +357,7 @@ def test_the_status_says_what_is_wrong(user: Path) -> None:
     assert told["reach"] == "no server runs; each session opens it itself"
     hook = user / ".claude" / "skills" / "hippocube" / "hooks" / "hook.py"
     hook.write_text("# changed", encoding="utf-8")
-    assert "out of date or changed" in run("claude", "status", code=1).output
+    assert json.loads(run("claude", "status", "--json", code=1).stdout)["current"] is False
     run("claude", "install", "--yes")
     run("claude", "install", "--yes", "--url", "http://127.0.0.1:9")
     assert "MEMOS_API_KEY is not set" in run("claude", "status", code=1).output

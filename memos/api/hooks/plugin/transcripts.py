@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 PATH = "/hooks/claude-code/messages"
@@ -324,5 +325,6 @@ def _tidy() -> int:
         old = _age(path)
         if (not there and old > _IDLE_S) or (not waits and old > _KEPT_S) or number >= _MOST_SESSIONS:
             lost += gone or waits
-            os.unlink(path)
+            with suppress(OSError):  # another session began at the same time
+                os.unlink(path)
     return lost
