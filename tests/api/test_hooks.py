@@ -384,6 +384,18 @@ def test_what_can_never_be_stored_is_said_and_holds_up_nothing(hook: Hook, tmp_p
     assert stored == {"I keep owls.", "Noted.", "Good."}
 
 
+def test_a_transcript_that_cannot_be_read_holds_up_no_other_and_is_named(hook: Hook, tmp_path: Path) -> None:
+    transcript = tmp_path / "talk.jsonl"
+    write(transcript, line("user", "I keep newts."), line("assistant", "Noted.", 1, stop_reason="end_turn"))
+    (hook.folder / "state").mkdir()
+    for name, path in (("folder", tmp_path), ("readable", transcript)):
+        told = json.dumps({"transcript": str(path), "offset": 0, "since": ""})
+        (hook.folder / "state" / f"{name}.json").write_text(told, encoding="utf-8")
+    printed = hook.run("waiting", event("SessionStart", "now", source="startup"))
+    assert "IsADirectoryError" in printed["systemMessage"]
+    assert hook.state("readable")["offset"] == transcript.stat().st_size
+
+
 def test_a_transcript_that_was_deleted_before_it_was_stored_is_named(tmp_path: Path) -> None:
     hook = installed(tmp_path / "plugin", tmp_path / "nowhere")
     transcript = tmp_path / "talk.jsonl"

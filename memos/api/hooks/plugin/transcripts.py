@@ -65,7 +65,7 @@ def store(connect: Callable[[], Any], body: bytes, *, ended: bool, within_s: flo
     until = time.monotonic() + within_s
     own = _known(event)
     server: Any = None
-    refused = 0
+    refused, told = 0, ""
     for path in [own, *(each for each in _states() if each != own)]:
         state = _load(path)
         if state is None or not _has_more(state):
@@ -74,15 +74,17 @@ def store(connect: Callable[[], Any], body: bytes, *, ended: bool, within_s: flo
             server = server or connect()
             complete = ended if path == own else _age(state["transcript"]) > _IDLE_S
             refused += _send(server, path, state, ended=complete, until=until)
-        except Exception as error:  # noqa: BLE001 - `Away` and `Refused` of the module that imports this one
-            state["size"] = os.path.getsize(state["transcript"])
+        except Exception as error:  # noqa: BLE001 - `Away` and `Refused` of the module that imports this one, and bugs
+            state["size"] = _size(state["transcript"])
             _save(path, state)
-            if getattr(error, "status", None) is None:
-                return ""  # that memory is away was said with the prompt
-            return f"what was said is not stored yet ({error}); it will be sent again."
+            if type(error).__name__ == "Away":
+                return ""  # that was said with the prompt
+            told = f"what was said is not stored yet ({type(error).__name__}: {error}); it will be sent again."
+            if type(error).__name__ == "Refused":
+                return told
         if time.monotonic() > until:
             break
-    return f"{refused} messages were refused by the server and are not stored." if refused else ""
+    return f"{refused} messages were refused by the server and are not stored. {told}".strip() if refused else told
 
 
 def unsent() -> int:
@@ -308,10 +310,15 @@ def _save(path: str, state: Json) -> None:
 
 
 def _has_more(state: Json) -> bool:
+    return _size(state["transcript"]) > int(state["offset"])
+
+
+def _size(path: str) -> int:
+    """Return the size of a file, 0 if there is none."""
     try:
-        return os.path.getsize(state["transcript"]) > int(state["offset"])
+        return os.path.getsize(path)
     except OSError:
-        return False
+        return 0
 
 
 def _tidy() -> int:
