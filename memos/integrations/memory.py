@@ -436,7 +436,8 @@ class AgentMemory(Closing):
         return BackendTimeout(f"Not done within {self.timeout_s} seconds; raise timeout_s if memory is slow here.")
 
     def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
-        unknown = isinstance(error, NotFound) and (error.what == _IDENTITY or method == "memories.get")
+        missing = error.what if isinstance(error, NotFound) else None
+        unknown = missing == _IDENTITY or (missing is not None and method == "memories.get")
         if unknown and fail_open is None and method not in _CREATING:
             return _Outcome(None, None)  # what nobody has told memory is no failure of it
         if not (self.fail_open if fail_open is None else fail_open):
