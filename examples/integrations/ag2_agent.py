@@ -16,7 +16,6 @@ class Scripted(TestConfig):
     """Stands in for a language model: it knows what its prompt says."""
 
     def create(self) -> Any:
-        """Return a client."""
 
         async def answer(messages: Any, context: Any, **options: Any) -> Any:
             known = "Hugo" in f"{context.prompt} {messages}"

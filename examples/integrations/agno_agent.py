@@ -16,7 +16,6 @@ class Scripted(Model):
     """Stands in for a language model: it knows what its prompt says."""
 
     def invoke(self, messages: list[Any], **_: Any) -> ModelResponse:
-        """Answer."""
         known = any("Hugo" in message.get_content_string() for message in messages)
         return ModelResponse(role="assistant", content="Your parrot is Hugo." if known else "I do not know.")
 

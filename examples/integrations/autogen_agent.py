@@ -18,7 +18,6 @@ class Scripted(ReplayChatCompletionClient):
     """Stands in for a language model: it knows what its prompt says."""
 
     async def create(self, messages: Sequence[LLMMessage], **_: Any) -> CreateResult:
-        """Answer."""
         answer = "Your parrot is Hugo." if "Hugo" in str(messages) else "I do not know."
         return CreateResult(finish_reason="stop", content=answer, usage=RequestUsage(0, 0), cached=False)
 

@@ -23,7 +23,6 @@ class Assistant(dspy.Module):
         self.answer = dspy.Predict("context, question -> answer")
 
     def forward(self, question: str) -> dspy.Prediction:
-        """Answer a question."""
         prediction = self.answer(context=self.retrieve(question).passages, question=question)
         said = [{"role": "user", "content": question}, {"role": "assistant", "content": prediction.answer}]
         self.memory.remember(said, self.owner)

@@ -25,7 +25,6 @@ class Scripted(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse]:
-        """Answer."""
         answer = "Your parrot is Hugo." if "Hugo" in str(llm_request.contents) else "I do not know."
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer)]))
 

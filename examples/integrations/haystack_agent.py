@@ -18,7 +18,6 @@ class Scripted:
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-        """Answer."""
         known = any("Hugo" in (message.text or "") for message in messages)
         return {"replies": [ChatMessage.from_assistant("Your parrot is Hugo." if known else "I do not know.")]}
 

@@ -15,7 +15,6 @@ class Scripted(Model):
     """Stands in for a language model: it knows what its prompt says."""
 
     def generate(self, messages: list[Any], **_: Any) -> ChatMessage:
-        """Answer."""
         answer = "Your parrot is Hugo." if "Hugo" in str(messages) else "I do not know."
         function = ChatMessageToolCallFunction({"answer": answer}, "final_answer")
         return ChatMessage(MessageRole.ASSISTANT, tool_calls=[ChatMessageToolCall(function, "call-1", "function")])

@@ -17,18 +17,14 @@ class Scripted(Model):
     """Stands in for a language model: it knows what its prompt says."""
 
     def update_config(self, **_: Any) -> None:
-        """Change nothing."""
 
     def get_config(self) -> dict[str, Any]:
-        """Return nothing."""
         return {}
 
     def structured_output(self, *_: Any, **__: Any) -> Any:
-        """Refuse."""
         raise NotImplementedError
 
     async def stream(self, messages: list[Any], *_: Any, **__: Any) -> AsyncIterable[Any]:
-        """Answer."""
         yield {"messageStart": {"role": "assistant"}}
         answer = "Your parrot is Hugo." if "Hugo" in str(messages) else "I do not know."
         yield {"contentBlockDelta": {"delta": {"text": answer}}}
