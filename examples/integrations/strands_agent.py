@@ -16,7 +16,7 @@ from memos.integrations.strands import INJECTION, MemosMemoryStore
 class Scripted(Model):
     """Stands in for a language model: it knows what its prompt says."""
 
-    def update_config(self, **_: Any) -> None:
+    def update_config(self, **_: Any) -> None: ...
 
     def get_config(self) -> dict[str, Any]:
         return {}
