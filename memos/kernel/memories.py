@@ -25,6 +25,7 @@ from memos.core.types import (
     ExtractionRecord,
     FeedbackReceipt,
     Item,
+    ItemType,
     Json,
     Mode,
     Relation,
@@ -45,8 +46,20 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import browsing, files, idempotency, items, reading
 from memos.memcube.ledger.browsing import Order
 from memos.memcube.ledger.idempotency import Request
+from memos.memcube.records import names_in
 from memos.reader import messages as fast
-from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, switch, tags_of, version_of, within
+from memos.reader.arguments import (
+    edits_of,
+    ids_of,
+    info_of,
+    json_copy,
+    member_of,
+    switch,
+    tags_of,
+    ttl_of,
+    version_of,
+    within,
+)
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
@@ -116,6 +129,7 @@ class Memories:
         idempotency_key: str | None = None,
         mode: str = Mode.ROUGH,
         tools: Json = None,
+        ttl_s: float | None = None,
         **_aliases: Unpack[AddAliases],
     ) -> AddReceipt:
         """Store a string, a message or a list of messages; they are committed and searchable when this returns.
@@ -132,6 +146,7 @@ class Memories:
             idempotency_key: A repeated call with the same key returns the first receipt.
             mode: `fine` has the messages read into facts in the background; the receipt names the task.
             tools: Definitions of the tools that were at hand, in OpenAI's shape.
+            ttl_s: Seconds to live: after that the memories are in no answer, and are erased in the background.
 
         Raises:
             InvalidInput: An argument is not usable.
@@ -152,12 +167,12 @@ class Memories:
                 tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info))
                 conversation = None if conversation is None else check_name("conversation", conversation)
                 key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-                drafts = self.read(said, scope, tags, info)
+                drafts, ttl_s = self.read(said, scope, tags, info), ttl_of(ttl_s)
                 defined = read_tools(masking.any("tools", tools), context.clock.now())
-                request = None if key is None else _request(key, conversation, *given)
+                request = None if key is None else _request(key, conversation, *given, ttl_s)
                 conversation = None if conversation is None else masking.name("conversation", conversation)
             with clock.stage("store"), context.change(scope) as change:
-                receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
+                receipt = changes.add(change, drafts, conversation, request, self._short_capacity, ttl_s)
                 remember_tools(change, defined, drafts, receipt)
                 image_store.store(change, drafts, receipt)
                 if finely:
@@ -183,21 +198,24 @@ class Memories:
     ) -> Item:
         """Write an item's next version: text, tags, info, key, value, confidence, tier, status or validity.
 
-        Raises: NotFound, Conflict (no longer at `expected_version`), InvalidInput.
+        `ttl_s` sets how long it lives from now on, None for ever; without it the end stays, and with nothing else there
+        is no new version. Raises: NotFound, Conflict (no longer at `expected_version`), InvalidInput.
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         masking = self._context.scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
-        edits, reason = edits_of(given), masking.text("reason", check_text("reason", reason, 1000))
+        lives = {"ttl_s": ttl_of(given.pop("ttl_s"))} if "ttl_s" in given else {}
+        edits = edits_of(given) if given or not lives else {}
+        reason = masking.text("reason", check_text("reason", reason, 1000))
         memory = edits.get("memory")
         with self._context.change(scope) as change:
+            before = items.require(change.connection, scope.cubes, item)
             if memory is not None:
                 # What was read out of the old text must not stand for the new one.
-                before = items.require(change.connection, scope.cubes, item)
-                zone = ZoneInfo(scope.time_zone)
-                edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
-            changes.update(change, item, expected_version, edits, reason)
+                edits = {**_read_again(before, memory, ZoneInfo(scope.time_zone)), **edits}
+            _check_type(before, edits)
+            changes.update(change, item, expected_version, edits, reason, **lives)
             masking.record(change)
             if memory is not None:
                 retract(change, [item])
@@ -591,13 +609,32 @@ class Memories:
         return fast.read(read, tags, info, zone)
 
 
+def _read_again(before: Item, memory: str, zone: ZoneInfo) -> dict[str, Any]:
+    if before.type is ItemType.RECORD:
+        return names_in(memory)
+    return fast.stated(memory, before.speaker, before.role, before.said_at, zone)
+
+
+def _check_type(before: Item, edits: Mapping[str, Any]) -> None:
+    wanted = edits.get("type", before.type)
+    if wanted is not before.type and ItemType.RECORD in (wanted, before.type):
+        raise InvalidInput("type", "cannot be changed to or from record; put a record, or add a memory")
+
+
 def _order_of(sort: str) -> Order:
     descending = isinstance(sort, str) and sort.startswith("-")
     return Order(member_of("sort", sort.removeprefix("-") if descending else sort, SortField), descending)
 
 
 def _request(
-    key: str, conversation: str | None, messages: Json, tags: Sequence[str], info: Json, tools: Json
+    key: str,
+    conversation: str | None,
+    messages: Json,
+    tags: Sequence[str],
+    info: Json,
+    tools: Json,
+    ttl_s: float | None,
 ) -> Request:
     body = [fast.in_own_words(messages), conversation, list(dict.fromkeys(tags)), info or {}]
-    return Request(key, json_copy([*body, tools] if tools else body))
+    rest: list[Json] = [] if ttl_s is None else [tools or None, ttl_s]
+    return Request(key, json_copy([*body, *(rest or ([tools] if tools else []))]))
