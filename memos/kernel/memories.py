@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
 from memos.core.aliases import ActorAliases, AddAliases, ConversationAliases, FeedbackAliases, ItemAliases, ItemsAliases
 from memos.core.browsing import ErasePreview, SortField
-from memos.core.filters import And, Condition, Node, Op, fields_of, parse
+from memos.core.clock import to_micros
+from memos.core.filters import And, Condition, Node, Not, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.ports import ImageSource
 from memos.core.telemetry import Listeners
@@ -43,7 +45,7 @@ from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import browsing, files, idempotency, items, reading
+from memos.memcube.ledger import browsing, expiry, files, idempotency, items, reading
 from memos.memcube.ledger.browsing import Order
 from memos.memcube.ledger.idempotency import Request
 from memos.memcube.records import names_in
@@ -83,18 +85,18 @@ Drafts = list[Draft]
 
 
 class _Wanted(NamedTuple):
-    node: Node | None
+    node: Node
     limit: int
     offset: int
 
     @classmethod
-    def of(cls, filter: Json, limit: int, offset: int) -> Self:
+    def of(cls, filter: Json, limit: int, offset: int, now: datetime) -> Self:
         node = parse(filter)
         limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
+        parts: list[Node] = [Not(Condition("expires_at", Op.LTE, to_micros(now)))]
         if "status" not in fields_of(node):
-            listed = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
-            node = listed if node is None else And((listed, node))
-        return cls(node, limit, offset)
+            parts.append(Condition("status", Op.IN, tuple(str(status) for status in LISTED)))
+        return cls(And((*parts, *([] if node is None else [node]))), limit, offset)
 
 
 class Memories:
@@ -497,8 +499,8 @@ class Memories:
 
         Raises: InvalidInput, NotFound (cube).
         """
-        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
-        order = _order_of(sort)
+        cubes = self._context.scopes.check([cube], actor, embeds=False).cubes
+        order, wanted = _order_of(sort), _Wanted.of(filter, limit, offset, self._context.clock.now())
         after = None if after is None else check_name("after", after, 64)
         with self._context.ledger.read() as connection:
             found = browsing.page(
@@ -521,7 +523,8 @@ class Memories:
         **_aliases: Unpack[ActorAliases],
     ) -> Page:
         """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
-        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        cubes = self._context.scopes.check([cube], actor, embeds=False).cubes
+        wanted = _Wanted.of(filter, limit, offset, self._context.clock.now())
         with self._context.ledger.read() as connection:
             found = items.matching(
                 connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset, newest=True
@@ -573,7 +576,8 @@ class Memories:
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
             made = items.current(connection, scope.cubes, sorted(items.derived_from(connection, [item])))
-        return [made[id_] for id_ in sorted(made) if made[id_].status is not Status.DELETED]
+        live = [made[id_] for id_ in sorted(made) if made[id_].status is not Status.DELETED]
+        return expiry.live(live, self._context.clock.now())
 
     @retry_read
     def extractions(

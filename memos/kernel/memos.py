@@ -121,13 +121,12 @@ class MemOS(FormerNames):
         self.graph, self.timeline = Graph(context), Timeline(context)
         self.tools, self.images, self.review = Tools(context), Images(context), Review(context)
         self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
-        self.retention = Retention(context, self.maintenance.purge)
+        self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
         self.keys, self.sessions, self.audit = Keys(context), Sessions(context), Audit(context)
-        self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions, self.health = Submissions(context), Health(context, installation, self.listeners.slow)
         self.statistics = Statistics(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of_class
 from dataclasses import replace
 
-from memos.core.filters import And, Condition, Node, Op, fields_of, parse
+from memos.core.filters import And, Condition, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.telemetry import Listeners
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
@@ -18,7 +18,6 @@ from memos.core.types import (
     RecordPrefix,
     Scope,
     SearchResult,
-    Status,
     Trust,
     Version,
 )
@@ -131,9 +130,7 @@ class Records:
         # Another call may have erased one meanwhile.
         return tuple(states[id_] for id_ in ids if id_ in states)
 
-    def get(
-        self, id: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, refresh_ttl: bool = False
-    ) -> Item:
+    def get(self, id: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, refresh_ttl: bool = False) -> Item:
         """Return a record with its source. Raises: NotFound (also when deleted or expired), InvalidInput.
 
         With `refresh_ttl` a record with a time to live lives as long again from now on, which takes the right to write.
@@ -158,9 +155,7 @@ class Records:
             found = records.present(connection, scope.cubes[0], wanted, now)
         return tuple(self._refreshed(scope, found) if refresh else found)
 
-    def delete(
-        self, id: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, reason: str = "deleted"
-    ) -> str:
+    def delete(self, id: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, reason: str = "deleted") -> str:
         """Delete a record; return the id of its memory, by which `rollback` brings it back. Raises: NotFound."""
         deleted = self.delete_many([id], cube=cube, actor=actor, reason=reason)
         if not deleted:

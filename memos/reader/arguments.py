@@ -63,11 +63,10 @@ def _check_json(where: str, value: Json, levels: int) -> None:
             _check_json(where, entry, levels - 1)
     elif isinstance(value, str):
         check_text(where, value, _INFO_BYTES)
-    elif value is not None and (
-        not isinstance(value, bool | int | float) or value != value or abs(value) > 2**53
-    ):
+    elif value is not None and (not isinstance(value, bool | int | float) or value != value or abs(value) > 2**53):
         raise InvalidInput(
-            where, f"must be JSON: a string, a boolean, a number up to 2^53, null, a list or an object; got {shown(value)}"
+            where,
+            f"must be JSON: a string, a boolean, a number up to 2^53, null, a list or an object; got {shown(value)}",
         )
 
 

@@ -83,7 +83,9 @@ def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
         flags = [int(entry) for entry in values if isinstance(entry, bool)]
         # An object inside is there for `exists`, and equals nothing; what is in it has paths of its own.
         others = [
-            {} if isinstance(entry, Mapping | list | tuple) else entry for entry in values if not isinstance(entry, bool)
+            {} if isinstance(entry, Mapping | list | tuple) else entry
+            for entry in values
+            if not isinstance(entry, bool)
         ]
         if flags:
             kept["flags"][name] = flags

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger.items import in_batches, rows_in
-from memos.memcube.ledger.schema import items
+from memos.core.types import Item, LinkKind
+from memos.memcube.ledger.schema import items, links
+
+# The module of items needs this one.
+_BATCH = 500
 
 
 def end_of(ttl_s: float | None, now: datetime) -> datetime | None:
@@ -20,19 +23,57 @@ def is_live(now: datetime) -> sa.ColumnElement[bool]:
     return sa.or_(items.c.expires_at.is_(None), items.c.expires_at > now)
 
 
+def ended(cube: str, now: datetime) -> sa.Select[tuple[str]]:
+    """Return the query for the expired items of a cube: few, found by an index."""
+    return sa.select(items.c.id).where(items.c.expires_at <= now, items.c.cube_id == cube)
+
+
+def live(states: Iterable[Item], now: datetime) -> list[Item]:
+    """Return the items that have not expired."""
+    return [state for state in states if state.expires_at is None or state.expires_at > now]
+
+
 def set_ttl(connection: sa.Connection, item_id: str, ttl_s: float | None, now: datetime) -> None:
-    """Let an item live for so long from now on, None for ever; this creates no new version."""
+    """Let an item live for so long from now on, None for ever, with what was made of it.
+
+    This creates no new version.
+    """
     mine = sa.update(items).where(items.c.id == item_id)
     if ttl_s is None:
         mine = mine.where(items.c.expires_at.is_not(None))
-    connection.execute(mine.values(ttl_s=ttl_s, expires_at=end_of(ttl_s, now)))
+    if connection.execute(mine.values(ttl_s=ttl_s, expires_at=end_of(ttl_s, now))).rowcount:
+        inherit(connection, _derived(connection, [item_id]))
 
 
-def refresh(connection: sa.Connection, ids: Iterable[str], now: datetime) -> None:
+def inherit(connection: sa.Connection, ids: Collection[str]) -> None:
+    """Let derived items without a time to live of their own end with the first of what they are made of."""
+    front, seen = set(ids), set[str]()
+    origin = items.alias("origin")
+    first = (
+        sa.select(sa.func.min(origin.c.expires_at))
+        .join_from(links, origin, origin.c.id == links.c.to_id)
+        .where(links.c.from_id == items.c.id, links.c.kind == LinkKind.DERIVED_FROM)
+        .scalar_subquery()
+    )
+    while front:
+        seen |= front
+        for batch in _batches([*front]):
+            own = sa.update(items).where(items.c.id.in_(batch), items.c.ttl_s.is_(None))
+            connection.execute(own.values(expires_at=first))
+        front = _derived(connection, front) - seen
+
+
+def _derived(connection: sa.Connection, ids: Collection[str]) -> set[str]:
+    query = sa.select(links.c.from_id).where(links.c.kind == LinkKind.DERIVED_FROM)
+    return {id_ for batch in _batches([*ids]) for id_ in connection.scalars(query.where(links.c.to_id.in_(batch)))}
+
+
+def refresh(connection: sa.Connection, ids: Sequence[str], now: datetime) -> None:
     """Let items with a time to live, that have not expired, live as long again from now on."""
-    columns = sa.select(items.c.id, items.c.ttl_s).where(items.c.ttl_s.is_not(None), items.c.expires_at > now)
-    for row in list(rows_in(connection, columns, items.c.id, ids)):
-        set_ttl(connection, row.id, row.ttl_s, now)
+    timed = sa.select(items.c.id, items.c.ttl_s).where(items.c.ttl_s.is_not(None), items.c.expires_at > now)
+    for batch in _batches(ids):
+        for row in connection.execute(timed.where(items.c.id.in_(batch))).all():
+            set_ttl(connection, row.id, row.ttl_s, now)
 
 
 def expired(
@@ -49,7 +90,10 @@ def expired(
 
 
 def expired_among(connection: sa.Connection, ids: Collection[str], now: datetime) -> set[str]:
-    found: set[str] = set()
-    for batch in in_batches(ids):
-        found.update(connection.scalars(sa.select(items.c.id).where(items.c.id.in_(batch), items.c.expires_at <= now)))
-    return found
+    query = sa.select(items.c.id).where(items.c.expires_at <= now)
+    return {id_ for batch in _batches([*ids]) for id_ in connection.scalars(query.where(items.c.id.in_(batch)))}
+
+
+def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), _BATCH):
+        yield ids[start : start + _BATCH]

@@ -15,7 +15,7 @@ from memos.core.clock import new_id, to_micros
 from memos.core.filters import Node, info_paths
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import entities, filter_sql
+from memos.memcube.ledger import entities, expiry, filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
@@ -562,6 +562,7 @@ def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) ->
 
 
 def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], cube: str, now: datetime) -> None:
+    made: set[str] = set()
     for from_id, kind, to_id in pairs:
         known = sa.select(links.c.from_id).where(
             links.c.from_id == from_id, links.c.kind == kind, links.c.to_id == to_id
@@ -570,6 +571,8 @@ def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], 
             connection.execute(
                 sa.insert(links).values(from_id=from_id, kind=kind, to_id=to_id, cube_id=cube, created_at=now)
             )
+            made.update([from_id] if kind is LinkKind.DERIVED_FROM else [])
+    expiry.inherit(connection, made)
 
 
 def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:

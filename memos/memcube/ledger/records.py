@@ -59,7 +59,7 @@ def _message(item_id: str) -> sa.ScalarSelect[Any]:
     return first.scalar_subquery()
 
 
-def page(
+def page(  # noqa: PLR0913 - what narrows it, and where it begins
     connection: sa.Connection,
     cube: str,
     node: Node | None,
@@ -78,7 +78,14 @@ def page(
 
 
 def prefixes(
-    connection: sa.Connection, cube: str, now: datetime, *, prefix: str, depth: int | None, after: str | None, limit: int
+    connection: sa.Connection,
+    cube: str,
+    now: datetime,
+    *,
+    prefix: str,
+    depth: int | None,
+    after: str | None,
+    limit: int,
 ) -> list[RecordPrefix]:
     """Return what ids begin with up to a separator, in order, with the number of records."""
     parts = None if depth is None else prefix.count(SEPARATOR) + depth
@@ -118,5 +125,5 @@ def _below(cube: str, prefix: str, after: str | None) -> list[sa.ColumnElement[b
     if prefix:
         here.append(between(_ID, prefix))
     if after is not None:
-        here.append(_ID > after)
+        here.append(after < _ID)
     return here

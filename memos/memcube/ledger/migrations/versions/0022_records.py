@@ -18,6 +18,7 @@ def upgrade() -> None:
     op.add_column("items", sa.Column("expires_at", sa.BigInteger))
     op.add_column("items", sa.Column("searchable", sa.Boolean, nullable=False, server_default=sa.true()))
     named, ending = sa.text("record_id IS NOT NULL"), sa.text("expires_at IS NOT NULL")
-    both = {"sqlite_where": named, "postgresql_where": named}
-    op.create_index("uq_items_record", "items", ["cube_id", "record_id"], unique=True, **both)
+    op.create_index(
+        "uq_items_record", "items", ["cube_id", "record_id"], unique=True, sqlite_where=named, postgresql_where=named
+    )
     op.create_index("ix_items_expiry", "items", ["expires_at"], sqlite_where=ending, postgresql_where=ending)
