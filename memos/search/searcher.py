@@ -762,6 +762,11 @@ def boosts(entry: Ranked) -> tuple[Boost, ...]:
 
 
 def _words(item: items.Brief) -> tuple[str, ...]:
-    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief."""
+    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief.
+
+    Two records are two, whatever they say.
+    """
+    if item.type == ItemType.RECORD:
+        return (item.id,)
     length = str(item.length) if item.length > items.BRIEF_CHARS else ""
     return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length

@@ -418,9 +418,17 @@ def with_sources(
         for row in _these(connection, _WITH_SOURCES_NOW, _WITH_SOURCES, batch, cubes, at):
             rows[row.item_id].append(row)
     return {
-        item_id: to_item(same[0], tuple(_source(row) for row in same if row.source_id is not None))
+        item_id: to_item(same[0], tuple(_source_then(row, at) for row in same if row.source_id is not None))
         for item_id, same in rows.items()
     }
+
+
+def _source_then(row: Any, at: datetime | None) -> Source:
+    """Return the source of an item at a moment: a put replaces the message of a record, whose text then it repeats."""
+    source = _source(row)
+    if at is None or row.type != ItemType.RECORD:
+        return source
+    return replace(source, start=0, end=len(row.memory), passage=row.memory, at=row.recorded_at)
 
 
 def _source(row: Any) -> Source:
