@@ -76,14 +76,17 @@ class Scopes:
         """
         self.lifecycle.check_open()
         check_name("item", item, 64)
-        with self.ledger.read() as connection:
-            if expiry.expired_among(connection, [item], self.clock.now()):
-                raise items.unknown(item)
-            if cube is None:
-                cube = items.cube_of(connection, item)
-                readable = self.guard.readable(check_name("actor", actor, 128))
-                if readable is not None and cube not in readable:
+        if cube is not None:
+            scope = self.check([cube], actor, embeds=embeds, right=right)
+            with self.ledger.read() as connection:
+                if expiry.expired_among(connection, [item], self.clock.now()):
                     raise items.unknown(item)
+            return scope
+        with self.ledger.read() as connection:
+            cube = items.cube_of(connection, item, self.clock.now())
+        readable = self.guard.readable(check_name("actor", actor, 128))
+        if readable is not None and cube not in readable:
+            raise items.unknown(item)
         return self.check([cube], actor, embeds=embeds, right=right)
 
     def cubes_of(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:

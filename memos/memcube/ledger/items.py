@@ -281,12 +281,15 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
     return found
 
 
-def cube_of(connection: sa.Connection, item_id: str) -> str:
-    """Return an item's cube. Raises: NotFound."""
-    found = connection.scalar(sa.select(items.c.cube_id).where(items.c.id == item_id))
+def cube_of(connection: sa.Connection, item_id: str, now: datetime) -> str:
+    """Return the cube of an item that has not expired. Raises: NotFound."""
+    query = sa.select(items.c.cube_id, items.c.expires_at).where(items.c.id == item_id)
+    found = connection.execute(query).one_or_none()
     if found is None:
         raise _unknown(connection, item_id)
-    return str(found)
+    if found.expires_at is not None and found.expires_at <= now:
+        raise unknown(item_id)
+    return str(found.cube_id)
 
 
 def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
