@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,29 +109,16 @@ def test_an_answer_after_tools_is_stored_as_untrusted(memory: AgentMemory, user:
     assert trust["What does the parrot page say?"] == "trusted"
 
 
-def documented() -> list[str]:
-    page = (ROOT / "docs" / "integrations" / "claude-agent-sdk.md").read_text(encoding="utf-8")
-    example = (ROOT / "examples" / "integrations" / "claude_agent.py").read_text(encoding="utf-8")
-    return [*re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL), example]
+def test_the_example_runs(tmp_path: Path) -> None:
+    def script(body: dict[str, Any]) -> Block:
+        return say("Your parrot is Hugo." if "Hugo" in texts_of(body) else "I do not know.")
 
-
-@pytest.mark.parametrize("code", documented(), ids=["page", "example"])
-def test_the_page_and_the_example_run(code: str, tmp_path: Path) -> None:
-    with AnthropicApi(lambda _: say("Hugo.")) as api:
+    with AnthropicApi(script) as api:
+        command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "integrations" / "claude_agent_sdk.py")]
         env = {**os.environ, **options(api, str(tmp_path)).env}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Hugo." in done.stdout
-        if "What is my parrot" in code and "My parrot is" in code:
-            assert "My parrot is called Hugo." in texts_of(api.requests[-1])
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "tuesday: Your parrot is Hugo."
 
 
 def test_a_server_of_that_name_in_a_file_is_not_overwritten(memory: AgentMemory) -> None:
