@@ -114,7 +114,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
         return say("Your parrot is Hugo." if "Hugo" in texts_of(body) else "I do not know.")
 
     with AnthropicApi(script) as api:
-        command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "integrations" / "claude_agent_sdk.py")]
+        command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "integrations" / "claude_agent_memory.py")]
         env = {**os.environ, **options(api, str(tmp_path)).env}
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
