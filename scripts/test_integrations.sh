@@ -24,10 +24,10 @@ run() { # environment, modules
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
         sh scripts/install.sh "$environment" --editable ".[$(echo "server $*" | tr ' _' ',-')]" $packages
     [ -z "${SETUP_ONLY:-}" ] || return 0
-    # Their warnings are theirs, and so is what they leave open.
+    # Their warnings are theirs, but for coroutines that nobody awaits.
     # shellcheck disable=SC2046
     INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
-        -W ignore::ResourceWarning -W ignore::DeprecationWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
+        -W ignore -W error::RuntimeWarning \
         $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py
 }
 
