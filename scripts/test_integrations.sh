@@ -28,7 +28,7 @@ run() { # environment, modules
     # shellcheck disable=SC2046
     INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
         -W ignore -W error::RuntimeWarning \
-        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py
+        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_running_examples.py
 }
 
 common=
