@@ -18,7 +18,7 @@ run() { # environment, modules
     environment=$1
     shift
     sh scripts/make_venv.sh "$environment"
-    packages="pytest pytest-xdist hypothesis"
+    packages="packaging pytest pytest-xdist hypothesis"
     case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
     # shellcheck disable=SC2086 # several words
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
@@ -28,7 +28,7 @@ run() { # environment, modules
     # shellcheck disable=SC2046
     INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
         -W ignore -W error::RuntimeWarning \
-        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_running_examples.py
+        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_installed.py
 }
 
 common=
