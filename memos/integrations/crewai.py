@@ -11,7 +11,6 @@ from typing import Any
 
 from memos.core.text.rendering import hit_line
 from memos.core.types import Json, Trust
-from memos.errors import NotFound
 from memos.integrations.memory import AgentMemory, Owner, missing_extra
 
 try:
@@ -199,10 +198,8 @@ class _Storage:
         self._memory.call("memories.update", record.id, owner=self._owner, fail_open=False, **changes)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        try:
-            return _record(self._memory.call("memories.get", record_id, owner=self._owner, fail_open=False))
-        except NotFound:
-            return None
+        item = self._memory.call("memories.get", record_id, owner=self._owner)
+        return None if item is None else _record(item)
 
     def list_records(self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0) -> list[MemoryRecord]:
         only = _all(*_within(scope_prefix))

@@ -53,6 +53,18 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _IDENTITY = "user, agent or group"
 # Calls that may be about a user who is not known yet, who is then created, as the server does.
 _CREATING = frozenset({"memories.add", "memories.feedback", "records.put", "records.put_many"})
+# What is empty for a user who is not known.
+_READING = frozenset(
+    {
+        "memories.get",
+        "memories.list",
+        "memories.search",
+        "records.get_many",
+        "records.list",
+        "records.prefixes",
+        "records.search",
+    }
+)
 _OF_MEMOS = {"memories.search": "search"}
 
 
@@ -439,8 +451,9 @@ class AgentMemory(Closing):
 
     def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
         missing = error.what if isinstance(error, NotFound) else None
-        unknown = missing == _IDENTITY or (missing is not None and method == "memories.get")
-        if unknown and fail_open is None and method not in _CREATING:
+        if (missing == _IDENTITY and method in _READING) or (
+            missing is not None and method == "memories.get" and fail_open is None
+        ):
             return _Outcome(None, None)  # what nobody has told memory is no failure of it
         if not (self.fail_open if fail_open is None else fail_open):
             raise error
