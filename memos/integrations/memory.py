@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -53,6 +53,18 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _IDENTITY = "user, agent or group"
 # Calls that may be about a user who is not known yet, who is then created, as the server does.
 _CREATING = frozenset({"memories.add", "memories.feedback", "records.put", "records.put_many"})
+# What is empty for a user who is not known.
+_READING = frozenset(
+    {
+        "memories.get",
+        "memories.list",
+        "memories.search",
+        "records.get_many",
+        "records.list",
+        "records.prefixes",
+        "records.search",
+    }
+)
 _OF_MEMOS = {"memories.search": "search"}
 
 
@@ -95,6 +107,7 @@ class Recalled:
         tokens: The estimated tokens of `text`.
         untrusted: Some of it comes from a source that is not trusted.
         failure: Why memory did not answer; None if it did.
+        timings_ms: What the search took, by its parts.
     """
 
     text: str = ""
@@ -102,6 +115,7 @@ class Recalled:
     tokens: int = 0
     untrusted: bool = False
     failure: Failure | None = None
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def answer(self) -> str:
@@ -342,7 +356,7 @@ class AgentMemory(Closing):
         if any(hit.item.memory in known for hit in hits):
             new = [hit for hit in hits if hit.item.memory not in known]
             hits, text, _ = assemble(new, self.token_budget - _FRAME_TOKENS)
-        return _section(hits, text)
+        return replace(_section(hits, text), timings_ms=outcome.value.timings_ms)
 
     def _add_request(
         self,
@@ -437,8 +451,9 @@ class AgentMemory(Closing):
 
     def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
         missing = error.what if isinstance(error, NotFound) else None
-        unknown = missing == _IDENTITY or (missing is not None and method == "memories.get")
-        if unknown and fail_open is None and method not in _CREATING:
+        if (missing == _IDENTITY and method in _READING) or (
+            missing is not None and method == "memories.get" and fail_open is None
+        ):
             return _Outcome(None, None)  # what nobody has told memory is no failure of it
         if not (self.fail_open if fail_open is None else fail_open):
             raise error

@@ -64,15 +64,26 @@ class TestLangChainAsync(Contract):
         return Turn(model.prompt, done["messages"][-1].text)
 
 
+class TestStreaming(Contract):
+    def turn(self, memory: AgentMemory, ask: Ask) -> Turn:
+        model = scripted(ask.answer)
+        agent = create_agent(model, middleware=[MemosMiddleware(memory)])
+        asked = {"messages": [HumanMessage(ask.text, id=ask.turn)]}
+        *_, done = agent.stream(asked, config(ask), stream_mode="values")
+        return Turn(model.prompt, done["messages"][-1].text)
+
+
 class TestTools(Contract):
     """Agents that call tools themselves: the model's script calls one, and sees what it says."""
 
     def turn(self, memory: AgentMemory, ask: Ask) -> Turn:
-        tool, argument = ("recall_memories", "question") if "?" in ask.text else ("remember_fact", "fact")
+        recalls = "?" in ask.text
+        tool, argument = ("recall_memories", "question") if recalls else ("remember_fact", "fact")
         call = {"name": tool, "args": {argument: ask.text}, "id": ask.turn}
         model = scripted(AIMessage("", tool_calls=[call]), ask.answer)
         agent = create_agent(model, memory_tools(memory))
-        done = agent.invoke({"messages": [ask.text]}, config(ask))
+        asked = {"messages": [ask.text]}
+        done = agent.invoke(asked, config(ask)) if recalls else run(agent.ainvoke(asked, config(ask)))
         return Turn(model.prompt.replace(ask.text, "", 1), done["messages"][-1].text)
 
 

@@ -184,6 +184,21 @@ def test_a_shared_cube_and_a_filter(opened: Callable[..., Driven], memos: MemOS,
     assert memory.recall("Is the bridge open?", team).text == ""
 
 
+def test_what_was_said_in_a_conversation_or_all_of_a_users_memory_can_be_forgotten(
+    opened: Callable[..., Driven], ana: Owner
+) -> None:
+    memory = opened()
+    assert memory.forget(ana) == 0
+    memory.remember(SAID, ana)
+    memory.remember([{"role": "user", "content": "My dog is called Bello."}], replace(ana, conversation="c2"))
+    assert memory.forget(ana) == 2
+    assert [hit.item.memory for hit in memory.recall("What is my dog called?", ana).hits] == ["My dog is called Bello."]
+    assert memory.forget(Owner(ana.user)) == 1
+    assert memory.recall("What is my dog called?", ana).hits == ()
+    with pytest.raises(NotFound):
+        memory.call("memories.delete", ["unknown"], owner=ana, fail_open=False)
+
+
 def test_text_that_no_store_keeps_is_stored_without_what_it_cannot_keep(
     opened: Callable[..., Driven], ana: Owner
 ) -> None:

@@ -9,9 +9,10 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from memos.api.client import AsyncMemOSClient
 from memos.integrations import AgentMemory, Owner
 from memos.integrations.pydantic_ai import MemosCapability, memory_toolset
-from tests.integrations.contract import FACT, QUESTION, Ask, Contract, Turn, run
+from tests.integrations.contract import FACT, QUESTION, Ask, Contract, Server, Turn, run
 
 
 class Scripted:
@@ -86,3 +87,16 @@ def test_what_the_history_says_already_is_not_recalled(memory: AgentMemory, user
     first = run(agent.run(FACT, deps={"user_id": user}))
     run(agent.run(QUESTION, deps={"user_id": user}, message_history=first.all_messages()))
     assert scripted.asked[-1].count(FACT) == 1
+
+
+def test_an_asynchronous_client_serves_agents_of_its_event_loop(server: Server, user: str) -> None:
+    async def talk() -> tuple[str, int]:
+        scripted = Scripted("I see.", "Hugo.")
+        async with AsyncMemOSClient(server.key, server.url) as client, AgentMemory(client, timeout_s=60) as memory:
+            agent = Agent(scripted.model, capabilities=[MemosCapability(memory)], deps_type=dict)
+            for text in (FACT, QUESTION):
+                await agent.run(text, deps={"user_id": user})
+            return scripted.asked[-1], memory.failures
+
+    prompt, failures = run(talk())
+    assert (FACT in prompt, failures) == (True, 0)
