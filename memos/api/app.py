@@ -38,7 +38,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos.api")
 
 _API = "/api/v1"
-_GROUPS = {_API: "memos.api.v1.routes", "/api/openmem/v1": "memos.api.openmem", "/product": "memos.api.product"}
+_GROUPS = {
+    _API: "memos.api.v1.routes",
+    "/hooks": "memos.api.hooks.routes",
+    "/api/openmem/v1": "memos.api.openmem",
+    "/product": "memos.api.product",
+}
 _PROXY = "/openai/v1"
 _CONSOLE = "/console"
 

@@ -26,13 +26,17 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """The user or agent a request acts for: `actor` is named in histories, `home` is the default cube."""
+    """The user or agent a request acts for: `actor` is named in histories, `home` is the default cube.
+
+    What is read when no cube is named is `home` and the cubes `also`.
+    """
 
     actor: str
     home: str
+    also: tuple[str, ...] = ()
 
-    def cubes(self, named: Sequence[str] | None) -> list[str]:
-        return [self.home] if named is None else list(named)
+    def cubes(self, named: Sequence[str] | None = None) -> list[str]:
+        return [self.home, *self.also] if named is None else list(named)
 
 
 def resolve_identity(

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memos.api.hooks.plugin.ask_memory import project_of
+from memos.api.mcp import check_installed
+from memos.api.mcp.greeting import open_wire
 from memos.cli.shared import DataDir, command, complain, say, settings_of
 from memos.core.types import LOCAL_OWNER
-from memos.errors import InvalidInput
+from memos.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
     from memos.api.serving import Started
@@ -32,15 +35,25 @@ def mcp(
         bool, typer.Option("--all-tools", help="Offer all tools, not only the five for daily use")
     ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only read-only tools")] = False,
+    scope: Annotated[
+        str,
+        typer.Option(help="Memory of the user, or also of the project of the working directory (user or project)"),
+    ] = "user",
+    project: Annotated[
+        str | None, typer.Option(help="Name of the project, such as github.com/ana/notes; implies its scope")
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    from memos.api.mcp import check_installed  # noqa: PLC0415 - the command line starts without it
-
+    if scope not in ("user", "project"):
+        raise InvalidInput("--scope", f"must be user or project, got {shown(scope)}")
     check_installed()
-    from memos.api.mcp import stdio  # noqa: PLC0415 - the extra `mcp`
+    if scope == "project" and project is None:
+        project = project_of(str(Path.cwd()))
+    wire = open_wire()  # before what takes a second to import
+    from memos.api.mcp import stdio  # noqa: PLC0415 - see above
 
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    stdio.run(data_dir, user, all_tools=all_tools, read_only=read_only)
+    stdio.run(wire, data_dir, user, project=project, all_tools=all_tools, read_only=read_only)
 
 
 @command(opens=False, has_json=False)

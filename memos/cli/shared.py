@@ -297,7 +297,7 @@ def sure(question: str, *, yes: bool) -> None:
         return
     answer = sys.stdin.readline()  # piped, as by `yes`
     if not answer:
-        raise InvalidInput("--yes", "is required, as there is no terminal to confirm on; nothing was erased")
+        raise InvalidInput("--yes", "is required, as there is no terminal to confirm on; nothing was changed")
     if answer.strip().lower() not in {"y", "yes"}:
         raise typer.Abort
 

@@ -25,8 +25,11 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
+    """A group of commands; `own` is what it does without a further word."""
+
     help: str
     commands: Mapping[str, Command | Group]
+    own: Command | None = None
 
 
 Panels: TypeAlias = Mapping[str, Mapping[str, Command | Group]]
@@ -266,6 +269,42 @@ ADAPTER = Group(
         "remove": Command("model:remove", "Remove an adapter and its files."),
     },
 )
+MCP = Group(
+    "Serve memory to one MCP host over standard input and output, or enter it in a host's configuration.",
+    {
+        "install": Command(
+            "hosts.mcp_commands:install",
+            "Enter memory in the configuration of an MCP host; show the change first.",
+            example="memos mcp install cursor --rules --in-project",
+            more="Hosts: claude-code, claude-desktop, cursor, codex, gemini, cline, zed, vscode, windsurf.",
+        ),
+        "uninstall": Command(
+            "hosts.mcp_commands:uninstall",
+            "Take memory out of the configuration of an MCP host; leave the rest as it is.",
+            example="memos mcp uninstall cursor",
+        ),
+    },
+    own=Command(
+        "server:mcp",
+        "Serve memory to one MCP host over standard input and output, or enter it in a host's configuration.",
+    ),
+)
+CLAUDE = Group(
+    "Memory for Claude Code: a plugin with hooks, tools and a skill (docs/integrations/claude-code.md).",
+    {
+        "install": Command(
+            "hosts.claude_commands:install",
+            "Write the plugin, which the next session of Claude Code loads.",
+            example="memos claude install --scope project",
+        ),
+        "uninstall": Command("hosts.claude_commands:uninstall", "Remove the plugin, and every trace of it."),
+        "status": Command(
+            "hosts.claude_commands:status",
+            "Show whether the plugin is installed, reaches memory, and has stored what was said.",
+            more="Exit code 1 if something is wrong.",
+        ),
+    },
+)
 TREE: Panels = {
     "Every day": {
         "add": Command("memory:add", "Store one message.", example='memos add "I live in Lyon." --name Alice'),
@@ -320,7 +359,8 @@ TREE: Panels = {
             example="memos console --no-browser",
             more="The address signs in once. On another machine sign in with an API key at /console.",
         ),
-        "mcp": Command("server:mcp", "Serve memory to one MCP host over standard input and output."),
+        "mcp": MCP,
+        "claude": CLAUDE,
         "doctor": Command(
             "doctor:doctor",
             "Check the installation, and say what to fix.",
@@ -413,13 +453,28 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = _entries(self.panels).get(cmd_name)
         if isinstance(entry, Group):
+            own = None if entry.own is None else _command(cmd_name, entry.own)
             group = Commands(
-                name=cmd_name, help=entry.help, no_args_is_help=True, rich_markup_mode=None, context_settings=SETTINGS
+                name=cmd_name,
+                help=entry.help,
+                epilog=own and own.epilog,
+                params=own and own.params,
+                callback=own and own.callback,
+                invoke_without_command=own is not None,
+                no_args_is_help=own is None,
+                rich_markup_mode=None,
+                context_settings=SETTINGS,
             )
             group.panels = {"Commands": entry.commands}
             group.path = (*self.path, cmd_name)
             return group
         return None if entry is None else _command(cmd_name, entry)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command of a word, or without one what the group itself does."""
+        if self.path and (ctx.args or ctx._protected_args):
+            self.callback = None
+        return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that arguments begin with; a former name prints a notice and runs the present command."""
@@ -480,4 +535,6 @@ def walk(panels: Panels = TREE) -> Iterator[tuple[str, Command]]:
         if isinstance(entry, Command):
             yield word, entry
         else:
+            if entry.own is not None:
+                yield word, entry.own
             yield from ((f"{word} {below}", command) for below, command in walk({"": entry.commands}))

@@ -16,7 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.core.clock import from_micros, to_micros
-from memos.core.filters import LEDGER_FIELDS, TOLD_INFO, And, Condition, Node, Not, Op, Or, matches
+from memos.core.filters import And, Condition, Node, Not, Op, Or, is_ledgers, matches
 from memos.core.ports import (
     ArmQuery,
     Embedder,
@@ -30,6 +30,7 @@ from memos.core.ports import (
 )
 from memos.core.telemetry import StageClock
 from memos.core.text.languages import has_other_script
+from memos.core.text.rendering import assemble
 from memos.core.types import (
     DERIVED,
     STANDING_OF,
@@ -52,7 +53,6 @@ from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
-from memos.search.hits import assemble, prefer_tool_calls
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
     Fused,
@@ -155,8 +155,7 @@ def _conjuncts(node: Node | None) -> Iterable[Node]:
 def _needs_ledger(node: Node) -> bool:
     match node:
         case Condition():
-            told = node.field in LEDGER_FIELDS or node.field.removeprefix("info.") in TOLD_INFO
-            return told or node.op is Op.LIKE
+            return is_ledgers(node)
         case Not():
             return _needs_ledger(node.part)
         case And() | Or():
@@ -371,7 +370,7 @@ class Searcher:
         with clock.stage("hydrate"):
             early = [*near, *preferences.items(), *map(_item_of, search.dated)]
             pool = _read_candidates(search.reader, self._enough(request), fused, early)
-            newer = dict(prefer_tool_calls(connection, question, pool))
+            newer = dict(_prefer_tool_calls(connection, question, pool))
             if request.as_of is None and Intent.FORMER not in question.intents:
                 newer |= _with_successors(search.reader, pool)
             replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
@@ -501,7 +500,12 @@ class Searcher:
         states = items.current(connection, cubes, lexical.waiting[:_MAX_UNINDEXED], request.as_of)
         if down:
             states |= {state.id: state for state in items.newest(connection, cubes, _MAX_UNINDEXED, request.as_of)}
-        wanted = [state for state in states.values() if matches(rules.wanted, items.record_of(state))]
+        hidden = items.unsearchable(connection, [state.id for state in states.values() if state.record_id is not None])
+        wanted = [
+            state
+            for state in states.values()
+            if state.id not in hidden and matches(rules.wanted, items.record_of(state))
+        ]
         if not wanted:
             return
         keys = [f"{state.id}:{state.version}" for state in wanted]
@@ -758,6 +762,29 @@ def boosts(entry: Ranked) -> tuple[Boost, ...]:
 
 
 def _words(item: items.Brief) -> tuple[str, ...]:
-    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief."""
+    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief.
+
+    Two records are two, whatever they say.
+    """
+    if item.type == ItemType.RECORD:
+        return (item.id,)
     length = str(item.length) if item.length > items.BRIEF_CHARS else ""
     return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length
+
+
+def _prefer_tool_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
+    """Return by message the best recalled call that it is part of, or that was made for what it asks.
+
+    Nothing unless the question asks whether something was done before, and with what result.
+    """
+    if Intent.DONE not in question.intents:
+        return {}
+    calls = [entry for entry in pool if entry.item.type == ItemType.TOOL_TRAJECTORY]
+    if not calls:
+        return {}
+    links = items.links_from(connection, [entry.item.id for entry in calls])
+    found: dict[str, str] = {}
+    for entry in sorted(calls, key=lambda entry: (-entry.fused.score, entry.item.id)):
+        for _, message in links.get(entry.item.id, ()):
+            found.setdefault(message, entry.item.id)
+    return found

@@ -14,10 +14,11 @@ from memos.api.app import create_app
 
 
 @contextmanager
-def running(memos: MemOS, local_token: str = "local-token") -> Iterator[str]:
+def running(memos: MemOS, local_token: str = "local-token", port: int = 0) -> Iterator[str]:
     """Yield the URL of a server; requests made before it has started wait in its queue."""
     with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
         listening.listen()
         config = uvicorn.Config(create_app(memos, local_token=local_token), log_config=None, access_log=False)
         server = uvicorn.Server(config)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,9 @@ from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
 from memos.api.local.sharing import in_background
+from memos.api.mcp import greeting
+from memos.api.mcp.context import ToolContext
+from memos.api.mcp.server import create
 from memos.api.serving import first_key
 from memos.core.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
@@ -323,10 +326,10 @@ def test_a_key_is_needed_with_every_message_and_holds_it_to_its_rights(http: Htt
 
 
 @asynccontextmanager
-async def on_stdio(home: Path, *words: str) -> AsyncIterator[Client]:
+async def on_stdio(home: Path, *words: str, cwd: Path | None = None) -> AsyncIterator[Client]:
     command = StdioServerParameters(
         command=sys.executable, args=["-m", "memos", "mcp", "--data-dir", str(home), *words],
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        env={"PYTHONPATH": str(Path(__file__).parents[2])}, cwd=cwd,
     )  # fmt: skip
     async with Client(command, read_timeout_seconds=120) as client:
         yield client
@@ -370,6 +373,97 @@ def test_a_client_on_stdio_works_through_the_server_that_has_the_folder_open(htt
     item = anyio.run(talk)
     assert http.memos.get(item).memory == "A puffin digs"  # the server's own process has the folder open, and has it
     assert endpoint.find(home) == before
+
+
+class Lines:
+    """A wire with one message; what is written is kept."""
+
+    def __init__(self, line: str) -> None:
+        self._left, self.written = [line, ""], []
+
+    def readline(self) -> str:
+        return self._left.pop(0) if self._left else ""
+
+    def write(self, text: str) -> int:
+        self.written.append(json.loads(text))
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("method", "version"),
+    [
+        *(("initialize", version) for version in greeting.HANDSHAKE_VERSIONS),
+        *(("server/discover", version) for version in greeting.MODERN_VERSIONS),
+    ],
+)
+def test_the_quick_answer_to_a_hosts_first_message_is_the_librarys(method: str, version: str) -> None:
+    prefix = "io.modelcontextprotocol/"
+    params: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": version,
+            "capabilities": {"roots": {}},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+        "server/discover": {"_meta": {f"{prefix}protocolVersion": version, f"{prefix}clientCapabilities": {}}},
+    }[method]
+    line = json.dumps({"jsonrpc": "2.0", "id": "first", "method": method, "params": params})
+
+    @contextmanager
+    def nobody(_: Any) -> Iterator[ToolContext]:
+        yield ToolContext(lambda: pytest.fail("nothing is asked for"))
+
+    wire: Any = Lines(line)
+    anyio.run(create(nobody).run_over, wire)
+    assert wire.written == [greeting.answer_to(line.encode())]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"", b"not JSON", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2199-01-01", '
+        b'"capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}',
+        b'{"jsonrpc": "2.0", "id": null, "method": "initialize", "params": {"protocolVersion": "2025-11-25", '
+        b'"capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {}}',
+    ],
+)  # fmt: skip
+def test_any_other_first_message_is_the_librarys_to_answer(line: bytes) -> None:
+    assert greeting.answer_to(line) is None
+
+
+def test_with_a_project_its_memory_is_apart_and_the_users_is_read_too(http: Http) -> None:
+    async def talk() -> None:
+        async with http.client("ben") as own, http.client("ben", query="?project=github.com/ben/zoo") as zoo:
+            await told(own, "add_memory", text="The keeper is called Quirin.")
+            added = await told(zoo, "add_memory", text="The tapir is fed at noon.")
+            assert added["cube"] == "ben/github.com/ben/zoo"
+            for question, text in (("What is the keeper called?", "Quirin"), ("When is the tapir fed?", "noon")):
+                [first, *_] = (await told(zoo, "search_memories", query=question))["memories"]
+                assert text in first["memory"]
+            found = (await told(own, "search_memories", query="When is the tapir fed?"))["memories"]
+            assert not [memory for memory in found if "noon" in memory["memory"]]
+
+    anyio.run(talk)
+
+
+@pytest.mark.heavy
+def test_the_project_of_the_working_directory_is_that_of_its_git_remote(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for words in (["init", "-q"], ["remote", "add", "origin", "git@github.com:ana/notes.git"]):
+        subprocess.run(["git", *words], cwd=tmp_path / "notes", check=True)
+
+    async def talk() -> None:
+        async with on_stdio(tmp_path / "home", "--scope", "project", cwd=tmp_path / "notes") as client:
+            added = await told(client, "add_memory", text="We deploy on Fridays.")
+            assert added["cube"] == "default/github.com/ana/notes"
+        async with on_stdio(tmp_path / "home", "--project", "github.com/ana/notes") as client:
+            assert (await told(client, "search_memories", query="When do we deploy?"))["memories"]
+
+    anyio.run(talk)
 
 
 HELLO = {

@@ -15,6 +15,7 @@ from benchmarks import (
     arms,
     beam,
     capacity,
+    hooks,
     http,
     latency,
     lifecycle,
@@ -251,6 +252,13 @@ def test_longmemeval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for kind in ("recall_any", "recall_all", "ndcg_any"):
         assert (figures[f"{kind}@5"], figures[f"{kind}@10"]) == (1, 1)
     assert list(figures["floors"]) == FLOORS
+
+
+@pytest.mark.heavy
+def test_hooks(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = closing_line(hooks, ["--memories", "200", "--prompts", "2", "--starts", "1"], capsys)
+    assert figures["hook"]["least_ms"] > figures["python"]["least_ms"] > 0
+    assert figures["mcp_cpu_s"] > 0
 
 
 def test_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

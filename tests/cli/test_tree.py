@@ -55,11 +55,11 @@ def test_the_top_has_about_twenty_words_and_each_group_shows_its_own() -> None:
     shown = RUNNER.invoke(app, ["--help"]).stdout
     assert "130  interrupted" in shown
     entries = {word: entry for panel in TREE.values() for word, entry in panel.items()}
-    assert len(entries) <= 24
+    assert len(entries) <= 25
     for word, entry in entries.items():
         assert f"  {word} " in shown
         if isinstance(entry, Group):
-            told = RUNNER.invoke(app, [word]).output
+            told = RUNNER.invoke(app, [word] if entry.own is None else [word, "--help"]).output
             assert all(f"  {below} " in told for below in entry.commands)
 
 
@@ -96,6 +96,20 @@ def test_help_and_version_load_no_command_and_nothing_heavy(arguments: list[str]
     ours = {name for name in modules if name.startswith("memos.cli.")}
     assert ours == {"memos.cli.app", "memos.cli.tree"}
     assert not [name for name in modules if name.startswith(HEAVY)]
+
+
+def test_the_mcp_server_answers_its_first_message_before_anything_heavy_is_loaded() -> None:
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}  # fmt: skip
+    program = (
+        "import sys; from memos.cli.server import open_wire; open_wire(); sys.stderr.write('\\n'.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(hello), capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "hippocube"
+    heavy = (*HEAVY, "mcp", "mcp_types", "pydantic", "starlette", "anyio")
+    assert not [name for name in done.stderr.split() if name.partition(".")[0] in heavy or name.startswith(HEAVY)]
 
 
 def test_help_of_a_command_loads_nothing_heavy() -> None:

@@ -25,6 +25,7 @@ from starlette.responses import Response
 from memos.api import serialization
 from memos.api.auth import is_local
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
+from memos.api.hooks import routes as hooks
 from memos.api.streaming import NdjsonResponse, ProgressWriter
 from memos.api.v1.common import error_response
 from memos.core.aliases import own_signature
@@ -49,6 +50,7 @@ from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
 from memos.kernel.memos import MemOS
 from memos.kernel.profiles import Profiles
+from memos.kernel.records import Records
 from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
@@ -81,6 +83,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "maintenance": Maintenance,
         "memories": Memories,
         "profiles": Profiles,
+        "records": Records,
         "retention": Retention,
         "review": Review,
         "search": SearchService,
@@ -215,8 +218,10 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
 
 
 def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
+    """Return what a process serves that has a folder open for itself: these routes, and those of hooks."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.mount(PATH, create(memos, local_token, stopping))
+    app.mount("/hooks", hooks.create(memos, local_token))
     return app
 
 

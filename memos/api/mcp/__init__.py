@@ -1,13 +1,12 @@
 """Memory as tools of the Model Context Protocol, over HTTP at `/mcp` and on standard input and output."""
 
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from memos.errors import BackendUnavailable
 
 PATH = "/mcp"
 
-__all__ = ["stdio"]
+__all__ = ["greeting", "stdio"]
 
 
 def check_installed() -> None:
@@ -17,6 +16,8 @@ def check_installed() -> None:
     """
     if all(find_spec(name) for name in ("mcp", "mcp_types", "fastapi")):  # `mcp_types` comes with mcp 2
         return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - takes as long as an MCP host's start
+
     try:
         told = f" (version 2 or newer of the package `mcp`; {version('mcp')} is installed)"
     except PackageNotFoundError:

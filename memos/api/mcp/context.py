@@ -39,6 +39,11 @@ class ToolContext:
     def home(self) -> str:
         return self._reached[1].home
 
+    @property
+    def cubes(self) -> list[str]:
+        """The cubes that are read when none is named: with a project its own, and the user's."""
+        return self._reached[1].cubes()
+
 
 _CONTEXT: ContextVar[ToolContext] = ContextVar("memos_mcp_context")
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from memos.api.agents import profile_of
 from memos.api.mcp.context import ToolContext, current_context
 from memos.core import types
 from memos.core.text.rendering import is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_text
 from memos.core.types import AddReceipt, Hit, Item, ItemType, Json, Role, Source, Trust
 from memos.errors import InvalidInput
-from memos.search.question import MAX_TOP_K
 
 if TYPE_CHECKING:
     from memos.kernel.conversations import Exchange
@@ -200,7 +200,7 @@ def search(
     context = current_context()
     found = context.memos.search(
         query,
-        cubes=[context.home] if cubes is None else cubes,
+        cubes=context.cubes if cubes is None else cubes,
         actor=context.actor,
         top_k=top_k,
         filter=filter,
@@ -320,7 +320,6 @@ CONVERSATION = "mcp"
 _RECENT = 10
 _HITS_AN_EXCHANGE = 4
 _MOST = 200
-_PROFILE_TOKENS = 1_000
 _USER = (ItemType.USER, ItemType.PREFERENCE, ItemType.INSTRUCTION, ItemType.LONG_TERM)
 _ASSISTANT = (ItemType.ASSISTANT,)
 _STYLE_CHARS = 65_536
@@ -418,7 +417,7 @@ def retrieve_memory(
         status="success",
         query=query,
         timestamp=_now(context),
-        user_profile=profile_of(context),
+        user_profile=profile_of(context.memos, context.actor, context.cubes),
         short_term_memory=[_page(exchange) for exchange in recent],
         short_term_count=len(recent),
         retrieved_pages=pages,
@@ -442,7 +441,7 @@ def get_user_profile(
         status="success",
         timestamp=_now(context),
         user_id=context.actor,
-        user_profile=profile_of(context),
+        user_profile=profile_of(context.memos, context.actor, context.cubes),
         user_knowledge=of_user,
         user_knowledge_count=len(of_user),
         assistant_knowledge=of_assistant,
@@ -454,17 +453,9 @@ def _now(context: ToolContext) -> str:
     return context.memos.clock.now().isoformat(timespec="seconds")
 
 
-def profile_of(context: ToolContext) -> str:
-    """Return the profiles of everybody the cube knows: the user, and those spoken of."""
-    subjects = context.memos.profiles.subjects(context.home, actor=context.actor)
-    told = [
-        context.memos.profiles.render(context.home, subject, _PROFILE_TOKENS, actor=context.actor)
-        for subject in subjects[:10]
-    ]
-    return "\n".join(text for text in told if text)
-
-
 def _found(context: ToolContext, query: str, types: tuple[ItemType, ...], most: int) -> tuple[Hit, ...]:
+    from memos.search.question import MAX_TOP_K  # noqa: PLC0415 - loads the ledger
+
     wanted = {"type": {"in": [str(type_) for type_ in types]}}
     most = min(most, MAX_TOP_K)
     return context.memos.search(query, cubes=[context.home], actor=context.actor, top_k=most, filter=wanted).hits

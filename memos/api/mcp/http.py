@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from memos.api.dialects import resolve_identity
+from memos.api.agents import in_project
+from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import BODY_BYTES, create_group
 from memos.api.mcp import PATH
 from memos.api.mcp.context import ContextResolver, ToolContext
@@ -32,8 +33,14 @@ def _by_request_key(memos: MemOS) -> ContextResolver:
             raise MCPError(INTERNAL_ERROR, "The message has no API key.")
         # Each time: the session may have begun with another key.
         with acting_as(caller):
+            project = request.query_params.get("project")
+
+            def reach() -> tuple[MemOS, RequestIdentity]:
+                identity = resolve_identity(memos, caller)
+                return memos, identity if project is None else in_project(memos, identity, project)
+
             yield ToolContext(
-                lambda: (memos, resolve_identity(memos, caller)),
+                reach,
                 all_tools=request.query_params.get("tools") == "all",
                 read_only=Right.WRITE not in caller.key.rights,
             )

@@ -15,7 +15,9 @@ import anyio
 from anyio import to_thread
 from starlette.requests import Request
 
+from memos.api.agents import in_project
 from memos.api.mcp.context import ToolContext
+from memos.api.mcp.greeting import Wire
 from memos.api.mcp.server import create
 from memos.core.types import LOCAL_OWNER
 from memos.errors import MemosError
@@ -28,9 +30,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos.api")
 
 
-def run(data_dir: Path | None, user: str = LOCAL_OWNER, *, all_tools: bool = False, read_only: bool = False) -> None:
-    """Answer messages for one user until standard input ends or a signal comes."""
-    installation = _Installation(data_dir, user)
+def run(
+    wire: Wire,
+    data_dir: Path | None,
+    user: str = LOCAL_OWNER,
+    *,
+    project: str | None = None,
+    all_tools: bool = False,
+    read_only: bool = False,
+) -> None:
+    """Answer messages for one user until they end or a signal comes; with a project, in the project's own cube."""
+    installation = _Installation(data_dir, user, project)
     answered = anyio.Event()
 
     @contextmanager
@@ -42,7 +52,7 @@ def run(data_dir: Path | None, user: str = LOCAL_OWNER, *, all_tools: bool = Fal
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_end_on_signal, installation)
             tasks.start_soon(_open_after, answered, installation)
-            await create(resolve).run_stdio_async()
+            await create(resolve).run_over(wire)
             tasks.cancel_scope.cancel()
 
     try:
@@ -54,8 +64,8 @@ def run(data_dir: Path | None, user: str = LOCAL_OWNER, *, all_tools: bool = Fal
 class _Installation:
     """The installation and its one user, loaded when first needed: hosts do not wait for that at the start."""
 
-    def __init__(self, data_dir: Path | None, user: str) -> None:
-        self._data_dir, self._user = data_dir, user
+    def __init__(self, data_dir: Path | None, user: str, project: str | None) -> None:
+        self._data_dir, self._user, self._project = data_dir, user, project
         self._lock = threading.Lock()
         self._shared: SharedInstallation | None = None
         self._identity: RequestIdentity | None = None
@@ -73,7 +83,8 @@ class _Installation:
                 from memos.kernel.access.sessions import local_caller  # noqa: PLC0415
 
                 name = None if self._user == LOCAL_OWNER else self._user
-                self._identity = resolve_identity(memos, local_caller(memos.clock), name)
+                identity = resolve_identity(memos, local_caller(memos.clock), name)
+                self._identity = identity if self._project is None else in_project(memos, identity, self._project)
             return memos, self._identity
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from memos.api.agents import profile_of, standing_of
 from memos.api.mcp import extra_tools
 from memos.api.mcp.context import current_context
 from memos.core.types import RELEVANT
@@ -87,8 +88,11 @@ def forget_memory(
 def get_user_context() -> UserContext:
     """Return the user's profile and standing instructions. Call this once, at the start of a conversation."""
     context = current_context()
-    working = context.memos.tiers.working_memory(cube=context.home, actor=context.actor, max_tokens=_CONTEXT_TOKENS)
-    return UserContext(user=context.actor, profile=extra_tools.profile_of(context), standing=working.text)
+    return UserContext(
+        user=context.actor,
+        profile=profile_of(context.memos, context.actor, context.cubes),
+        standing=standing_of(context.memos, context.actor, context.cubes, _CONTEXT_TOKENS),
+    )
 
 
 READ_TOOLS = (search_memories, get_user_context)
