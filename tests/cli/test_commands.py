@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,14 @@ def test_a_message_of_a_month_that_is_over_is_of_that_month_and_does_not_end_wit
     assert "until" not in text
 
 
+def test_a_time_to_live_is_given_with_its_unit_and_shown(store: Store) -> None:
+    [item] = store.told("add", "The parcel is next door.", "--ttl", "1.5h")["item_ids"]
+    found = store.told("show", item)
+    stored, end = (datetime.fromisoformat(found[name]) for name in ("created_at", "expires_at"))
+    assert end - stored == timedelta(minutes=90)
+    assert f"expires {end:%F %T}" in store.said("show", item)
+
+
 def test_odd_text_is_shown_as_it_is_but_steers_no_terminal(store: Store) -> None:
     text = store.said("search", "odd", COLUMNS="120")
     assert "odd [/red] :smile: 🎉 \\x1b[31m שלום" in text
@@ -308,6 +317,8 @@ def test_verify_fails_when_the_ledger_was_tampered_with(tmp_path: Path, store: S
 
 WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["add", "   "], ["messages[0].content", "empty"]),
+    (InvalidInput.exit_code, ["add", "x", "--ttl", "7"], ["--ttl", "7d"]),
+    (InvalidInput.exit_code, ["add", "x", "--ttl", "0s"], ["ttl_s", "above 0"]),
     (InvalidInput.exit_code, ["search", "x", "--filter", "{tags"], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["search", "x", "--min-relevance", "nan"], ["min_relevance", "from 0 to 1"]),
     (InvalidInput.exit_code, ["search", "x", "--rerank"], ["rerank", "MEMOS_RERANK__MODEL"]),
