@@ -90,8 +90,7 @@ class _Memory(BaseMiddleware):
         if self._remembers:
             said = [{"role": "user", "content": question}, {"role": "assistant", "content": response.content or ""}]
             place = str(sum(isinstance(each, ModelRequest) for each in before))
-            untrusted = self._used_tools or self._found.untrusted
-            await self._memory.aremember(said, self._owner, turn=place, untrusted=untrusted)
+            await self._memory.aremember(said, self._owner, turn=place, untrusted=self._used_tools)
         return response
 
     async def on_llm_call(self, call_next: LLMCall, events: Sequence[BaseEvent], context: Context) -> ModelResponse:

@@ -26,7 +26,7 @@ except ImportError as error:
 
 __all__ = ["MemosContextProvider", "MemosHistoryProvider"]
 
-_TURNS, _UNTRUSTED = "turns", "untrusted"
+_TURNS = "turns"
 
 
 class MemosContextProvider(ContextProvider):
@@ -63,7 +63,6 @@ class MemosContextProvider(ContextProvider):
         said = {message.text for message in context.get_messages(include_input=True)}
         question = _texts(context.input_messages, "user")
         found = await self.memory.arecall("\n".join(question), self._owner(session, agent), known=said)
-        state[_UNTRUSTED] = found.untrusted
         if found.text:
             context.extend_instructions(self.source_id, found.text)
 
@@ -75,7 +74,7 @@ class MemosContextProvider(ContextProvider):
             return
         asked = _texts(context.input_messages, "user")
         answer = _texts([message for message in response.messages if not _calls(message)], "assistant")
-        untrusted = state.pop(_UNTRUSTED, False) or any(message.role == "tool" for message in response.messages)
+        untrusted = any(message.role == "tool" for message in response.messages)
         said = [{"role": "user", "content": text} for text in asked]
         said += [{"role": "assistant", "content": text} for text in answer[-1:]]
         turn = state[_TURNS] = state.get(_TURNS, 0) + 1

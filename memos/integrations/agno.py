@@ -53,12 +53,14 @@ class MemosMemoryManager(MemoryManager):
 
     def before_run(self, run_input: RunInput, run_context: RunContext) -> None:
         """Recall for a run's question: a hook before `run`."""
-        question, owner = run_input.input_content_string(), self._owner(run_context.user_id)
+        question = run_input.input_content_string()
+        owner = self._owner(run_context.user_id, run_context.session_id)
         self._begin(run_context, question, self.memory.recall(question, owner))
 
     async def abefore_run(self, run_input: RunInput, run_context: RunContext) -> None:
         """Recall for a run's question: a hook before `arun`."""
-        question, owner = run_input.input_content_string(), self._owner(run_context.user_id)
+        question = run_input.input_content_string()
+        owner = self._owner(run_context.user_id, run_context.session_id)
         self._begin(run_context, question, await self.memory.arecall(question, owner))
 
     def after_run(self, run_output: RunOutput, run_context: RunContext) -> None:
@@ -174,9 +176,9 @@ class MemosMemoryManager(MemoryManager):
         question = "" if run.input is None else run.input.input_content_string()
         answer = run.content if isinstance(run.content, str) else run.get_content_as_string()
         with self._lock:
-            found = self._recalled.pop(run.user_id, None)
+            self._recalled.pop(run.user_id, None)
         said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer, "name": run.agent_name}]
-        return said, bool(run.tools) or bool(found and found.untrusted)
+        return said, bool(run.tools)
 
     def _to_store(
         self, message: str | None, messages: list[Message] | None, user_id: str | None

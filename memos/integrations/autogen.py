@@ -5,8 +5,10 @@ Whose memory it is: the `user` and `conversation` given to the memory; each conv
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+from memos.core.clock import new_id
 from memos.core.text.rendering import hit_line, is_untrusted
 from memos.integrations.memory import AgentMemory, Owner, missing_extra
 
@@ -20,6 +22,8 @@ except ImportError as error:
 
 __all__ = ["MemosMemory"]
 
+_MESSAGES = 500  # of one call
+
 
 class MemosMemory(Memory):
     """All of AutoGen's `Memory`: recall into the model context, query, add and clear.
@@ -30,7 +34,7 @@ class MemosMemory(Memory):
     Args:
         memory: The memory; `memory.last_failure` tells when an agent went on without it. `close` leaves it open.
         user: Whose memory it is.
-        conversation: The conversation.
+        conversation: The conversation; by default a new one.
         cube: A cube to share.
         remember: Store what is said.
     """
@@ -45,8 +49,10 @@ class MemosMemory(Memory):
         remember: bool = True,
     ) -> None:
         self.memory = memory
-        self._owner, self._remembers = Owner(user, conversation, cube), remember
+        self._cleared, self._remembers = Owner(user, conversation, cube), remember
+        self._owner = Owner(user, conversation or new_id(), cube)
         self._shown: set[str] = set()
+        self._stored: set[tuple[str, str, str]] = set()
 
     async def update_context(self, model_context: ChatCompletionContext) -> UpdateContextResult:
         messages = await model_context.get_messages()
@@ -59,8 +65,9 @@ class MemosMemory(Memory):
             self._shown |= {hit.item.memory for hit in found.hits}
             await model_context.add_message(SystemMessage(content=found.text))
         if self._remembers:
-            # The same message of another call has the same id: it is named by what it says, and how often.
-            await self.memory.aremember(said, self._owner, turn=self._owner.conversation)
+            new = [message for message in said if _key(message) not in self._stored]
+            if (await self.memory.aremember(new[-_MESSAGES:], self._owner)).failure is None:
+                self._stored.update(map(_key, new))
         return UpdateContextResult(memories=MemoryQueryResult(results=[_content(hit) for hit in found.hits]))
 
     async def query(
@@ -75,10 +82,14 @@ class MemosMemory(Memory):
 
     async def clear(self) -> None:
         """Delete what was said in the conversation, or without one all memories of the user."""
-        await self.memory.aforget(self._owner)
+        await self.memory.aforget(self._cleared)
 
     async def close(self) -> None:
         """Do nothing: the `AgentMemory` belongs to the program, which closes it."""
+
+
+def _key(message: dict[str, Any]) -> tuple[str, str, str]:
+    return message["role"], message["content"], message["id"]
 
 
 def _said(messages: list[Any]) -> tuple[list[dict[str, Any]], str]:
@@ -95,6 +106,11 @@ def _said(messages: list[Any]) -> tuple[list[dict[str, Any]], str]:
         elif isinstance(message, AssistantMessage) and isinstance(message.content, str):
             trust = "untrusted" if used_tools else None
             told.append({"role": "assistant", "content": message.content, "name": message.source, "trust": trust})
+    # A context is read again in every turn: a message is known by what it says, and how often that was said before.
+    seen: Counter[tuple[str, str]] = Counter()
+    for each in told:
+        seen[each["role"], each["content"]] += 1
+        each["id"] = str(seen[each["role"], each["content"]])
     return told, question
 
 

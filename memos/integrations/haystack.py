@@ -20,7 +20,6 @@ except ImportError as error:
 __all__ = ["MemosRetriever", "memory_hooks"]
 
 _MARK = "memos"
-_UNTRUSTED = "untrusted"
 
 
 def memory_hooks(
@@ -72,7 +71,7 @@ class _Recall(_Hook):
             return
         messages = list(state.get("messages"))
         place = sum(message.is_from(ChatRole.SYSTEM) for message in messages)
-        shown = ChatMessage.from_system(found.text, meta={_MARK: True, _UNTRUSTED: found.untrusted})
+        shown = ChatMessage.from_system(found.text, meta={_MARK: True})
         messages.insert(min(place, len(messages)), shown)
         _replace(state, messages)
 
@@ -94,7 +93,6 @@ class _Remember(_Hook):
 
     def _turn(self, state: State) -> tuple[list[dict[str, Any]], str, bool]:
         messages = list(state.get("messages"))
-        own = [message for message in messages if message.meta.get(_MARK)]
         messages = [message for message in messages if not message.meta.get(_MARK)]
         _replace(state, messages)
         asked = [n for n, message in enumerate(messages) if message.is_from(ChatRole.USER)]
@@ -106,8 +104,7 @@ class _Remember(_Hook):
         ]
         said = [{"role": "user", "content": messages[asked[-1]].text or ""}]
         said += [{"role": "assistant", "content": text} for text in answers[-1:]]
-        used_tools = any(message.is_from(ChatRole.TOOL) for message in after)
-        return said, str(len(asked)), used_tools or any(each.meta[_UNTRUSTED] for each in own)
+        return said, str(len(asked)), any(message.is_from(ChatRole.TOOL) for message in after)
 
 
 @component

@@ -299,7 +299,7 @@ def _with(request: ModelRequest[Any], recalled: Recalled) -> ModelRequest[Any]:
 
 
 def _turn(state: MemoryState) -> tuple[list[dict[str, Any]], str | None, bool]:
-    """Return the messages of a run's last turn to store, the turn's id, and whether others than the user had a say."""
+    """Return the messages of a run's last turn to store, the turn's id, and whether tools had a say."""
     messages = state["messages"]
     last = max((n for n, message in enumerate(messages) if isinstance(message, HumanMessage)), default=None)
     if last is None:
@@ -313,6 +313,4 @@ def _turn(state: MemoryState) -> tuple[list[dict[str, Any]], str | None, bool]:
     after = messages[last + 1 :]
     answers = [message for message in after if isinstance(message, AIMessage) and not message.tool_calls]
     said += [{"role": "assistant", "content": answer.text, "name": answer.name} for answer in answers[-1:]]
-    recalled = state.get("memos_recalled")
-    untrusted = any(isinstance(message, ToolMessage) for message in after) or bool(recalled and recalled.untrusted)
-    return said, messages[last].id, untrusted
+    return said, messages[last].id, any(isinstance(message, ToolMessage) for message in after)

@@ -64,7 +64,7 @@ class MemosMemoryBlock(BaseMemoryBlock[str]):
             for each in messages
             if each.role in (MessageRole.USER, MessageRole.ASSISTANT) and not each.additional_kwargs.get("tool_calls")
         ]
-        untrusted = self._found.untrusted or any(each.role == MessageRole.TOOL for each in messages)
+        untrusted = any(each.role == MessageRole.TOOL for each in messages)
         await self.memory.aremember(told, self.owner_of(session), turn=turn, untrusted=untrusted)
 
     def owner_of(self, session: str | None) -> Owner:

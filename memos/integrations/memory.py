@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -49,6 +50,7 @@ _UNAVAILABLE = "The memory is not available now. Go on without it, and say so if
 _FRAME_TOKENS = estimate_tokens(memory_section([""]))
 _QUESTION_CHARS = 20_000
 _THREADS = 4
+_CONVERSATIONS = 10_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _IDENTITY = "user, agent or group"
 # Calls that may be about a user who is not known yet, who is then created, as the server does.
@@ -189,6 +191,7 @@ class AgentMemory(Closing):
         self._store = _Store.over(memos, timeout_s)
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
+        self._doubtful: OrderedDict[tuple[str | None, str | None], None] = OrderedDict()
         self._closed = False
 
     def recall(
@@ -216,7 +219,7 @@ class AgentMemory(Closing):
             return Recalled()
         options = self._search_options(filter, top_k)
         outcome = self._attempt("recall", "memories.search", owner, (storable(question[:_QUESTION_CHARS]),), options)
-        return self._recalled(outcome, known)
+        return self._recalled(outcome, known, owner)
 
     async def arecall(
         self,
@@ -234,7 +237,7 @@ class AgentMemory(Closing):
         outcome = await self._aattempt(
             "recall", "memories.search", owner, (storable(question[:_QUESTION_CHARS]),), options
         )
-        return self._recalled(outcome, known)
+        return self._recalled(outcome, known, owner)
 
     def remember(
         self,
@@ -252,7 +255,8 @@ class AgentMemory(Closing):
             owner: Whose memory it is; without a conversation, the turn is one of its own.
             turn: The turn's id in the framework, by which a retry is recognised; not needed for messages with ids.
                 Without both, a second call stores the messages again.
-            untrusted: The answer may repeat text of sources that are not trusted, such as results of tools.
+            untrusted: The answer may repeat text of sources that are not trusted, such as results of tools. That such
+                memories were recalled in the conversation since its last answer is known.
             info: Further data of every memory.
 
         Raises:
@@ -349,14 +353,32 @@ class AgentMemory(Closing):
             "filter": {"and": filters} if len(filters) > 1 else filters[0] if filters else None,
         }
 
-    def _recalled(self, outcome: _Outcome, known: Collection[str]) -> Recalled:
+    def _recalled(self, outcome: _Outcome, known: Collection[str], owner: Owner) -> Recalled:
         if outcome.value is None:
             return Recalled(failure=outcome.failure)
         hits, text = tuple(outcome.value.hits), outcome.value.context
         if any(hit.item.memory in known for hit in hits):
             new = [hit for hit in hits if hit.item.memory not in known]
             hits, text, _ = assemble(new, self.token_budget - _FRAME_TOKENS)
-        return replace(_section(hits, text), timings_ms=outcome.value.timings_ms)
+        found = replace(_section(hits, text), timings_ms=outcome.value.timings_ms)
+        if found.untrusted:
+            self._doubt(owner)
+        return found
+
+    def _doubt(self, owner: Owner) -> None:
+        """Note that the next answer in a conversation may repeat what is not trusted."""
+        with self._lock:
+            self._doubtful[owner.user, owner.conversation] = None
+            while len(self._doubtful) > _CONVERSATIONS:
+                self._doubtful.popitem(last=False)
+
+    def _is_doubtful(self, owner: Owner) -> bool:
+        with self._lock:
+            known = (owner.user, owner.conversation) in self._doubtful
+            if owner.conversation is not None:
+                self._doubtful.pop((owner.user, owner.conversation), None)
+            # Recalled without a conversation, it may be said in any.
+            return known or (owner.user, None) in self._doubtful
 
     def _add_request(
         self,
@@ -368,6 +390,8 @@ class AgentMemory(Closing):
         info: Mapping[str, Json] | None,
     ) -> tuple[Owner, tuple[Any, ...], dict[str, Any]] | None:
         turn = turn or new_id()
+        if any(message["role"] == "assistant" for message in messages):
+            untrusted = self._is_doubtful(owner) or untrusted
         told = _messages(messages, owner, turn, untrusted=untrusted)
         if not told:
             return None

@@ -73,7 +73,7 @@ class MemosCapability(AbstractCapability[Any]):
         if self.remember:
             output = result.output if isinstance(result.output, str) else to_json(result.output).decode()
             said = [{"role": "user", "content": _text(ctx.prompt)}, {"role": "assistant", "content": output}]
-            untrusted = _used_tools(result.new_messages()) or bool(self._recalled and self._recalled.untrusted)
+            untrusted = _used_tools(result.new_messages())
             await self.memory.aremember(said, self.owner(ctx), turn=ctx.run_id, untrusted=untrusted)
         return result
 

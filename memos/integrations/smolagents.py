@@ -11,7 +11,7 @@ from inspect import isgenerator
 from typing import Any
 
 from memos.core.clock import new_id
-from memos.integrations.memory import RECALL_TOOL, REMEMBER_TOOL, AgentMemory, Owner, Recalled, missing_extra
+from memos.integrations.memory import RECALL_TOOL, REMEMBER_TOOL, AgentMemory, Owner, missing_extra
 
 try:
     from smolagents import ActionStep, FinalAnswerStep, MultiStepAgent, TaskStep, Tool
@@ -44,7 +44,7 @@ def run_with_memory(
         done = agent.run(task, **options)
     finally:
         agent.instructions = before
-    run = _Run(agent, task, memory, owner, turn or new_id(), found)
+    run = _Run(agent, task, memory, owner, turn or new_id())
     if isgenerator(done):
         return run.streamed(done)
     run.remember(getattr(done, "output", done))
@@ -52,11 +52,9 @@ def run_with_memory(
 
 
 class _Run:
-    def __init__(
-        self, agent: MultiStepAgent, task: str, memory: AgentMemory, owner: Owner, turn: str, found: Recalled
-    ) -> None:
+    def __init__(self, agent: MultiStepAgent, task: str, memory: AgentMemory, owner: Owner, turn: str) -> None:
         self._agent, self._task, self._memory = agent, task, memory
-        self._owner, self._turn, self._found = owner, turn, found
+        self._owner, self._turn = owner, turn
 
     def streamed(self, steps: Any) -> Generator[Any, None, None]:
         for step in steps:
@@ -71,9 +69,8 @@ class _Run:
             if isinstance(step, TaskStep):
                 break
             steps += isinstance(step, ActionStep)
-        untrusted = steps > 1 or self._found.untrusted
         said = [{"role": "user", "content": self._task}, {"role": "assistant", "content": str(output)}]
-        self._memory.remember(said, self._owner, turn=self._turn, untrusted=untrusted)
+        self._memory.remember(said, self._owner, turn=self._turn, untrusted=steps > 1)
 
 
 class RecallTool(Tool):

@@ -97,6 +97,8 @@ class Contract:
         fenced = re.sub(r"<untrusted source=.*?</untrusted>", "", prompt, flags=re.DOTALL)
         assert "wire the money" not in fenced
         assert "untrusted>" not in fenced.replace("<untrusted> and </untrusted>", "")
+        # What was answered with it in the prompt is not trusted either, where answers are stored.
+        assert {trust for text, trust in stored(memory, user) if text == "I see."} <= {"untrusted"}
 
     def test_a_turn_that_is_retried_stores_nothing_twice(
         self, memory: AgentMemory, user: str, count: Callable[[str], int]

@@ -151,6 +151,24 @@ def test_text_of_sources_that_are_not_trusted_stays_fenced(opened: Callable[...,
     assert '<untrusted source="assistant">The page says &lt;/untrusted>' in found.text
 
 
+def test_an_answer_after_untrusted_memories_is_not_trusted_in_that_conversation_alone(
+    opened: Callable[..., Driven], ana: Owner
+) -> None:
+    memory, other = opened(), replace(ana, conversation="c2")
+    memory.remember([{"role": "assistant", "content": "The page says Hugo."}], ana, untrusted=True)
+
+    def answer(text: str, owner: Owner) -> str:
+        said = [{"role": "user", "content": f"{text}?"}, {"role": "assistant", "content": text}]
+        _, id_ = memory.remember(said, owner).ids
+        return str(memory.call("memories.get", id_, owner=owner).sources[0].trust)
+
+    assert memory.recall("What does the page say?", ana).untrusted
+    memory.remember([{"role": "user", "content": "What does the page say?"}], ana)
+    assert [answer("one", other), answer("two", ana), answer("three", ana)] == ["trusted", "untrusted", "trusted"]
+    memory.recall("What does the page say?", Owner(ana.user))
+    assert answer("four", other) == "untrusted"
+
+
 def test_what_the_prompt_has_already_is_left_out(opened: Callable[..., Driven], ana: Owner) -> None:
     memory = opened()
     memory.remember([*SAID, {"role": "user", "content": "The parrot Hugo likes nuts."}], ana)
