@@ -108,7 +108,7 @@ LEFT_OUT = {
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
     "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
     "restore_erased", "remove", "by", "sort", "around",
-    "before", "newest", "start", "everyone", "format", "on_bad", "progress",
+    "before", "newest", "start", "everyone", "format", "on_bad", "progress", "recent", "known",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
