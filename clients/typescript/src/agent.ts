@@ -1,0 +1,134 @@
+import type { MemOSClient } from "./client.js";
+import type { Message, RecalledText } from "./types.js";
+
+/** Whose memory a call uses. */
+export interface Who {
+  /** User to act for; default: the owner of the client's key. With an admin's key it must be given. */
+  user?: string | undefined;
+  /** Conversation that the messages belong to. */
+  conversation?: string | undefined;
+}
+
+/** Options of the memory of an agent. */
+export interface MemoryOptions extends Who {
+  client: MemOSClient;
+  /** Cube to recall from and to store in; default: the user's own. */
+  cube?: string | undefined;
+  /** Most tokens of memory in a prompt; default: the server's `MEMOS_RECALL__TOKENS`. */
+  tokenBudget?: number | undefined;
+  /** False to recall only. */
+  remember?: boolean | undefined;
+  /** Longest time that memory may hold up a turn, before and after the model each; default: 2,000. */
+  timeoutMs?: number | undefined;
+  /** Told when a turn goes on without memory; default: `console.warn`. */
+  onWarning?: ((message: string, error?: unknown) => void) | undefined;
+}
+
+/** Recalls before a model answers and remembers afterwards; what fails is told, never thrown. */
+export class AgentMemory {
+  readonly #options: MemoryOptions;
+  #keyIsPersonal: boolean | undefined;
+
+  constructor(options: MemoryOptions) {
+    this.#options = options;
+  }
+
+  get remembers(): boolean {
+    return this.#options.remember ?? true;
+  }
+
+  /** Return whose memory a call uses: as it says, else as the options say. */
+  who(call: Who = {}): Who {
+    return {
+      user: call.user ?? this.#options.user,
+      conversation: call.conversation ?? this.#options.conversation,
+    };
+  }
+
+  /** Return what is remembered for a question, without what the prompt says anyway; undefined if it failed. */
+  recall(
+    query: string,
+    who: Who,
+    prompt: { known: string[]; recent: boolean },
+    signal?: AbortSignal,
+  ): Promise<RecalledText | undefined> {
+    return this.within("Nothing was recalled", who, signal, (options) =>
+      this.#options.client.chat.recall(
+        query,
+        {
+          ...prompt,
+          user: who.user ?? null,
+          conversation: who.conversation ?? null,
+          cubes: this.#options.cube === undefined ? null : [this.#options.cube],
+          token_budget: this.#options.tokenBudget ?? null,
+        },
+        options,
+      ),
+    );
+  }
+
+  /** Store messages; return whether they are stored. */
+  async remember(messages: readonly Message[], who: Who): Promise<boolean> {
+    if (!this.remembers || messages.length === 0) return false;
+    const target = {
+      user: who.user ?? null,
+      conversation: who.conversation ?? null,
+      cube: this.#options.cube ?? null,
+    };
+    const receipt = await this.within("The turn was not remembered", who, undefined, (options) =>
+      this.#options.client.memories.add(messages, target, options),
+    );
+    return receipt !== undefined;
+  }
+
+  /** Run a call of the client within the time limit; return undefined if it fails. */
+  async within<T>(
+    what: string,
+    who: Who,
+    signal: AbortSignal | undefined,
+    call: (options: { signal: AbortSignal; retries: number }) => Promise<T>,
+  ): Promise<T | undefined> {
+    const limit = AbortSignal.timeout(this.#options.timeoutMs ?? 2_000);
+    const options = { signal: signal ? AbortSignal.any([signal, limit]) : limit, retries: 0 };
+    try {
+      if (who.user === undefined && !(await this.#isPersonal(options))) {
+        this.#warn(`${what}: an admin's key acts for everybody, so name the \`user\` whose memory it is.`);
+        return undefined;
+      }
+      return await call(options);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      if (!signal?.aborted) this.#warn(`${what}; the agent goes on without memory. ${why}`, error);
+      return undefined;
+    }
+  }
+
+  /** Return whether the client's key is somebody's own: with an admin's, all users would share one memory. */
+  async #isPersonal(options: { signal: AbortSignal; retries: number }): Promise<boolean> {
+    this.#keyIsPersonal ??= !(await this.#options.client.users.me({}, options)).identity.admin;
+    return this.#keyIsPersonal;
+  }
+
+  #warn(message: string, error?: unknown): void {
+    if (this.#options.onWarning) this.#options.onWarning(message, error);
+    else console.warn(`hippocube: ${message}`);
+  }
+}
+
+/** Reasons for the end of an answer that is cut off or withheld. */
+export const UNFINISHED: ReadonlySet<string> = new Set(["length", "content-filter", "error"]);
+
+/** Join the texts among the parts of a message. */
+export function textOf(content: string | readonly { type: string; text?: unknown }[]): string {
+  if (typeof content === "string") return content;
+  const texts = content.filter((part) => part.type === "text" && typeof part.text === "string");
+  return texts.map((part) => part.text).join("\n");
+}
+
+/** Return the messages of a turn to remember: what the user said and, once it is complete, what was answered. */
+export function turnOf(said: readonly string[], answer: string, untrusted: boolean): Message[] {
+  const messages: Message[] = said.map((text) => ({ role: "user", content: text }));
+  // An answer may repeat untrusted text, so it must not be stored as trusted.
+  messages.push({ role: "assistant", content: answer, trust: untrusted ? "untrusted" : "trusted" });
+  return messages.filter((message) => message.content !== "");
+}
