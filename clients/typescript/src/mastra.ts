@@ -1,18 +1,18 @@
-/**
- * Memory for Mastra agents: a processor that recalls before the model and remembers after it, and tools.
- *
- * It needs no import of `@mastra/core`: its types are those of Mastra by their shape.
- */
+/** Memory for Mastra agents: a processor that recalls before the model and remembers after it, and tools. */
+import { createTool, type Tool } from "@mastra/core/tools";
 import { AgentMemory, type MemoryOptions, textOf, turnOf, UNFINISHED, type Who } from "./agent.js";
 import { type MemoryTools, memoryToolsFor } from "./tools.js";
 
 export type { MemoryOptions, Who } from "./agent.js";
-export type { MemoryTool, MemoryTools } from "./tools.js";
 
-interface AgentMessage {
+/** What a message or the call of a tool says it belongs to. */
+interface About {
+  resourceId?: string | undefined;
+  threadId?: string | undefined;
+}
+
+interface AgentMessage extends About {
   role: string;
-  resourceId?: string;
-  threadId?: string;
   content: { parts: readonly { type: string }[] };
 }
 
@@ -90,21 +90,19 @@ export function memoryProcessor(options: MemoryOptions): MemoryProcessor {
 }
 
 /** Return the tools `searchMemories`, `addMemory` and `correctMemory` for a model that decides for itself. */
-export function memoryTools(options: MemoryOptions): MemoryTools {
-  return memoryToolsFor(options, (context) => {
-    const { requestContext, agent } = (context ?? {}) as {
-      requestContext?: Context["requestContext"];
-      agent?: AgentMessage;
-    };
+export function memoryTools(options: MemoryOptions): Record<keyof MemoryTools, Tool<any, string>> {
+  const tools = memoryToolsFor(options, (given) => {
+    const { requestContext, agent } = given as { requestContext?: Context["requestContext"]; agent?: About };
     return whoOf(options, requestContext, agent);
   });
+  return {
+    searchMemories: createTool({ id: "searchMemories", ...tools.searchMemories }),
+    addMemory: createTool({ id: "addMemory", ...tools.addMemory }),
+    correctMemory: createTool({ id: "correctMemory", ...tools.correctMemory }),
+  };
 }
 
-function whoOf(
-  options: MemoryOptions,
-  context: Context["requestContext"],
-  about: { resourceId?: string; threadId?: string } | undefined,
-): Who {
+function whoOf(options: MemoryOptions, context: Context["requestContext"], about: About | undefined): Who {
   const get = (name: string) => context?.get(name as never);
   const memory = get("MastraMemory") as { resourceId?: string; thread?: { id?: string } } | undefined;
   const user = options.user ?? get(RESOURCE) ?? memory?.resourceId ?? about?.resourceId;

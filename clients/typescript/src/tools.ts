@@ -19,11 +19,11 @@ export interface Schema<Input> {
 }
 
 /** Tools with which a model uses memory by itself. */
-export interface MemoryTools {
+export type MemoryTools = {
   searchMemories: MemoryTool<{ query: string }>;
   addMemory: MemoryTool<{ text: string }>;
   correctMemory: MemoryTool<{ text: string }>;
-}
+};
 
 const AWAY = "Memory is not available now. Go on without it, and say so where it matters.";
 const NOTHING = "Nothing about that is remembered: say so rather than guess.";
