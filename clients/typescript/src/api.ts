@@ -48,7 +48,7 @@ export class Api {
   constructor(readonly connection: Connection) {}
 
   /** Send a request; only a `get` is ever sent again. */
-  request<M extends Method, P extends Route<M>>(
+  async request<M extends Method, P extends Route<M>>(
     method: M,
     path: P,
     given: Given<M, P>,
@@ -58,12 +58,16 @@ export class Api {
   }
 
   /** Ask for something that is described in a body. */
-  ask<P extends Route<"post">>(path: P, given: Given<"post", P>, options?: CallOptions): Promise<Answer<"post", P>> {
+  async ask<P extends Route<"post">>(
+    path: P,
+    given: Given<"post", P>,
+    options?: CallOptions,
+  ): Promise<Answer<"post", P>> {
     return this.#send({ ...call("post", path, given), repeatable: true }, options);
   }
 
   /** Create something once, however often it is sent with its idempotency key. */
-  create<P extends Route<"post">>(
+  async create<P extends Route<"post">>(
     path: P,
     given: Given<"post", P>,
     options?: CreateOptions,
@@ -92,7 +96,7 @@ export class Api {
   }
 
   /** Send a file as a form or as bytes. */
-  upload<P extends Route<"post">>(
+  async upload<P extends Route<"post">>(
     path: P,
     file: FormData | Blob,
     how: Pick<Call, "query" | "headers" | "leastMs" | "repeatable">,
@@ -104,7 +108,7 @@ export class Api {
   }
 
   /** Return a file's bytes as they come. */
-  download<P extends Route<"get">>(
+  async download<P extends Route<"get">>(
     path: P,
     given: Given<"get", P>,
     how: Pick<Call, "headers" | "leastMs">,

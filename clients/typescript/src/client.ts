@@ -324,7 +324,7 @@ export class Cubes extends Part {
   }
 
   /** Return a cube with its history as the bytes of a file; with a passphrase they are encrypted. */
-  dump(
+  async dump(
     cube: string,
     fields: Query<"get", "/cubes/{cube}/dump"> & { passphrase?: string } = {},
     options?: CallOptions,
@@ -335,7 +335,7 @@ export class Cubes extends Part {
   }
 
   /** Load a dump as a new cube, or with `merge` into an existing one; all of it or nothing. */
-  load(
+  async load(
     file: Blob,
     fields: Query<"post", "/cubes/load"> & { passphrase?: string } = {},
     options?: CallOptions,
@@ -346,7 +346,7 @@ export class Cubes extends Part {
   }
 
   /** Check a dump and describe it without loading it. */
-  inspect(file: Blob, fields: { passphrase?: string } = {}, options?: CallOptions): Promise<types.Dump> {
+  async inspect(file: Blob, fields: { passphrase?: string } = {}, options?: CallOptions): Promise<types.Dump> {
     const how = { headers: sealed(fields.passphrase), leastMs: SILENT_MS, repeatable: true };
     return this.api.upload("/cubes/inspect", file, how, options);
   }
@@ -355,7 +355,7 @@ export class Cubes extends Part {
 /** Files that are read into memories. */
 export class Documents extends Part {
   /** Keep a file and have it read in the background; the same bytes again are the same file. */
-  upload(
+  async upload(
     file: File | { name: string; content: Blob },
     fields: Target = {},
     options?: CreateOptions,
