@@ -3,7 +3,7 @@ import type { Message, RecalledText } from "./types.js";
 
 /** Whose memory a call uses. */
 export interface Who {
-  /** User to act for; default: the owner of the client's key. With an admin's key it must be given. */
+  /** The user; without one there is no memory, so that users of one agent never share one by mistake. */
   user?: string | undefined;
   /** Conversation that the messages belong to. */
   conversation?: string | undefined;
@@ -27,14 +27,9 @@ export interface MemoryOptions extends Who {
 /** Recalls before a model answers and remembers afterwards; what fails is told, never thrown. */
 export class AgentMemory {
   readonly #options: MemoryOptions;
-  #keyIsPersonal: boolean | undefined;
 
   constructor(options: MemoryOptions) {
     this.#options = options;
-  }
-
-  get remembers(): boolean {
-    return this.#options.remember ?? true;
   }
 
   /** Return whose memory a call uses: as it says, else as the options say. */
@@ -52,61 +47,42 @@ export class AgentMemory {
     prompt: { known: string[]; recent: boolean },
     signal?: AbortSignal,
   ): Promise<RecalledText | undefined> {
-    return this.within("Nothing was recalled", who, signal, (options) =>
-      this.#options.client.chat.recall(
-        query,
-        {
-          ...prompt,
-          user: who.user ?? null,
-          conversation: who.conversation ?? null,
-          cubes: this.#options.cube === undefined ? null : [this.#options.cube],
-          token_budget: this.#options.tokenBudget ?? null,
-        },
-        options,
-      ),
+    const { client, cube, tokenBudget = null } = this.#options;
+    return this.within("Nothing was recalled", who, signal, (user, options) => {
+      const cubes = cube === undefined ? null : [cube];
+      const fields = { ...prompt, user, conversation: who.conversation ?? null, cubes, token_budget: tokenBudget };
+      return client.chat.recall(storable(query), fields, options);
+    });
+  }
+
+  /** Store messages. */
+  async remember(messages: readonly Message[], who: Who): Promise<void> {
+    if (this.#options.remember === false || messages.length === 0) return;
+    const { client, cube = null } = this.#options;
+    await this.within("The turn was not remembered", who, undefined, (user, options) =>
+      client.memories.add(messages, { user, conversation: who.conversation ?? null, cube }, options),
     );
   }
 
-  /** Store messages; return whether they are stored. */
-  async remember(messages: readonly Message[], who: Who): Promise<boolean> {
-    if (!this.remembers || messages.length === 0) return false;
-    const target = {
-      user: who.user ?? null,
-      conversation: who.conversation ?? null,
-      cube: this.#options.cube ?? null,
-    };
-    const receipt = await this.within("The turn was not remembered", who, undefined, (options) =>
-      this.#options.client.memories.add(messages, target, options),
-    );
-    return receipt !== undefined;
-  }
-
-  /** Run a call of the client within the time limit; return undefined if it fails. */
+  /** Run a call of the client for a user within the time limit; return undefined if it fails. */
   async within<T>(
     what: string,
     who: Who,
     signal: AbortSignal | undefined,
-    call: (options: { signal: AbortSignal; retries: number }) => Promise<T>,
+    call: (user: string, options: { signal: AbortSignal; retries: number }) => Promise<T>,
   ): Promise<T | undefined> {
+    if (!who.user) {
+      this.#warn(`${what}; the agent goes on without memory. Name the \`user\` whose memory it is.`);
+      return undefined;
+    }
     const limit = AbortSignal.timeout(this.#options.timeoutMs ?? 2_000);
-    const options = { signal: signal ? AbortSignal.any([signal, limit]) : limit, retries: 0 };
     try {
-      if (who.user === undefined && !(await this.#isPersonal(options))) {
-        this.#warn(`${what}: an admin's key acts for everybody, so name the \`user\` whose memory it is.`);
-        return undefined;
-      }
-      return await call(options);
+      return await call(who.user, { signal: signal ? AbortSignal.any([signal, limit]) : limit, retries: 0 });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       if (!signal?.aborted) this.#warn(`${what}; the agent goes on without memory. ${why}`, error);
       return undefined;
     }
-  }
-
-  /** Return whether the client's key is somebody's own: with an admin's, all users would share one memory. */
-  async #isPersonal(options: { signal: AbortSignal; retries: number }): Promise<boolean> {
-    this.#keyIsPersonal ??= !(await this.#options.client.users.me({}, options)).identity.admin;
-    return this.#keyIsPersonal;
   }
 
   #warn(message: string, error?: unknown): void {
@@ -127,8 +103,13 @@ export function textOf(content: string | readonly { type: string; text?: unknown
 
 /** Return the messages of a turn to remember: what the user said and, once it is complete, what was answered. */
 export function turnOf(said: readonly string[], answer: string, untrusted: boolean): Message[] {
-  const messages: Message[] = said.map((text) => ({ role: "user", content: text }));
+  const messages: Message[] = said.map((text) => ({ role: "user", content: storable(text) }));
   // An answer may repeat untrusted text, so it must not be stored as trusted.
-  messages.push({ role: "assistant", content: answer, trust: untrusted ? "untrusted" : "trusted" });
-  return messages.filter((message) => message.content !== "");
+  messages.push({ role: "assistant", content: storable(answer), trust: untrusted ? "untrusted" : "trusted" });
+  return messages.filter((message) => (message.content as string).trim() !== "");
+}
+
+/** Return a text without what no store keeps: NUL and lone surrogates. */
+function storable(text: string): string {
+  return text.replace(/[\0\ud800-\udfff]/gu, "\ufffd");
 }

@@ -17,6 +17,9 @@ import {
 } from "hippocube-client";
 import { answer, refusal, type Sent, scripted } from "./scripted.js";
 
+delete process.env["MEMOS_BASE_URL"];
+delete process.env["MEMOS_API_KEY"];
+
 const RECEIPT = { item_ids: ["1"] };
 
 test("a request has the names of the API, and its answer is returned", () =>

@@ -129,8 +129,8 @@ test("an agent goes on when memory is away, and says so", async () => {
   );
 });
 
-test("an admin's key is used for nobody but a named user", async () => {
+test("without a user there is no memory", async () => {
   const { agent, warnings } = agentOf(whereLives);
   assert.equal((await agent.generate("I moved to Lyon.")).text, "You live in Lyon.");
-  assert.match(warnings[0] ?? "", /name the `user`/);
+  assert.match(warnings[0] ?? "", /Name the `user`/);
 });
