@@ -128,8 +128,8 @@ def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, mark
 def lines_of(
     connection: sa.Connection, rows: Sequence[PrefixRow], states: Mapping[str, Item], now: datetime
 ) -> list[Line]:
-    """Return the lines of entries in order, without those of missing or untrusted items."""
-    shown = [row for row in rows if row.item in states and may_include(states[row.item])]
+    """Return the lines of entries in order, without those of missing, expired or untrusted items."""
+    shown = [row for row in rows if row.item in states and may_include(states[row.item], now)]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}
     found: list[Line] = []
@@ -140,9 +140,10 @@ def lines_of(
     return sorted(found, key=lambda line: (line.at, line.correction, line.ordinal, line.version))
 
 
-def may_include(state: Item) -> bool:
+def may_include(state: Item, now: datetime) -> bool:
     """Return True if a memory may be part of a prefix: it exists, and only its speakers are its source."""
-    return state.status in _SHOWN and not is_untrusted(state.sources)
+    expired = state.expires_at is not None and state.expires_at <= now
+    return state.status in _SHOWN and not expired and not is_untrusted(state.sources)
 
 
 def _part(
