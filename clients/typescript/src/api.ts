@@ -47,14 +47,15 @@ const ANSWERING_MS = 15_000;
 export class Api {
   constructor(readonly connection: Connection) {}
 
-  /** Send a request; only a `get` is ever sent again. */
+  /** Send a request; unless it says otherwise, only a `get` is ever sent again. */
   async request<M extends Method, P extends Route<M>>(
     method: M,
     path: P,
     given: Given<M, P>,
     options?: CallOptions,
+    repeatable: boolean = method === "get",
   ): Promise<Answer<M, P>> {
-    return this.#send({ ...call(method, path, given), repeatable: method === "get" }, options);
+    return this.#send({ ...call(method, path, given), repeatable }, options);
   }
 
   /** Ask for something that is described in a body. */

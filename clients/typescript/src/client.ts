@@ -114,6 +114,79 @@ export class Memories extends Part {
   }
 }
 
+/** Memories with an id of the caller's, such as `users/ana/profile`. */
+export class Records extends Part {
+  /** Store a record, or write the next version of the one with this id; what changes nothing writes nothing. */
+  put(
+    id: string,
+    memory: string,
+    fields: Fields<"PutRecordBody", "memory"> = {},
+    options?: CallOptions,
+  ): Promise<types.Item> {
+    const given = { query: { id }, body: { memory, ...fields } };
+    return this.api.request("put", "/record", given, options, fields.expected_version == null);
+  }
+
+  /** Store or replace several records in one step, all or none. */
+  putMany(records: types.Schemas["NewRecord"][], fields: Target = {}, options?: CallOptions): Promise<types.Item[]> {
+    const repeatable = records.every((record) => record.expected_version == null);
+    return this.api.request("post", "/records/put", { body: { records, ...fields } }, options, repeatable);
+  }
+
+  /** Return a record; with `refresh_ttl` its time to live begins anew. */
+  get(id: string, fields: Omit<Query<"get", "/record">, "id"> = {}, options?: CallOptions): Promise<types.Item> {
+    return this.api.request("get", "/record", { query: { id, ...fields } }, options);
+  }
+
+  /** Return those of these records that are there, in the order of `ids`. */
+  getMany(ids: string[], fields: Fields<"GetRecordsBody", "ids"> = {}, options?: CallOptions): Promise<types.Item[]> {
+    return this.api.ask("/records/get", { body: { ids, ...fields } }, options);
+  }
+
+  /** Delete a record; return the id of its memory, by which a rollback brings it back. */
+  async delete(
+    id: string,
+    fields: Omit<Query<"delete", "/record">, "id"> = {},
+    options?: CallOptions,
+  ): Promise<string> {
+    const found = await this.api.request("delete", "/record", { query: { id, ...fields } }, options);
+    return found.item_ids[0] ?? "";
+  }
+
+  /** Delete those of these records that are there; return the ids of their memories. */
+  async deleteMany(
+    ids: string[],
+    fields: Fields<"DeleteRecordsBody", "ids"> = {},
+    options?: CallOptions,
+  ): Promise<string[]> {
+    return (await this.api.request("post", "/records/delete", { body: { ids, ...fields } }, options)).item_ids;
+  }
+
+  /** Return records in the order of their ids, those that begin with `prefix`. */
+  list(fields: Filtered<Query<"get", "/records">> = {}, options?: CallOptions): Promise<types.Item[]> {
+    return this.api.request("get", "/records", { query: filterAsText(fields) }, options);
+  }
+
+  /** Return the best records for a question. */
+  search(
+    query: string,
+    fields: Fields<"SearchRecordsBody", "query"> = {},
+    options?: CallOptions,
+  ): Promise<types.SearchResult> {
+    return this.api.ask("/records/search", { body: { query, ...fields } }, options);
+  }
+
+  /** Return what ids begin with, up to a `/`, with the number of records. */
+  prefixes(fields: Query<"get", "/records/prefixes"> = {}, options?: CallOptions): Promise<types.RecordPrefix[]> {
+    return this.api.request("get", "/records/prefixes", { query: fields }, options);
+  }
+
+  /** Return every version of a record, also of a deleted one. */
+  history(id: string, fields: Target = {}, options?: CallOptions): Promise<types.Version[]> {
+    return this.api.request("get", "/record/history", { query: { id, ...fields } }, options);
+  }
+}
+
 /** Answers of the server's language model, made with memory. */
 export class Chats extends Part {
   /** Answer a question with what is remembered, and remember the exchange. */
@@ -617,6 +690,7 @@ export class Events extends Part {
  */
 export class MemOSClient {
   readonly memories: Memories;
+  readonly records: Records;
   readonly chat: Chats;
   readonly review: Review;
   readonly graph: Graph;
@@ -635,6 +709,7 @@ export class MemOSClient {
     const api = new Api(new Connection(options));
     this.#api = api;
     this.memories = new Memories(api);
+    this.records = new Records(api);
     this.chat = new Chats(api);
     this.review = new Review(api);
     this.graph = new Graph(api);

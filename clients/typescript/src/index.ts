@@ -9,6 +9,7 @@ export {
   type Keys,
   MemOSClient,
   type Memories,
+  type Records,
   type Review,
   type Sharing,
   type Tasks,

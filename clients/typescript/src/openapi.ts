@@ -379,6 +379,144 @@ export interface paths {
 		patch?: never;
 		trace?: never;
 	};
+	"/record": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		/** @description Return one record with its source. */
+		get: operations["records_get"];
+		/** @description Store a record, or write the next version of the one with this id; what changes nothing writes nothing. */
+		put: operations["records_put"];
+		post?: never;
+		/** @description Take a record out of sight; a put, or a rollback of its memory, brings it back. */
+		delete: operations["records_delete"];
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/record/history": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		/** @description Return every version of a record, also of a deleted one: who, when, why, before and after. */
+		get: operations["records_history"];
+		put?: never;
+		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/records": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		/** @description Return records in the order of their ids; deleted ones only when the filter names a status. */
+		get: operations["records_list"];
+		put?: never;
+		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/records/prefixes": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		/** @description Return what ids begin with, up to a `/`, with the number of records, in order. */
+		get: operations["records_prefixes"];
+		put?: never;
+		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/records/put": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Store or replace several records in one step, all or none; returned in order. */
+		post: operations["records_put_many"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/records/get": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Return those of several records that are there, in the order of their ids in the request. */
+		post: operations["records_get_many"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/records/delete": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Take those of several records that are there out of sight, in one step; returns the ids of their memories. */
+		post: operations["records_delete_many"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/records/search": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Return the best records for a question. */
+		post: operations["records_search"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
 	"/search": {
 		parameters: {
 			query?: never;
@@ -2591,6 +2729,8 @@ export interface components {
 			mode?: string;
 			/** @description Definitions of the available tools, in OpenAI's format */
 			tools?: unknown;
+			/** @description Seconds to live: after that they are in no answer, and are erased; default: for ever */
+			ttl_s?: number | null;
 		};
 		/** @description Receipt of an add. */
 		AddReceipt: {
@@ -3122,6 +3262,20 @@ export interface components {
 			 */
 			reason?: string;
 		};
+		/** @description Ids of records to delete. */
+		DeleteRecordsBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description Cube; default: the user's own cube */
+			cube?: string | null;
+			/** @description The callers' ids of the records, at most 1,000 */
+			ids: string[];
+			/**
+			 * @description Reason, kept in the history
+			 * @default deleted
+			 */
+			reason?: string;
+		};
 		/** @description A thing `verify` found wrong, and what was or can be done about it. */
 		Difference: {
 			/** @description Where */
@@ -3574,6 +3728,20 @@ export interface components {
 			 */
 			measured_at: string;
 		};
+		/** @description Ids of records to return. */
+		GetRecordsBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description Cube; default: the user's own cube */
+			cube?: string | null;
+			/** @description The callers' ids of the records, at most 1,000 */
+			ids: string[];
+			/**
+			 * @description Let those with a time to live live as long again from now on; takes the right to write
+			 * @default false
+			 */
+			refresh_ttl?: boolean;
+		};
 		/** @description A role on a cube that was given to somebody. */
 		Grant: {
 			/** @description The cube */
@@ -3820,6 +3988,10 @@ export interface components {
 			superseded_by: string | null;
 			/** @description Sources; filled for a single memory and for hits */
 			sources: components["schemas"]["Source"][];
+			/** @description The caller's id, of a record */
+			record_id: string | null;
+			/** @description When it expires; null if it has no time to live */
+			expires_at: string | null;
 		};
 		/** @description Memories that were stored or taken away. */
 		ItemIds: {
@@ -4134,6 +4306,36 @@ export interface components {
 			/** @description Secret to send as `Authorization: Bearer …`; shown only once, null if the request is repeated */
 			secret: string | null;
 		};
+		/** @description A record to store or to replace, with its id. */
+		NewRecord: {
+			/** @description Its text, found by searches */
+			memory: string;
+			/** @description Further data: any JSON, at most 64 KiB */
+			info?: {
+				[key: string]: unknown;
+			} | null;
+			/**
+			 * @description Tags
+			 * @default []
+			 */
+			tags?: string[];
+			/** @description Seconds to live from now on; default: for ever */
+			ttl_s?: number | null;
+			/**
+			 * @description False to leave it out of all searches
+			 * @default true
+			 */
+			index?: boolean;
+			/**
+			 * @description `untrusted` if it is from a source that may not give instructions
+			 * @default trusted
+			 */
+			trust?: string;
+			/** @description Fail with 409 if the record is at another version; 0: if there is one */
+			expected_version?: number | null;
+			/** @description The caller's id of the record: any text, at most 512 characters */
+			id: string;
+		};
 		/**
 		 * @description Figures of one moment; rates are those of the `seconds` before it.
 		 *
@@ -4375,6 +4577,47 @@ export interface components {
 			/** @description Its text */
 			content: string;
 		};
+		/** @description A record to store or to replace. */
+		PutRecordBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description Cube; default: the user's own cube */
+			cube?: string | null;
+			/** @description Its text, found by searches */
+			memory: string;
+			/** @description Further data: any JSON, at most 64 KiB */
+			info?: {
+				[key: string]: unknown;
+			} | null;
+			/**
+			 * @description Tags
+			 * @default []
+			 */
+			tags?: string[];
+			/** @description Seconds to live from now on; default: for ever */
+			ttl_s?: number | null;
+			/**
+			 * @description False to leave it out of all searches
+			 * @default true
+			 */
+			index?: boolean;
+			/**
+			 * @description `untrusted` if it is from a source that may not give instructions
+			 * @default trusted
+			 */
+			trust?: string;
+			/** @description Fail with 409 if the record is at another version; 0: if there is one */
+			expected_version?: number | null;
+		};
+		/** @description Records to store or to replace, all or none. */
+		PutRecordsBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description Cube; default: the user's own cube */
+			cube?: string | null;
+			/** @description The records, at most 1,000, each with another id */
+			records: components["schemas"]["NewRecord"][];
+		};
 		/** @description Messages to read into facts. */
 		ReadFinelyBody: {
 			/** @description User or agent to act for; default: the owner of the key */
@@ -4436,6 +4679,13 @@ export interface components {
 			timings_ms: {
 				[key: string]: number;
 			};
+		};
+		/** @description What ids of records begin with, up to a separator. */
+		RecordPrefix: {
+			/** @description The prefix, with the separator at its end */
+			prefix: string;
+			/** @description Records with it */
+			records: number;
 		};
 		/** @description A memory that a model was shown under a mark such as `m1`; `relevance` is that of a hit. */
 		Reference: {
@@ -4633,6 +4883,41 @@ export interface components {
 			 * @default false
 			 */
 			explain?: boolean;
+		};
+		/** @description A question, and the records to look among. */
+		SearchRecordsBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description Cube; default: the user's own cube */
+			cube?: string | null;
+			/** @description The question */
+			query: string;
+			/**
+			 * @description What the ids begin with
+			 * @default
+			 */
+			prefix?: string;
+			/** @description Filter (docs/filters.md) */
+			filter?: {
+				[key: string]: unknown;
+			} | null;
+			/**
+			 * @description Most hits
+			 * @default 10
+			 */
+			top_k?: number;
+			/**
+			 * @description Leave out hits of less relevance, 0 to 1
+			 * @default 0
+			 */
+			min_relevance?: number;
+			/** @description Use the reranker; default: if one is configured */
+			rerank?: boolean | null;
+			/**
+			 * @description Let those with a time to live live as long again from now on; takes the right to write
+			 * @default false
+			 */
+			refresh_ttl?: boolean;
 		};
 		/** @description The hits of a search, best first; iterating yields them. */
 		SearchResult: {
@@ -5163,6 +5448,8 @@ export interface components {
 			valid_from?: string | number | null;
 			/** @description Valid until */
 			valid_to?: string | number | null;
+			/** @description Seconds to live from now on; null: for ever */
+			ttl_s?: number | null;
 			/** @description Fail with 409 if the memory is at another version */
 			expected_version?: number | null;
 			/**
@@ -6047,6 +6334,284 @@ export interface operations {
 				};
 				content: {
 					"application/json": components["schemas"]["Item"];
+				};
+			};
+		};
+	};
+	records_get: {
+		parameters: {
+			query: {
+				/** @description The caller's id of the record: any text, at most 512 characters */
+				id: string;
+				/** @description Let those with a time to live live as long again from now on; takes the right to write */
+				refresh_ttl?: boolean;
+				/** @description Cube; default: the user's own cube */
+				cube?: string | null;
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Item"];
+				};
+			};
+		};
+	};
+	records_put: {
+		parameters: {
+			query: {
+				/** @description The caller's id of the record: any text, at most 512 characters */
+				id: string;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["PutRecordBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Item"];
+				};
+			};
+		};
+	};
+	records_delete: {
+		parameters: {
+			query: {
+				/** @description The caller's id of the record: any text, at most 512 characters */
+				id: string;
+				/** @description Reason, kept in the history */
+				reason?: string;
+				/** @description Cube; default: the user's own cube */
+				cube?: string | null;
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["ItemIds"];
+				};
+			};
+		};
+	};
+	records_history: {
+		parameters: {
+			query: {
+				/** @description The caller's id of the record: any text, at most 512 characters */
+				id: string;
+				/** @description Cube; default: the user's own cube */
+				cube?: string | null;
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Version"][];
+				};
+			};
+		};
+	};
+	records_list: {
+		parameters: {
+			query?: {
+				/** @description What the ids begin with */
+				prefix?: string;
+				/** @description Filter as JSON text (docs/filters.md) */
+				filter?: string | null;
+				/** @description Maximum number of entries, at most 10,000 */
+				limit?: number;
+				/** @description Number of records to skip */
+				offset?: number;
+				/** @description Continue after this id, the last of the page before */
+				after?: string | null;
+				/** @description Let those with a time to live live as long again from now on; takes the right to write */
+				refresh_ttl?: boolean;
+				/** @description Cube; default: the user's own cube */
+				cube?: string | null;
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Item"][];
+				};
+			};
+		};
+	};
+	records_prefixes: {
+		parameters: {
+			query?: {
+				/** @description What the ids begin with */
+				prefix?: string;
+				/** @description Parts after `prefix` to keep; default: all before the last `/` of each id */
+				depth?: number | null;
+				/** @description Maximum number of entries, at most 10,000 */
+				limit?: number;
+				/** @description Continue after this one, the last of the page before */
+				after?: string | null;
+				/** @description Cube; default: the user's own cube */
+				cube?: string | null;
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["RecordPrefix"][];
+				};
+			};
+		};
+	};
+	records_put_many: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["PutRecordsBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Item"][];
+				};
+			};
+		};
+	};
+	records_get_many: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["GetRecordsBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Item"][];
+				};
+			};
+		};
+	};
+	records_delete_many: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["DeleteRecordsBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["ItemIds"];
+				};
+			};
+		};
+	};
+	records_search: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["SearchRecordsBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["SearchResult"];
 				};
 			};
 		};

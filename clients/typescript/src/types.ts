@@ -68,6 +68,7 @@ export type Neighbours = Schemas["Neighbours"];
 export type NewKey = Schemas["NewKey"];
 export type PendingItem = Schemas["PendingItem"];
 export type RecalledText = Schemas["RecalledText"];
+export type RecordPrefix = Schemas["RecordPrefix"];
 export type Relation = Schemas["Relation"];
 export type ReviewCounts = Schemas["ReviewCounts"];
 export type SearchResult = Schemas["SearchResult"];

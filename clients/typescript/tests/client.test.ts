@@ -62,6 +62,29 @@ test("a key of the caller's makes an add happen once", async () => {
   assert.equal((await client.memories.list()).length, 1);
 });
 
+test("records have ids of the caller's, nested data and a time to live", async () => {
+  const { client } = await newUser();
+  const id = "users/ana/likes?"; // any text
+  const put = await client.records.put(id, "Ana likes tea.", { info: { hot: { tea: true } }, ttl_s: 3_600 });
+  assert.equal(put.version, 1);
+  assert.equal((await client.records.put(id, "Ana likes coffee.", { expected_version: 1 })).version, 2);
+  await assert.rejects(client.records.put(id, "x", { expected_version: 1 }), Conflict);
+  await client.records.putMany([
+    { id: "users/ben", memory: "Ben likes milk." },
+    { id: "teams/a", memory: "A team." },
+  ]);
+  assert.equal((await client.records.get(id)).memory, "Ana likes coffee.");
+  assert.equal((await client.records.getMany([id, "nobody"])).length, 1);
+  assert.equal((await client.records.list({ prefix: "users/" })).length, 2);
+  assert.equal((await client.records.prefixes({ depth: 1 })).length, 2);
+  const found = await client.records.search("Who likes milk?", { prefix: "users/", top_k: 1 });
+  assert.equal(found.hits[0]?.item.memory, "Ben likes milk.");
+  assert.equal((await client.records.history(id)).length, 2);
+  assert.equal(await client.records.delete(id), put.id);
+  await assert.rejects(client.records.get(id), NotFound);
+  assert.equal((await client.records.deleteMany(["users/ben", "nobody"])).length, 1);
+});
+
 test("feedback corrects, and what held before is told", async () => {
   const { client } = await newUser();
   await client.memories.add({ role: "user", content: "I live in Oslo.", chat_time: "2024-01-01T10:00:00Z" });

@@ -54,6 +54,7 @@ test("ids are one segment of a path", () =>
 
 for (const [what, call] of [
   ["a look-up", (client: MemOSClient) => client.memories.search("Where?")],
+  ["a record that replaces whatever is there", (client: MemOSClient) => client.records.put("a", "Hello.")],
   ["an add, with the same key", (client: MemOSClient) => client.memories.add("Hello.")],
 ] as const) {
   test(`${what} is sent again when the server fails for a moment`, () =>
@@ -70,6 +71,7 @@ for (const [what, call] of [
 
 for (const [what, call] of [
   ["an update", (client: MemOSClient) => client.memories.update("1", { memory: "x" })],
+  ["a record with a version", (client: MemOSClient) => client.records.put("a", "Hello.", { expected_version: 1 })],
   ["a deletion", (client: MemOSClient) => client.memories.delete("1")],
   ["an erasure", (client: MemOSClient) => client.memories.erase(["1"])],
   ["a grant", (client: MemOSClient) => client.sharing.grant("a", "ben")],
