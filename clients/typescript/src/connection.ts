@@ -104,6 +104,7 @@ export class Connection {
   /** Send a request and return the bytes of its answer as they come. */
   async bytes(call: Call, options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
     const { response, limit } = await this.#repeated(call, options);
+    limit.stop();
     const reader = bodyOf(response).getReader();
     return new ReadableStream<Uint8Array>({
       pull: async (controller) => {
@@ -150,7 +151,7 @@ export class Connection {
 
   /** Send a request, again if needed and allowed; without `read` its answer is left open, and its limit runs. */
   async #repeated<T = undefined>(call: Call, options: CallOptions, read?: (response: Response) => Promise<T>) {
-    const requestId = crypto.randomUUID();
+    const requestId = newId();
     const retries = checkRetries(options.retries ?? this.#retries);
     for (let attempt = 1; ; attempt++) {
       try {
@@ -191,13 +192,14 @@ export class Connection {
   }
 
   #url(call: Call): string {
-    const query = new URLSearchParams();
+    const given = new URLSearchParams();
     for (const [name, value] of Object.entries(call.query ?? {})) {
       for (const each of Array.isArray(value) ? value : [value]) {
-        if (each !== undefined && each !== null) query.append(name, String(each));
+        if (each !== undefined && each !== null) given.append(name, String(each));
       }
     }
-    return `${this.#root}/api/v1${call.path}${query.size ? `?${query}` : ""}`;
+    const query = given.toString();
+    return `${this.#root}/api/v1${call.path}${query && `?${query}`}`;
   }
 
   #headers(call: Call, requestId: string): Record<string, string> {
@@ -238,10 +240,16 @@ export class Connection {
 
 /** Return the headers of a call that has its effect once, however often it is sent. */
 export function idempotent(options: CreateOptions | undefined): Record<string, string> {
-  const key = options?.idempotencyKey ?? crypto.randomUUID();
+  const key = options?.idempotencyKey ?? newId();
   if (!/^[ -~]{1,256}$/.test(key))
     throw new InvalidInput("idempotencyKey", "must be 1 to 256 printable ASCII characters");
   return { [IDEMPOTENCY_KEY]: key };
+}
+
+/** Return a random id; `crypto.randomUUID` is not there in pages that came without TLS. */
+function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** A time that starts again with each sign of life, joined with the caller's signal. */

@@ -31,8 +31,8 @@ test("a request has the names of the API, and its answer is returned", () =>
     assert.equal(`${add.method} ${add.url}`, "POST /api/v1/memories");
     assert.deepEqual(JSON.parse(add.body), { messages: "Hello.", user: "ana", info: { a: 1 } });
     assert.equal(add.headers.authorization, "Bearer mst_x");
-    assert.match(String(add.headers["x-request-id"]), /^[\w-]{36}$/);
-    assert.match(String(add.headers["idempotency-key"]), /^[\w-]{36}$/);
+    assert.match(String(add.headers["x-request-id"]), /^\w{32}$/);
+    assert.match(String(add.headers["idempotency-key"]), /^\w{32}$/);
     const query = new URL(list.url, "http://x").searchParams;
     assert.deepEqual(Object.fromEntries(query), { cube: "a/b", filter: JSON.stringify(filter), limit: "5" });
     assert.equal(list.headers["idempotency-key"], undefined);
