@@ -51,6 +51,10 @@ TOLD = frozenset({ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY})
 """Types that tell of something: their valid time is the one they tell of, and does not make them wrong when over."""
 
 
+UNSAID = frozenset({ItemType.PROFILE, ItemType.RECORD})
+"""Types whose text stands for itself in a prompt: a trait names its subject, and nobody said a record."""
+
+
 class CubeKind(StrEnum):
     """The purpose of a cube: conversations and what was learnt from them, or reference documents."""
 

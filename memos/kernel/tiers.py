@@ -19,7 +19,7 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
-from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
+from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, UNSAID, Item, ItemType, SearchResult, Segment, Status
 from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.moves import SegmentContents, TierMove, moves_before
@@ -175,8 +175,7 @@ def _fit(
 
 def _line(item: Item) -> str:
     at = item.valid_from or item.said_at
-    # A trait names its subject itself.
-    text = item.memory if item.type is ItemType.PROFILE else rendering.with_speaker(item.speaker, item.memory)
+    text = item.memory if item.type in UNSAID else rendering.with_speaker(item.speaker, item.memory)
     if is_untrusted(item.sources):
         text = wrap_untrusted(item.memory, speaker_of(item, item.sources))
     return f"- {rendering.dated(at, text)}"

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from memos.core.text import rendering
 from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Item, ItemType, Status
+from memos.core.types import UNSAID, Item, Status
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import cubes, row_of, warmth
 from memos.memcube.ledger.schema import prefix_entries as t
@@ -193,8 +193,7 @@ def _correction(row: PrefixRow, state: Item, at: datetime, what: str) -> Line:
 
 def _told(state: Item) -> str:
     text = state.memory.replace("\n", "\n  ")
-    # A trait names its subject itself.
-    return remembered(text if state.type is ItemType.PROFILE else rendering.with_speaker(state.speaker, text))
+    return remembered(text if state.type in UNSAID else rendering.with_speaker(state.speaker, text))
 
 
 def date_of(state: Item) -> datetime:

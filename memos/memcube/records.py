@@ -78,7 +78,7 @@ def require(connection: sa.Connection, cube: str, record_id: str, now: datetime)
 
 
 def unknown(record_id: str) -> NotFound:
-    return NotFound("record", record_id, "List records with `memos.records.list()`.")
+    return NotFound("record", record_id, """List records with `memos list --filter '{"type": "record"}'`.""")
 
 
 def present(connection: sa.Connection, cube: str, record_ids: Iterable[str], now: datetime) -> list[Item]:

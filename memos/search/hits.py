@@ -65,7 +65,9 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
 
 
 def _line(number: int, hit: Hit) -> str:
-    shown = rendering.with_speaker(hit.item.speaker, hit.item.memory)
+    shown = hit.item.memory
+    if hit.item.type is not ItemType.RECORD:
+        shown = rendering.with_speaker(hit.item.speaker, shown)
     if is_untrusted(hit.sources):
         shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
     if hit.standing is not Standing.CURRENT:
