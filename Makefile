@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -42,7 +42,7 @@ test: $(VENV)/.dev
 # missing server a failure instead of a skipped test.
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
-	$(PYTEST) -m "heavy and not alone and not browser" --dist loadfile
+	$(PYTEST) -m "heavy and not alone and not browser and not typescript" --dist loadfile
 
 # Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
 test-browser: $(VENV)/.dev
@@ -54,6 +54,11 @@ test-integrations:
 
 setup-integrations:
 	PYTHON="$(PYTHON)" SETUP_ONLY=1 sh scripts/test_integrations.sh $(NAMES)
+
+# Every test of the TypeScript client, with the AI SDK, Mastra, Bun, Deno and Chromium: 600 MB of npm packages, kept in
+# ignored folders of clients/typescript. `make test-all` runs those that need Node alone.
+test-typescript: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/processes/test_typescript.py
 
 check: lint types layers test
 

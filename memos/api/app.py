@@ -256,7 +256,11 @@ def create_app(
         app.mount(local.PATH, local.create(memos, local_token, stopping))
     if settings.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After", "X-Request-Id"],  # what clients read
         )
     if tracing is not None:
         memos.listeners.add(tracing.hear)

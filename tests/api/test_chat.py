@@ -107,6 +107,27 @@ def test_the_prompt_is_shown_without_asking_the_model(chats: Chats) -> None:
     assert sent == [message["content"] for message in told["messages"]]
 
 
+def test_what_is_remembered_is_told_for_a_model_of_the_callers(chats: Chats) -> None:
+    headers = {"Authorization": f"Bearer {chats.keys['ana']}"}
+    before = len(chats.model.requests)
+
+    def recall(**body: Any) -> httpx2.Response:
+        asked = {"query": "What is my secret?", "working": False, **body}
+        return httpx2.post(f"{chats.url}/recall", json=asked, headers=headers, timeout=60)
+
+    told = recall().json()
+    assert "<memory>" in told["text"]
+    assert "My secret is a blue door." in told["text"]
+    assert told["untrusted"] is False
+    assert "My secret is a blue door." in [shown["memory"] for shown in told["shown"]]
+    assert told["tokens"] > 0
+    known = recall(known=[shown["memory"] for shown in told["shown"]]).json()
+    assert (known["text"], known["shown"], known["tokens"]) == ("", [], 0)
+    for wrong, status in (({"query": 1}, 400), ({"known": "x"}, 400), ({"cubes": ["ben"]}, 404)):
+        assert recall(**wrong).status_code == status
+    assert len(chats.model.requests) == before
+
+
 def test_the_tokens_of_chats_are_among_the_numbers_of_the_server(chats: Chats) -> None:
     chats.says(ChatReply("A blue door.", Tokens(30, 12)))
     before = chats.memos.statistics.totals().tokens.get("chat", 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import schemathesis
@@ -22,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.api.conftest import Server
 
 DOCUMENT = "/api/v1/openapi.json"
+TYPESCRIPT = Path(__file__).resolve().parents[2] / "clients" / "typescript" / "src" / "client.ts"
 EXAMPLES = 6
 # A cube that comes as a file is there then: loading it again is refused, or adds nothing.
 MADE_ONCE = {"/cubes/load"}
@@ -61,6 +64,14 @@ def test_every_part_of_the_document_is_told(server: Server) -> None:
     for name, schema in document["components"]["schemas"].items():
         for field, told in schema.get("properties", {}).items():
             assert told.get("description"), f"{name}.{field}"
+
+
+def test_the_typescript_client_asks_for_routes_that_there_are(server: Server) -> None:
+    """Its types are generated: after a change of routes, python scripts/typescript_types.py."""
+    code = TYPESCRIPT.read_text(encoding="utf-8")
+    asked = set(re.findall(r'this\.#?api\.\w+\(\s*(?:"\w+",\s*)?"(/[^"]+)"', code))
+    assert len(asked) > 50
+    assert asked <= set(server.http.get(DOCUMENT).json()["paths"])
 
 
 @pytest.mark.heavy

@@ -112,7 +112,7 @@ LEFT_OUT = {
     "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
     "restore_erased", "remove", "by", "sort", "around",
     "before", "newest", "start", "everyone", "format", "on_bad", "progress", "together", "date_order",
-    "owner", "prefix", "depth", "ttl_s", "index", "refresh_ttl",
+    "owner", "prefix", "depth", "ttl_s", "index", "refresh_ttl", "recent", "known",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {

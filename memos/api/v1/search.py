@@ -24,7 +24,7 @@ from memos.api.v1.common import (
 )
 from memos.api.values import Value
 from memos.core.types import FeedbackReceipt, Outcome, SearchResult, WhyNot
-from memos.kernel.chat.results import ChatOptions, ChatPrompt, ChatResult
+from memos.kernel.chat.results import ChatOptions, ChatPrompt, ChatResult, Recalled
 from memos.kernel.tiers import WorkingMemory
 
 router = value_router("search")
@@ -143,16 +143,11 @@ def _receipt_again(made: tuple[str, ...]) -> FeedbackReceipt:
 chat_router = value_router("chat", prefix="/chat")
 
 
-class PromptBody(Body):
-    """A question, and the memory to answer from."""
+class RecalledBody(Body):
+    """A question, and the memory to answer it from."""
 
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own cube")
-    conversation: str | None = Field(
-        None, description="Conversation id; without `history`, the model sees its most recent messages"
-    )
-    history: list[Any] = Field(default=[], description="Earlier messages `{role, content}`, or of another known shape")
-    system_prompt: str | None = Field(None, description="Instructions for the model, in place of the default ones")
     top_k: int | None = Field(None, description="Maximum number of memories from search; default: 12")
     filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
     min_relevance: MinRelevance | None = Field(
@@ -163,6 +158,26 @@ class PromptBody(Body):
     reference_time: Moment = Field(None, description="Time the question is asked; default: now")
     token_budget: int | None = Field(None, description="Maximum tokens of memory; default: MEMOS_RECALL__TOKENS")
     working: bool = Field(True, description="Put the working memory first: instructions, preferences, the topic")
+
+
+class RecallBody(RecalledBody):
+    """A question that a model of the caller's will answer."""
+
+    conversation: str | None = Field(None, description="Conversation id")
+    recent: bool = Field(True, description="Include the most recent messages of the conversation")
+    known: list[str] = Field(
+        default=[], description="Texts that the model sees anyway; memories with such a text are left out"
+    )
+
+
+class PromptBody(RecalledBody):
+    """A question, and the memory to answer from."""
+
+    conversation: str | None = Field(
+        None, description="Conversation id; without `history`, the model sees its most recent messages"
+    )
+    history: list[Any] = Field(default=[], description="Earlier messages `{role, content}`, or of another known shape")
+    system_prompt: str | None = Field(None, description="Instructions for the model, in place of the default ones")
 
 
 class ChatBody(PromptBody):
@@ -188,6 +203,12 @@ class Chat(ChatResult, Value):
     """An answer made with memory."""
 
 
+class RecalledText(Recalled, Value):
+    """What is remembered for a question, as a text for a prompt."""
+
+    text: str = Field(description="Text for a system message, fenced as data; empty if nothing is remembered")
+
+
 class ChatModel(Value):
     """The model that answers chats."""
 
@@ -198,6 +219,14 @@ class ChatModel(Value):
 def chat_model(memos: CurrentMemos, caller: CurrentCaller) -> ChatModel:
     """Return the model that answers chats."""
     return ChatModel(model=memos.chat.model())
+
+
+@chat_router.post("/recall", name="recall")
+def chat_recall(body: RecallBody, memos: CurrentMemos, caller: CurrentCaller) -> RecalledText:
+    """Return what is remembered for a question, for a prompt of the caller's own. Nothing is sent or stored."""
+    acting = resolve_identity(memos, caller, body.user)
+    options = {**body.given("query"), "actor": acting.actor, "cubes": acting.cubes(body.cubes)}
+    return RecalledText.model_validate(memos.chat.recall(body.query, **options))
 
 
 @chat_router.post("/prompt", name="prompt")

@@ -33,11 +33,17 @@ class Recalled:
     """
 
     section: str
-    tokens: int
-    shown: tuple[Reference, ...]
-    untrusted: bool
-    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    tokens: Annotated[int, "Tokens of the text, estimated"]
+    shown: Annotated[tuple[Reference, ...], "Memories in the text"]
+    untrusted: Annotated[bool, "True if a part is not from users: an answer made from it is untrusted too"]
+    timings_ms: Annotated[Mapping[str, float], "Time of each stage in milliseconds"] = field(default_factory=dict)
     prefix: PrefixText | None = None
+
+    @property
+    def text(self) -> str:
+        """Return prefix and section as one text for a system message."""
+        parts = ("" if self.prefix is None else self.prefix.section, self.section)
+        return "\n\n".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
