@@ -1249,7 +1249,7 @@ export interface paths {
 		};
 		get?: never;
 		put?: never;
-		/** @description Read the beginning of a chat export, sent as the body, and say what would be stored; nothing is. */
+		/** @description Read the beginning of an export, sent as the body (a ZIP too), and say what would be stored. */
 		post: operations["imports_preview"];
 		delete?: never;
 		options?: never;
@@ -1267,7 +1267,7 @@ export interface paths {
 		get?: never;
 		put?: never;
 		/**
-		 * @description Store the messages of a chat export, sent as the body; sending it again adds only what is missing.
+		 * @description Store the messages of an export, a ZIP archive too, sent as the body; sending it again adds only what is missing.
 		 *
 		 *	 With `progress` the answer is lines of JSON: `{"progress": {"done": …, "total": …}}`, then `{"result": …}` or
 		 *	 `{"error": …}`; empty lines are a heartbeat. Closing the connection stops the import after the current batch.
@@ -2706,7 +2706,7 @@ export interface components {
 			user?: string | null;
 			/** @description Cube; default: the user's own cube */
 			cube?: string | null;
-			/** @description A text, a message `{role, content, …}` or a list of messages */
+			/** @description A text, a message `{role, content, …}` or a list of messages; OpenAI's, Anthropic's and LangChain's are taken as they are */
 			messages: unknown;
 			/** @description Conversation id */
 			conversation?: string | null;
@@ -2961,12 +2961,10 @@ export interface components {
 			/** @description Conversation id; without `history`, the model sees its most recent messages */
 			conversation?: string | null;
 			/**
-			 * @description Earlier messages `{role, content}`
+			 * @description Earlier messages `{role, content}`, or of another known shape
 			 * @default []
 			 */
-			history?: {
-				[key: string]: unknown;
-			}[];
+			history?: unknown[];
 			/** @description Instructions for the model, in place of the default ones */
 			system_prompt?: string | null;
 			/** @description Maximum tokens of the answer; an answer that is cut off is an error */
@@ -3832,12 +3830,7 @@ export interface components {
 			/** @description Since when it stands so */
 			since: string | null;
 		};
-		/**
-		 * @description A found memory with its exact sources.
-		 *
-		 *	 `score` orders the hits of one search; `relevance` is the probability that the hit answers the question. With
-		 *	 `explain` the arms' shares and the boosts add up to the score.
-		 */
+		/** @description A found memory with its sources, its score and its relevance. */
 		Hit: {
 			/** @description The memory */
 			item: components["schemas"]["Item"];
@@ -3846,7 +3839,7 @@ export interface components {
 			/** @description Probability that it answers the question, comparable across searches */
 			relevance: number;
 			/** @description Where it comes from */
-			sources: components["schemas"]["Source"][];
+			sources: components["schemas"]["memos__api__values__Source"][];
 			/** @description Ids of duplicates */
 			duplicates: string[];
 			/** @description Score of each arm, with `explain` */
@@ -3894,8 +3887,14 @@ export interface components {
 			messages: number;
 			/** @description Their conversations */
 			conversations: number;
-			/** @description Entries nobody said: hidden and empty turns, other branches, reasoning */
+			/** @description What is not taken: hidden and empty turns, other branches, reasoning, files */
 			left_out: number;
+			/** @description How much of it, by reason */
+			left_out_by: {
+				[key: string]: number;
+			};
+			/** @description Users of the other program whose memories these are */
+			owners: string[];
 			/** @description Records that cannot be read, at most 50 */
 			bad: components["schemas"]["BadRecord"][];
 			/** @description Number of records that cannot be read */
@@ -3915,8 +3914,16 @@ export interface components {
 			bad: components["schemas"]["BadRecord"][];
 			/** @description Number of conversations */
 			conversations: number;
-			/** @description Entries nobody said: hidden and empty turns, other branches, reasoning */
+			/** @description Known memories that the other program changed since */
+			updated: number;
+			/** @description What is not taken: hidden and empty turns, other branches, reasoning, files */
 			left_out: number;
+			/** @description How much of it, by reason */
+			left_out_by: {
+				[key: string]: number;
+			};
+			/** @description Cubes that were written to */
+			cubes: string[];
 			/** @description Messages earlier than the one before, stored in the file's order */
 			out_of_order: number;
 			/** @description Format of the file */
@@ -3987,7 +3994,7 @@ export interface components {
 			/** @description Id of the memory that replaced it */
 			superseded_by: string | null;
 			/** @description Sources; filled for a single memory and for hits */
-			sources: components["schemas"]["Source"][];
+			sources: components["schemas"]["abc__Source"][];
 			/** @description The caller's id, of a record */
 			record_id: string | null;
 			/** @description When it expires; null if it has no time to live */
@@ -4561,12 +4568,10 @@ export interface components {
 			/** @description Conversation id; without `history`, the model sees its most recent messages */
 			conversation?: string | null;
 			/**
-			 * @description Earlier messages `{role, content}`
+			 * @description Earlier messages `{role, content}`, or of another known shape
 			 * @default []
 			 */
-			history?: {
-				[key: string]: unknown;
-			}[];
+			history?: unknown[];
 			/** @description Instructions for the model, in place of the default ones */
 			system_prompt?: string | null;
 		};
@@ -5020,30 +5025,6 @@ export interface components {
 			question: string | null;
 			/** @description Whether it ended with an error */
 			failed: boolean;
-		};
-		/** @description Where an item comes from: characters `start` to `end` of a stored message. */
-		Source: {
-			/** @description Id of the message's memory */
-			message_id: string;
-			/** @description Start of the passage, in characters */
-			start: number;
-			/** @description End of the passage, in characters */
-			end: number;
-			/** @description Who said it */
-			speaker: string;
-			/**
-			 * Format: date-time
-			 * @description When it was said
-			 */
-			at: string;
-			/** @description The passage */
-			passage: string;
-			/** @description Conversation of the message */
-			conversation: string | null;
-			/** @description The caller's id of the message */
-			external_id: string | null;
-			/** @description `trusted` or `untrusted` */
-			trust: string;
 		};
 		/** @description A task that was begun. */
 		StartedTask: {
@@ -5600,6 +5581,30 @@ export interface components {
 			/** @description Number of lines left out for lack of room */
 			left_out: number;
 		};
+		/** @description Where an item comes from: characters `start` to `end` of a stored message. */
+		abc__Source: {
+			/** @description Id of the message's memory */
+			message_id: string;
+			/** @description Start of the passage, in characters */
+			start: number;
+			/** @description End of the passage, in characters */
+			end: number;
+			/** @description Who said it */
+			speaker: string;
+			/**
+			 * Format: date-time
+			 * @description When it was said
+			 */
+			at: string;
+			/** @description The passage */
+			passage: string;
+			/** @description Conversation of the message */
+			conversation: string | null;
+			/** @description The caller's id of the message */
+			external_id: string | null;
+			/** @description `trusted` or `untrusted` */
+			trust: string;
+		};
 		/** @description Two names that are the same. */
 		memos__api__v1__graph__MergeBody: {
 			/** @description User or agent to act for; default: the owner of the key */
@@ -5621,6 +5626,30 @@ export interface components {
 			expected_version?: number | null;
 			/** @description Id of the memory that stays */
 			into: string;
+		};
+		/** @description Where a memory comes from: a passage of a message. */
+		memos__api__values__Source: {
+			/** @description Id of the message's memory */
+			message_id: string;
+			/** @description Start of the passage, in characters */
+			start: number;
+			/** @description End of the passage, in characters */
+			end: number;
+			/** @description Who said it */
+			speaker: string;
+			/**
+			 * Format: date-time
+			 * @description When it was said
+			 */
+			at: string;
+			/** @description The passage */
+			passage: string;
+			/** @description Conversation of the message */
+			conversation: string | null;
+			/** @description The caller's id of the message */
+			external_id: string | null;
+			/** @description `trusted` or `untrusted` */
+			trust: string;
 		};
 	};
 	responses: never;
@@ -5853,7 +5882,7 @@ export interface operations {
 					[name: string]: unknown;
 				};
 				content: {
-					"application/json": components["schemas"]["Source"][];
+					"application/json": components["schemas"]["memos__api__values__Source"][];
 				};
 			};
 		};
@@ -7968,6 +7997,10 @@ export interface operations {
 				conversation?: string | null;
 				/** @description Records to look at, at most 10,000 */
 				limit?: number;
+				/** @description Time zone of times without an offset; default: the cube's */
+				time_zone?: string | null;
+				/** @description For WhatsApp: what comes first in a date, `day` or `month`; default: read from the file */
+				date_order?: string | null;
 				/** @description User or agent to act for; default: the owner of the key */
 				user?: string | null;
 			};
@@ -8003,10 +8036,18 @@ export interface operations {
 				name?: string;
 				/** @description Conversation id for messages without one; default: the file's name */
 				conversation?: string | null;
-				/** @description On a record that cannot be read: `stop` or `skip` */
+				/** @description On a record that cannot be read: `skip` or `stop` */
 				on_bad?: string;
 				/** @description `rough`, or `fine`: also extract facts, in the background */
 				mode?: string;
+				/** @description Take only this user's memories of the other program */
+				owner?: string | null;
+				/** @description Memories of several users of it are one person's */
+				together?: boolean;
+				/** @description Time zone of times without an offset; default: the cube's */
+				time_zone?: string | null;
+				/** @description For WhatsApp: what comes first in a date, `day` or `month`; default: read from the file */
+				date_order?: string | null;
 				/** @description Answer with lines of JSON that tell the progress */
 				progress?: boolean;
 				/** @description User or agent to act for; default: the owner of the key */
