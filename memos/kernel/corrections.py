@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.text.claims import read_claim
-from memos.core.text.corrections import Aim, Correction, edited, fit
+from memos.core.text.corrections import Aim, Correction, edited, fit, topic
 from memos.core.text.matching import normalized_value
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
@@ -58,7 +58,7 @@ def apply_correction(
     related = [id_ for id_ in given or list(near)[:_LINKED] if id_ in known]
     candidates = _candidates(told.correction, known, near, given)
     if told.correction.aim is Aim.FORGET:
-        return _forget(told, candidates)
+        return _forget(told, candidates, zone)
     draft, replaced = _replaced_values(told, [known[id_] for id_ in related])
     told = told._replace(draft=draft)
     if replaced:
@@ -89,17 +89,37 @@ def _candidates(
     return sorted(found, key=lambda each: (-each.fit, each.item.id))
 
 
-def _forget(told: Corrected, candidates: Sequence[_Candidate]) -> FeedbackReceipt:
-    """Delete what is meant, with whatever says the same; the request is deleted too, as it repeats it."""
+def _forget(told: Corrected, candidates: Sequence[_Candidate], zone: ZoneInfo) -> FeedbackReceipt:
+    """Delete what is meant, with whatever says the same; the request is deleted too, as it repeats it.
+
+    Of a message that says more, the sentences that are meant are taken out.
+    """
     change = told.change
     best = candidates[0].fit if candidates else 0.0
-    meant = [each.item.id for each in candidates if each.fit >= max(_FORGETS, best * _ALL_OF_IT)]
-    others = tuple(each.item.id for each in candidates if each.item.id not in meant)[:_LINKED]
+    meant = [each.item for each in candidates if each.fit >= max(_FORGETS, best * _ALL_OF_IT)]
+    kept = {item.id: rest for item in meant if (rest := _without_what_is_meant(item, told.correction))}
+    others = tuple(each.item.id for each in candidates if each.item not in meant)[:_LINKED]
     request = changes.add(change, [told.draft], told.conversation, None, told.short_capacity).item_ids[0]
-    changes.delete(change, [*meant, request], "asked to forget it")
-    retract(change, meant)
+    for item in meant:
+        if item.id in kept:
+            _rewrite(change, item, kept[item.id], "asked to forget the rest of it", zone)
+    forgotten = tuple(item.id for item in meant if item.id not in kept)
+    changes.delete(change, [*forgotten, request], "asked to forget it")
+    retract(change, forgotten)
     outcome = Outcome.FORGOTTEN if meant else Outcome.NEEDS_REVIEW
-    return FeedbackReceipt(request, (), (), indexed=False, outcome=outcome, forgotten=tuple(meant), runners_up=others)
+    return FeedbackReceipt(
+        request, (), (), indexed=False, outcome=outcome, edited=tuple(kept), forgotten=forgotten, runners_up=others
+    )
+
+
+def _without_what_is_meant(item: Item, correction: Correction) -> str | None:
+    """Return the sentences of a message that are not to be forgotten, None if it is to be forgotten as a whole."""
+    parts = [item.memory[start:end] for start, end in sentences(item.memory)]
+    said = topic(correction)
+    shared = [len(said & read_claim(part).terms) for part in parts]
+    if item.type is not ItemType.MESSAGE or not max(shared):
+        return None
+    return " ".join(part for part, share in zip(parts, shared, strict=True) if share < max(shared) * _ALL_OF_IT)
 
 
 def _add(told: Corrected, related: Sequence[str]) -> FeedbackReceipt:
@@ -122,11 +142,15 @@ def _edit(told: Corrected, old: Item, memory: str, related: Sequence[str], zone:
     new = changes.add(change, [draft], told.conversation, None, told.short_capacity).item_ids[0]
     about = tuple(dict.fromkeys([*related, old.id]))
     items.link(change.connection, [(new, LinkKind.RELATES, id_) for id_ in about], change.cube, change.now)
+    _rewrite(change, old, memory, f"corrected by {new}", zone)
+    return FeedbackReceipt(new, about, (), indexed=False, outcome=Outcome.EDITED, edited=(old.id,))
+
+
+def _rewrite(change: Change, old: Item, memory: str, reason: str, zone: ZoneInfo) -> None:
     # What was read out of the old text must not stand for the new one.
     stated = fast.stated(memory, old.speaker, old.role, old.said_at, zone)
-    changes.update(change, old.id, None, {**stated, "memory": memory}, f"corrected by {new}")
+    changes.update(change, old.id, None, {**stated, "memory": memory}, reason)
     retract(change, [old.id])
-    return FeedbackReceipt(new, about, (), indexed=False, outcome=Outcome.EDITED, edited=(old.id,))
 
 
 def _keep_both(told: Corrected, old: Item, related: Sequence[str], rivals: tuple[str, ...]) -> FeedbackReceipt:

@@ -196,6 +196,22 @@ def test_what_is_to_be_forgotten_is_not_found_any_more_nor_is_the_request(
     assert memos.memories.rollback(item).memory == said
 
 
+FORGETS_A_PART = [
+    ("I live in Bath. I'm allergic to peanuts.", "Forget that I'm allergic to peanuts.", "I live in Bath."),
+    ("Mein Gehalt ist 4.300 Euro. Ich wohne in Bonn.", "Vergiss bitte mein Gehalt.", "Ich wohne in Bonn."),
+    ("我的工资是两万五。我住在成都。", "把我工资的事忘掉。", "我住在成都。"),
+]
+
+
+@pytest.mark.parametrize(("said", "request_", "kept"), FORGETS_A_PART)
+def test_of_a_message_that_says_more_the_rest_is_kept(memos: MemOS, said: str, request_: str, kept: str) -> None:
+    [item] = tell(memos, said)
+    receipt = memos.feedback(request_, speaker="Sam")
+    assert (receipt.outcome, receipt.edited, receipt.forgotten) == (Outcome.FORGOTTEN, (item,), ())
+    assert memos.get(item).memory == kept
+    assert memos.memories.rollback(item).memory == said
+
+
 def test_what_concerns_nothing_is_added_and_in_doubt_both_stay(memos: MemOS) -> None:
     [anna, bea, _] = tell(
         memos, "Anna's train arrives at nine and she stays a week.", "Bea's train arrives at ten.", "I slept badly."
@@ -245,6 +261,13 @@ def test_a_hit_says_whether_it_still_holds_and_the_prompt_text_marks_what_does_n
     assert by_id[old].since == BEGAN + timedelta(days=3)
     assert "(no longer true) Sam: The rent is 900 euros." in found.context
     assert "(no longer true) Sam: The rent was raised" not in found.context
+
+
+def test_a_mark_on_a_message_that_says_more_concerns_a_part_of_it(memos: MemOS) -> None:
+    old, new = tell(memos, "I live in Paris. I'm allergic to peanuts.", "I moved to Lyon.")
+    memos.review.decide(new, old, holds=True)
+    found = memos.search("What is Sam allergic to?", token_budget=200)
+    assert "(in part no longer true) Sam: I live in Paris. I'm allergic to peanuts." in found.context
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from memos.core.text.sentences import sentences
 from memos.core.text.validation import is_invisible
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Source, Standing, Trust
@@ -174,7 +175,11 @@ def _shown(hit: Hit) -> str:
         shown = with_speaker(hit.item.speaker, shown)
     if is_untrusted(hit.sources):
         shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
-    return shown if hit.standing == Standing.CURRENT else f"({_MARKS[hit.standing]}) {shown}"
+    if hit.standing == Standing.CURRENT:
+        return shown
+    # What replaced "I live in Paris. I'm allergic to peanuts." may concern one of both.
+    part = "in part " if hit.standing == Standing.REPLACED and len(sentences(hit.item.memory)) > 1 else ""
+    return f"({part}{_MARKS[hit.standing]}) {shown}"
 
 
 _MARKS = {
