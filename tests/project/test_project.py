@@ -140,8 +140,13 @@ def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(
     ledger.close()
 
 
+PAGES = (README, *(ROOT / "docs" / f"{page}.md" for page in ("cli", "python", "server")))
+"""Pages of which every block is run."""
+
+
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +179,7 @@ def test_make_serve_starts_a_server_on_loopback_that_its_key_opens(server: dict[
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("block", blocks("python"), ids=range(len(blocks("python"))))
-def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
+def test_python_blocks_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
     _run([sys.executable, "-W", "error", "-c", block], tmp_path, {**os.environ, **server})
 
 
@@ -214,7 +219,7 @@ def test_a_host_can_start_what_the_readme_tells_it_to(block: str, tmp_path: Path
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("block", blocks("bash"), ids=range(len(blocks("bash"))))
-def test_shell_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
+def test_shell_blocks_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     _run(["/bin/bash", "-euo", "pipefail", "-c", block], tmp_path, {"PATH": path, "HOME": str(tmp_path), **server})
 
