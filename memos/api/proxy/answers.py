@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from memos.api.proxy.requests import call_message
+from memos.core.clock import new_id
 from memos.core.streaming import DONE, EventData, without_reasoning
 from memos.core.types import Json
 
@@ -31,12 +33,12 @@ class Call:
 
 @dataclass(slots=True)
 class Delta:
-    """What an event of a stream adds to an answer; `calls` by their place among the calls of the answer."""
+    """What an event of a stream adds to an answer; `calls` are their places, the calls so far, and more arguments."""
 
     text: str = ""
     reasoning: str = ""
     refusal: str = ""
-    calls: list[tuple[int, Call]] = field(default_factory=list)
+    calls: list[tuple[int, Call, str]] = field(default_factory=list)
     logprobs: list[Json] = field(default_factory=list)
 
 
@@ -108,10 +110,7 @@ class Answer:
         if self.spoilt or not self.ended or self.finish in UNFINISHED or self.refusal:
             return None
         told = without_reasoning(self.text).strip()
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.calls
-        ]
+        calls = [call_message(call.id, call.name, call.arguments) for call in self.calls]
         if not told and not calls:
             return None
         return {"role": "assistant", "content": told, **({"tool_calls": calls} if calls else {})}
@@ -149,11 +148,12 @@ class Answer:
             if not isinstance(place, int) or not 0 <= place < _MOST_CALLS:
                 self.spoilt = True
                 break
-            delta.calls.append((place, _call(piece)))
-            call = self._calls.setdefault(place, Call())
-            call.id = call.id or delta.calls[-1][1].id
-            call.name += delta.calls[-1][1].name
-            call.arguments += delta.calls[-1][1].arguments
+            more = _call(piece)
+            # Some endpoints give no id, and the tool's answer needs one.
+            call = self._calls.setdefault(place, Call(more.id or f"call_{new_id().replace('-', '')}"))
+            call.name += more.name
+            call.arguments += more.arguments
+            delta.calls.append((place, call, more.arguments))
         return delta
 
 

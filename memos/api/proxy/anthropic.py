@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from anyio import to_thread
@@ -12,19 +12,18 @@ from starlette.responses import JSONResponse, Response
 
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
 from memos.api.observability import request_id
-from memos.api.proxy.answers import Answer, Call, Delta, counted, read_events
+from memos.api.proxy.answers import UNFINISHED, counted
 from memos.api.proxy.anthropic_requests import read_messages, thinks
 from memos.api.proxy.errors import mark_permanent, message_in
 from memos.api.proxy.exchanges import CurrentUpstream, Exchange, Wanted, identify, relay
 from memos.api.proxy.requests import Completion, read_body, text_of
+from memos.api.proxy.translation import Block, Kind, Translation, event
 from memos.api.proxy.upstream import Upstream
 from memos.api.wording import message_of
 from memos.core.clock import new_id
-from memos.core.streaming import EventData
-from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.tokens import IMAGE_TOKENS, estimate_tokens
 from memos.core.types import Json
-from memos.errors import BackendUnavailable, InvalidAnswer, MemosError, NotFound
+from memos.errors import MemosError, NotFound
 from memos.kernel.memos import MemOS
 
 router = APIRouter()
@@ -38,6 +37,12 @@ _TYPES = {
     429: "rate_limit_error",
     504: "timeout_error",
     529: "overloaded_error",
+}
+_DELTAS: Mapping[Kind, tuple[str, str]] = {
+    "reasoning": ("thinking_delta", "thinking"),
+    "text": ("text_delta", "text"),
+    "refusal": ("text_delta", "text"),
+    "call": ("input_json_delta", "partial_json"),
 }
 _STOPS = {"length": "max_tokens", "max_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -119,135 +124,63 @@ def _problem(message: str, status: int) -> dict[str, Json]:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id.get()}
 
 
-class _Told:
-    """Words an answer as a message, whole or as the events of one: a block each for thoughts, text, and calls."""
+class _Told(Translation):
+    """Words an answer as a message, whole or as the events of one."""
 
     def __init__(self, completion: Completion, *, thinks: bool, model: str) -> None:
-        self.answer = Answer(MAX_MESSAGE_BYTES)
-        self.streams = bool(completion.body.get("stream"))
+        super().__init__(streams=bool(completion.body.get("stream")), reasoning=thinks)
         self._stops = completion.body.get("stop") or ()
-        self._thinks = thinks
         self._model = model
         self._id = f"msg_{new_id().replace('-', '')}"
-        self._events = EventData()
-        self._begun = False
-        self._over = False
-        self._block = -1  # the last one that was begun
-        self._open: tuple[str, int] | None = None  # what it has, and the place of its call
-        self._calls: set[int] = set()
 
-    def feed(self, chunk: bytes) -> bytes:
-        told = self._begin()
-        for delta in read_events(self._events, self.answer, chunk):
-            if not self._over:
-                told += b"".join(self._pieces(delta))
-        if self.answer.ended and not self._over:
-            self._check_calls()
-        return told + (self._close() if self.answer.error else b"")
+    def begun(self) -> bytes:
+        nothing = {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
+        return event({"type": "message_start", "message": {**self._message(), "content": [], **nothing}})
 
-    def held(self) -> bytes:
-        return self._close()
+    def block_begun(self, block: Block) -> bytes:
+        content = self._content(block)  # still empty
+        return event({"type": "content_block_start", "index": block.index, "content_block": content})
 
-    def end(self) -> bytes:
-        return self._begin() + self._close()
+    def block_more(self, block: Block, piece: str, logprobs: list[Json]) -> bytes:
+        kind, field = _DELTAS[block.kind]
+        return event({"type": "content_block_delta", "index": block.index, "delta": {"type": kind, field: piece}})
 
-    def broken(self, error: BackendUnavailable) -> bytes:
-        self._over = True
-        return _event(_problem(message_of(error), 502))
+    def block_ended(self, block: Block) -> bytes:
+        return event({"type": "content_block_stop", "index": block.index})
 
-    def whole(self, raw: bytes) -> tuple[bytes, Mapping[str, str]]:
-        told = self.answer
-        if told.spoilt:
-            raise InvalidAnswer("The language model's endpoint gave no chat completion; its operator must look.")
-        if self.streams:
-            calls = list(enumerate(told.calls))
-            all_of_it = Delta(told.text, told.reasoning, told.refusal, calls)
-            events = self._begin() + b"".join(self._pieces(all_of_it)) + self._close()
-            return events, {"content-type": "text/event-stream; charset=utf-8"}
-        content: list[Json] = []
-        if self._thinks and told.reasoning:
-            content.append({"type": "thinking", "thinking": told.reasoning, "signature": ""})
-        if text := told.text or told.refusal:
-            content.append({"type": "text", "text": text, "citations": None})
-        content += [
-            {"type": "tool_use", "id": self._call_id(place, call), "name": call.name, "input": _input(call)}
-            for place, call in enumerate(told.calls)
-        ]
-        message = {**self._message(), "content": content, **self._reason(), "usage": self._usage()}
-        return json.dumps(message).encode(), {"content-type": "application/json"}
+    def completed(self) -> bytes:
+        delta = event({"type": "message_delta", "delta": self._reason(), "usage": self._usage()})
+        return delta + event({"type": "message_stop"})
+
+    def failed(self, message: str) -> bytes:
+        return event(_problem(message, 502))
+
+    def body(self) -> dict[str, Json]:
+        content = [self._content(block) for block in self.blocks]
+        return {**self._message(), "content": content, **self._reason(), "usage": self._usage()}
 
     def failure(self, raw: bytes, status: int) -> tuple[bytes, Mapping[str, str]]:
         return json.dumps(_problem(message_in(raw), status)).encode(), {"content-type": "application/json"}
 
-    def record(self, *, whole: bool) -> Json:
-        return None
+    def problem(self) -> str | None:
+        if self.answer.finish in UNFINISHED:  # cut off in the middle of a call: the reason for the end says so
+            return None
+        wrong = next((call.name for call in self.answer.calls if _input(call.arguments) is None), None)
+        if wrong is None:
+            return None
+        return f"The model called {wrong!r} with arguments that are no JSON object; try again."
 
-    def _begin(self) -> bytes:
-        if self._begun:
-            return b""
-        self._begun = True
-        nothing = {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
-        return _event({"type": "message_start", "message": {**self._message(), "content": [], **nothing}})
-
-    def _pieces(self, delta: Delta) -> Iterator[bytes]:
-        if delta.reasoning and self._thinks:
-            yield self._into(("thinking", 0), {"type": "thinking", "thinking": "", "signature": ""})
-            yield self._delta({"type": "thinking_delta", "thinking": delta.reasoning})
-        if text := delta.text + delta.refusal:
-            yield self._into(("text", 0), {"type": "text", "text": "", "citations": None})
-            yield self._delta({"type": "text_delta", "text": text})
-        for place, call in delta.calls:
-            if place in self._calls and self._open != ("tool_use", place):
-                self._spoil("The language model's endpoint mixed the pieces of several calls of tools.")
-                return
-            self._calls.add(place)
-            begun = {"type": "tool_use", "id": self._call_id(place, call), "name": call.name, "input": {}}
-            yield self._into(("tool_use", place), begun)
-            if call.arguments:
-                yield self._delta({"type": "input_json_delta", "partial_json": call.arguments})
-
-    def _check_calls(self) -> None:
-        try:
-            for call in self.answer.calls:
-                _input(call)
-        except InvalidAnswer as error:
-            self._spoil(str(error))
-
-    def _spoil(self, message: str) -> None:
-        self.answer.spoilt, self.answer.error = True, message
-
-    def _into(self, what: tuple[str, int], block: dict[str, Json]) -> bytes:
-        """Begin a block unless it is the open one."""
-        if self._open == what:
-            return b""
-        ended = self._stop()
-        self._open, self._block = what, self._block + 1
-        return ended + _event({"type": "content_block_start", "index": self._block, "content_block": block})
-
-    def _delta(self, delta: dict[str, Json]) -> bytes:
-        return _event({"type": "content_block_delta", "index": self._block, "delta": delta})
-
-    def _stop(self) -> bytes:
-        if self._open is None:
-            return b""
-        self._open = None
-        return _event({"type": "content_block_stop", "index": self._block})
-
-    def _close(self) -> bytes:
-        if self._over:
-            return b""
-        self._over = True
-        if self.answer.error or not self.answer.ended:
-            message = self.answer.error or "The language model's endpoint ended its answer before it was complete."
-            return _event(_problem(message, 502))
-        delta = _event({"type": "message_delta", "delta": self._reason(), "usage": self._usage()})
-        return self._stop() + delta + _event({"type": "message_stop"})
+    def _content(self, block: Block) -> dict[str, Json]:
+        match block.kind:
+            case "reasoning":
+                return {"type": "thinking", "thinking": block.text, "signature": ""}
+            case "call":
+                given = _input(block.text) or {}
+                return {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": given}
+        return {"type": "text", "text": block.text, "citations": None}
 
     def _message(self) -> dict[str, Json]:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self.answer.model or self._model}
-
-    def _call_id(self, place: int, call: Call) -> str:
-        return call.id or f"toolu_{self._id.removeprefix('msg_')}_{place}"
 
     def _reason(self) -> dict[str, Json]:
         told = self.answer
@@ -273,15 +206,9 @@ class _Told:
         }
 
 
-def _input(call: Call) -> dict[str, Any]:
+def _input(arguments: str) -> dict[str, Any] | None:
     try:
-        given = json.loads(call.arguments or "{}")
+        given = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
-        raise InvalidAnswer(f"The model called {call.name!r} with arguments that are no JSON object; try again.")
-    return given
-
-
-def _event(data: dict[str, Json]) -> bytes:
-    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+        return None
+    return given if isinstance(given, dict) else None

@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memos.api.proxy.requests import Completion, Message, check_only, text_field, tool_answer
+from memos.api.proxy.requests import (
+    Completion,
+    Message,
+    call_message,
+    check_only,
+    objects_in,
+    required_text,
+    text_field,
+    tool_answer,
+)
 from memos.api.wording import unknown_name
 from memos.core.types import Json
 from memos.errors import InvalidInput
@@ -45,7 +54,7 @@ def read_messages(body: Mapping[str, Any]) -> tuple[Completion, str | None]:
     asked: dict[str, Any] = {theirs: body[name] for name, theirs in _SAME.items() if body.get(name) is not None}
     if asked.get("stream"):
         asked["stream_options"] = {"include_usage": True}
-    if tools := [_tool(f"tools[{place}]", each) for place, each in _entries("tools", body.get("tools"))]:
+    if tools := [_tool(f"tools[{place}]", each) for place, each in objects_in("tools", body.get("tools"))]:
         asked["tools"] = tools
     asked |= _choice(body.get("tool_choice"))
     asked |= _output(body)
@@ -66,7 +75,7 @@ def _messages(body: Mapping[str, Any]) -> list[Message]:
     messages: list[Message] = []
     if system := _system("system", body.get("system")):
         messages.append({"role": "system", "content": system})
-    said = list(_entries("messages", body.get("messages")))
+    said = list(objects_in("messages", body.get("messages")))
     if not said:
         raise InvalidInput("messages", "must be a list of at least one message {role, content}")
     for place, message in said:
@@ -90,10 +99,10 @@ def _system(where: str, value: Json) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     texts = []
-    for place, block in _entries(where, value):
+    for place, block in objects_in(where, value):
         if block.get("type") != "text":
             raise InvalidInput(f"{where}[{place}].type", "must be text")
-        texts.append(_text(f"{where}[{place}].text", block.get("text")))
+        texts.append(required_text(f"{where}[{place}].text", block.get("text")))
     return "\n\n".join(texts)
 
 
@@ -102,7 +111,7 @@ def _of_user(where: str, content: Json) -> Iterator[Message]:
         yield {"role": "user", "content": content}
         return
     parts: list[Json] = []
-    for place, block in _entries(f"{where}.content", content):
+    for place, block in objects_in(f"{where}.content", content):
         here = f"{where}.content[{place}]"
         if block.get("type") != "tool_result":
             parts += _parts(here, block)
@@ -110,12 +119,12 @@ def _of_user(where: str, content: Json) -> Iterator[Message]:
         result = block.get("content")
         told: Json = result
         if not isinstance(result, str):
-            inner = _entries(f"{here}.content", result)
+            inner = objects_in(f"{here}.content", result)
             told = [part for at, each in inner for part in _parts(f"{here}.content[{at}]", each)]
         if block.get("is_error"):  # which chat completions can say in words alone
             error = {"type": "text", "text": "The tool failed:"}
             told = [error, *told] if isinstance(told, list) else f"{error['text']}\n{told}"
-        message, pictures = tool_answer(_text(f"{here}.tool_use_id", block.get("tool_use_id")), told)
+        message, pictures = tool_answer(required_text(f"{here}.tool_use_id", block.get("tool_use_id")), told)
         yield message
         parts += pictures
     if len(parts) == 1 and parts[0]["type"] == "text":
@@ -128,16 +137,13 @@ def _of_assistant(where: str, content: Json) -> Message:
     if isinstance(content, str):
         return {"role": "assistant", "content": content}
     texts, calls = [], []
-    for place, block in _entries(f"{where}.content", content):
+    for place, block in objects_in(f"{where}.content", content):
         here, kind = f"{where}.content[{place}]", block.get("type")
         if kind == "text":
-            texts.append(_text(f"{here}.text", block.get("text")))
+            texts.append(required_text(f"{here}.text", block.get("text")))
         elif kind == "tool_use":
-            function = {
-                "name": _text(f"{here}.name", block.get("name")),
-                "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False),
-            }
-            calls.append({"id": _text(f"{here}.id", block.get("id")), "type": "function", "function": function})
+            id_, name = (required_text(f"{here}.{key}", block.get(key)) for key in ("id", "name"))
+            calls.append(call_message(id_, name, json.dumps(block.get("input") or {}, ensure_ascii=False)))
         elif kind not in _THOUGHTS:  # which no endpoint takes back
             raise InvalidInput(f"{here}.type", f"must be text, tool_use or thinking for {_ENDPOINT}")
     message: Message = {"role": "assistant", "content": "".join(texts) or None}
@@ -149,7 +155,7 @@ def _parts(where: str, block: Mapping[str, Any]) -> list[Json]:
     kind, source = block.get("type"), block.get("source")
     source = source if isinstance(source, dict) else {}
     if kind == "text":
-        return [{"type": "text", "text": _text(f"{where}.text", block.get("text"))}]
+        return [{"type": "text", "text": required_text(f"{where}.text", block.get("text"))}]
     if kind == "image":
         return [{"type": "image_url", "image_url": {"url": _image(f"{where}.source", source)}}]
     if kind == "document":
@@ -159,10 +165,10 @@ def _parts(where: str, block: Mapping[str, Any]) -> list[Json]:
 
 def _image(where: str, source: Mapping[str, Any]) -> str:
     if source.get("type") == "base64":
-        data = _text(f"{where}.data", source.get("data"))
-        return f"data:{_text(f'{where}.media_type', source.get('media_type'))};base64,{data}"
+        data = required_text(f"{where}.data", source.get("data"))
+        return f"data:{required_text(f'{where}.media_type', source.get('media_type'))};base64,{data}"
     if source.get("type") == "url":
-        return _text(f"{where}.url", source.get("url"))
+        return required_text(f"{where}.url", source.get("url"))
     raise InvalidInput(f"{where}.type", "must be base64 or url; this server keeps no files for it")
 
 
@@ -174,10 +180,10 @@ def _document(where: str, block: Mapping[str, Any], source: Mapping[str, Any]) -
     head: list[Json] = [{"type": "text", "text": "\n".join(about)}] if about else []
     match source.get("type"):
         case "text":
-            return [*head, {"type": "text", "text": _text(f"{where}.source.data", source.get("data"))}]
+            return [*head, {"type": "text", "text": required_text(f"{where}.source.data", source.get("data"))}]
         case "base64":
-            data = _text(f"{where}.source.data", source.get("data"))
-            kind = _text(f"{where}.source.media_type", source.get("media_type"))
+            data = required_text(f"{where}.source.data", source.get("data"))
+            kind = required_text(f"{where}.source.media_type", source.get("media_type"))
             name = about[0] if block.get("title") else "document"
             file = {"filename": name, "file_data": f"data:{kind};base64,{data}"}
             return [*head, {"type": "file", "file": file}]
@@ -185,7 +191,7 @@ def _document(where: str, block: Mapping[str, Any], source: Mapping[str, Any]) -
             inner = source.get("content")
             if isinstance(inner, str):
                 return [*head, {"type": "text", "text": inner}]
-            parts = _entries(f"{where}.source.content", inner)
+            parts = objects_in(f"{where}.source.content", inner)
             return [*head, *(part for at, each in parts for part in _parts(f"{where}.source.content[{at}]", each))]
     raise InvalidInput(f"{where}.source.type", "must be text, base64 or content; this server keeps no files for it")
 
@@ -197,7 +203,7 @@ def _tool(where: str, tool: Mapping[str, Any]) -> Json:
         raise InvalidInput(f"{where}.defer_loading", f"is not known to {_ENDPOINT}; leave it out")
     if not isinstance(schema := tool.get("input_schema"), dict):
         raise InvalidInput(f"{where}.input_schema", "must be a JSON schema, an object")
-    described = {"name": _text(f"{where}.name", tool.get("name")), "parameters": schema}
+    described = {"name": required_text(f"{where}.name", tool.get("name")), "parameters": schema}
     more = {name: tool[name] for name in ("description", "strict") if tool.get(name) is not None}
     return {"type": "function", "function": {**described, **more}}
 
@@ -207,7 +213,7 @@ def _choice(choice: Json) -> dict[str, Json]:
         return {}
     kind = choice.get("type") if isinstance(choice, dict) else None
     if kind == "tool":
-        name = _text("tool_choice.name", choice.get("name"))
+        name = required_text("tool_choice.name", choice.get("name"))
         told: dict[str, Json] = {"tool_choice": {"type": "function", "function": {"name": name}}}
     elif kind in _CHOICES:
         told = {"tool_choice": _CHOICES[kind]}
@@ -263,21 +269,4 @@ def _who(metadata: Json) -> tuple[str | None, str | None]:
 def _limit(value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput("max_tokens", "is required" if value is None else "must be a whole number from 1")
-    return value
-
-
-def _entries(where: str, value: Json) -> Iterator[tuple[int, dict[str, Any]]]:
-    if value is None:
-        return
-    if not isinstance(value, list):
-        raise InvalidInput(where, "must be a list")
-    for place, each in enumerate(value):
-        if not isinstance(each, dict):
-            raise InvalidInput(f"{where}[{place}]", "must be an object")
-        yield place, each
-
-
-def _text(where: str, value: Json) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(where, "is required" if value is None else "must be text")
     return value

@@ -90,8 +90,11 @@ class Dialect(Protocol):
     def failure(self, raw: bytes, status: int) -> tuple[bytes, Mapping[str, str]]:
         """Return the body of what the endpoint refused, and headers to replace."""
 
-    def record(self, *, whole: bool) -> Json:
-        """Return what is stored beside the answer, None for nothing; not `whole`, without what may be refused."""
+    def note(self, *, inputs: int, whole: bool) -> Json:
+        """Return what is stored beside an answer to so many messages, None for nothing.
+
+        Not `whole`, it has nothing that may be refused.
+        """
 
 
 @dataclass(slots=True)
@@ -104,7 +107,7 @@ class Exchange:
     conversation: str | None
     store: bool
     key: str | None = None
-    info: Mapping[str, Json] | None = None
+    info: dict[str, Json] | None = None
     recalled: Recalled = field(default_factory=lambda: Recalled("", 0, (), untrusted=False))
     failed: list[str] = field(default_factory=list)
     stored: bool = False
@@ -131,17 +134,17 @@ class Exchange:
             log.warning("a request was answered without what is remembered: %s", error.code)
             self.failed.append("recall")
 
-    async def keep(self, answer: Answer, record: Callable[..., Json]) -> None:
+    async def keep(self, answer: Answer, note: Callable[..., Json]) -> None:
         """Store the exchange if its answer is complete; the client gets its answer even if that fails."""
         message = answer.message()
         if self.store and message is not None:
             with CancelScope(shield=True):  # the answer is complete: that its reader goes away changes nothing
-                await to_thread.run_sync(self._add, message, record)
+                await to_thread.run_sync(self._add, message, note)
 
-    def _add(self, message: dict[str, Json], record: Callable[..., Json]) -> None:
+    def _add(self, message: dict[str, Json], note: Callable[..., Json]) -> None:
         for whole in (True, False):
             said = said_in(self.completion.new, message, untrusted=self.recalled.untrusted, images=whole)
-            if (beside := record(whole=whole)) is not None:
+            if (beside := note(inputs=len(said) - 1, whole=whole)) is not None:
                 said[-1]["content"] = [{"type": "text", "text": said[-1]["content"], "response": clean(beside)}]
             try:
                 self.memos.add(
@@ -151,7 +154,7 @@ class Exchange:
                     conversation=self.conversation,
                     tools=self.completion.body.get("tools") if whole else None,
                     idempotency_key=self.key,
-                    info=self.info,
+                    info=clean(self.info),
                 )
             except InvalidInput as error:  # an image or a tool that is not taken: then the words alone
                 log.info("an exchange is stored with changes: %s", error.field)
@@ -247,7 +250,7 @@ async def _answered(
     told.read(raw)
     await charge.end(told.tokens, answered=len(raw))
     body, replaced = dialect.whole(raw)
-    await exchange.keep(told, dialect.record)
+    await exchange.keep(told, dialect.note)
     return Response(body, 200, {**passed_headers(response.headers), **replaced, **exchange.headers})
 
 
@@ -296,7 +299,7 @@ async def _passing(
             return b""
         kept = True
         before = len(exchange.failed)
-        await exchange.keep(answer, dialect.record)
+        await exchange.keep(answer, dialect.note)
         await charge.end(answer.tokens, answered=answer.characters)
         # The headers are gone: a comment, which readers of event streams skip.
         return f": {FAILED}: store\n\n".encode() if len(exchange.failed) > before else b""
@@ -356,9 +359,18 @@ def _content(message: Message, *, images: bool) -> Json:
         kind = str(part.get("type")) if isinstance(part, dict) else ""
         if images and kind == "image_url" and "data:" in str(part.get("image_url")):
             told.append({"type": "image_url", "image_url": part.get("image_url")})
+        elif images and kind == "image_url" and (url := address_of(part)):
+            told.append({"type": "text", "text": _MARKS[kind], "image_url": url})
         elif text := _MARKS.get(kind) or text_of({"content": [part]}):
             told.append({"type": "text", "text": text})
     return told if images else "\n".join(part["text"] for part in told).strip()
+
+
+def address_of(part: Mapping[str, Json]) -> str | None:
+    """Return the address of an image, None if there is none."""
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) and url.startswith(("http://", "https://")) else None
 
 
 def clean(value: Json) -> Json:

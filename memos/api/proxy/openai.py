@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
+from memos.api.proxy import responses
 from memos.api.proxy.answers import Answer, Passage
 from memos.api.proxy.errors import error_response, problem
 from memos.api.proxy.exchanges import CurrentUpstream, Exchange, Wanted, identify, relay
@@ -27,6 +28,7 @@ def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI
     app = create_group("hippocube proxy for OpenAI's clients", memos, error_response, local_token=local_token)
     app.state.upstream = upstream
     app.include_router(router)
+    app.include_router(responses.router)
     return app
 
 
@@ -49,7 +51,7 @@ class _AsItIs:
     def failure(self, raw: bytes, status: int) -> tuple[bytes, Mapping[str, str]]:
         return raw, {}
 
-    def record(self, *, whole: bool) -> Json:
+    def note(self, *, inputs: int, whole: bool) -> Json:
         return None
 
 

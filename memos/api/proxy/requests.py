@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -28,13 +28,15 @@ _MOST_TOKENS, _MOST_ANSWERS = 1_000_000_000, 1_000
 class Completion:
     """A request of chat completions; `user` is whom it names, None for the owner of the key.
 
-    `limit` is the most tokens of the answer where the client did not choose by which name the endpoint is told.
+    `limit` is the most tokens of the answer where the client did not choose by which name the endpoint is told. `own`
+    are the messages that the client sent, where others were put before them.
     """
 
     body: dict[str, Any]
     messages: list[Message]
     user: str | None = None
     limit: int | None = None
+    own: list[Message] | None = None
 
     @property
     def question(self) -> str:
@@ -51,15 +53,10 @@ class Completion:
         return any(each.get("role") == "assistant" for each in self.messages)
 
     @property
-    def since_answer(self) -> list[Message]:
-        """Messages since the last answer; clients send all others again."""
-        last = max((place for place, each in enumerate(self.messages) if each.get("role") == "assistant"), default=-1)
-        return self.messages[last + 1 :]
-
-    @property
     def new(self) -> list[Message]:
-        """Messages of users and tools since the last answer."""
-        return [each for each in self.since_answer if each.get("role") in ("user", "tool")]
+        """Messages of users and tools since the last answer; clients send all others again."""
+        sent = self.messages if self.own is None else self.own
+        return [each for each in since_answer(sent) if each.get("role") in ("user", "tool")]
 
     def longest_answer(self, usual: int) -> int:
         wanted = [self.limit, *(self.body.get(name) for name in LIMITS)]
@@ -91,6 +88,12 @@ class Completion:
         return json.dumps(body, allow_nan=False).encode(), prefix
 
 
+def since_answer(messages: list[Message]) -> list[Message]:
+    """Return the messages since the last answer."""
+    last = max((place for place, each in enumerate(messages) if each.get("role") == "assistant"), default=-1)
+    return messages[last + 1 :]
+
+
 def read_body(raw: bytes) -> dict[str, Any]:
     """Return the JSON object of a request. Raises: InvalidInput."""
     try:
@@ -120,6 +123,23 @@ def text_field(body: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
+def required_text(where: str, value: Json) -> str:
+    """Return a value that has to be text. Raises: InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput(where, "is required" if value is None else "must be text")
+    return value
+
+
+def objects_in(where: str, value: Json) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a list, which may be missing, with their places. Raises: InvalidInput."""
+    if not isinstance(value, list | None):
+        raise InvalidInput(where, "must be a list")
+    for place, each in enumerate(value or ()):
+        if not isinstance(each, dict):
+            raise InvalidInput(f"{where}[{place}]", "must be an object")
+        yield place, each
+
+
 def check_only(body: Mapping[str, Any], fine: Mapping[str, tuple[Json, ...]], where: str) -> None:
     """Refuse fields that would change the answer and cannot be translated, unless they have a value of `fine`.
 
@@ -140,6 +160,11 @@ def text_of(message: Mapping[str, Any]) -> str:
 def _part_text(part: Json) -> str:
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     return text if isinstance(text, str) else ""
+
+
+def call_message(id_: str, name: str, arguments: str) -> dict[str, Json]:
+    """Return a call of a tool as a message of chat completions has it."""
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def tool_answer(call: str, content: Json) -> tuple[Message, list[Json]]:
