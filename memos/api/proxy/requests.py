@@ -46,7 +46,8 @@ class Completion:
 
     @property
     def texts(self) -> frozenset[str]:
-        return frozenset(filter(None, map(text_of, self.messages)))
+        """The texts of the messages, as they are stored: calls of tools are lines behind the words."""
+        return frozenset(filter(None, map(_stored_text, self.messages)))
 
     @property
     def has_history(self) -> bool:
@@ -155,6 +156,13 @@ def text_of(message: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(_part_text(part) for part in content if _part_text(part)) if isinstance(content, list) else ""
+
+
+def _stored_text(message: Message) -> str:
+    calls = message.get("tool_calls")
+    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    lines = [f"{each.get('name')}({each.get('arguments')})" for each in functions if isinstance(each, dict)]
+    return "\n".join(filter(None, [text_of(message).strip() if lines else text_of(message), *lines]))
 
 
 def _part_text(part: Json) -> str:
