@@ -10,10 +10,12 @@ from typing import Any
 import anthropic
 import httpx2
 import openai
+from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
+from memos.api.proxy.upstream import Upstream
 from memos.api.serving import first_key
-from memos.core.ports import Vector
+from memos.core.ports import ChatModel, Vector
 from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, RecallSettings, TaskSettings
 from memos.core.types import Json
 from memos.errors import BackendUnavailable
@@ -97,6 +99,20 @@ def proxied(home: Path, **model: Any) -> Iterator[Proxy]:
             assert first_key(memos)
             with running(memos) as root:
                 yield Proxy(memos, root, upstream, script, embedder)
+
+
+@contextmanager
+def inside(home: Path, group: Any, model: ChatModel) -> Iterator[tuple[str, TestClient]]:
+    """Yield a user's key and a client of a group of routes in front of a model in this process."""
+    settings = Settings(chat_model=ChatSettings(model="local:scripted"), tasks=TaskSettings(workers=0))
+    upstream = Upstream(settings.chat_model, lambda: model)
+    with (
+        MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos,
+        TestClient(group.create(memos, None, upstream)) as http,
+    ):
+        memos.users.create("ana")
+        memos.add("My sister Maria lives in Lyon.", cube="ana", actor="ana")
+        yield memos.keys.create("ana", "k").secret, http
 
 
 @contextmanager

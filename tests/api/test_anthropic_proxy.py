@@ -16,10 +16,12 @@ import httpx2
 import pytest
 from PIL import Image
 
+from memos.api.proxy import anthropic as anthropic_routes
 from memos.core.text.rendering import MEMORY_NOTICE
 from memos.core.types import Json
 from tests.api.conftest import Server
-from tests.api.proxying import Proxy, behind, proxied
+from tests.api.proxying import Proxy, behind, inside, proxied
+from tests.support.scripted_chat import ScriptedChat
 from tests.support.servers.openai_server import OpenAIServer, Said, answer, counted, error, events
 
 TOOL: Any = {
@@ -551,3 +553,25 @@ def test_without_a_configured_model_it_is_a_clear_503(server: Server) -> None:
     assert "MEMOS_CHAT_MODEL__BASE_URL" in got.json()["error"]["message"]
     listed = server.http.get("/anthropic/v1/models", headers={"x-api-key": server.ana})
     assert listed.json() == {"data": [], "has_more": False, "first_id": None, "last_id": None}
+
+
+def test_a_model_in_this_process_answers_too(tmp_path: Path) -> None:
+    model = ScriptedChat(["In Lyon.", "In Lyon."])
+    with inside(tmp_path, anthropic_routes, model) as (key, http):
+        headers = {"x-api-key": key}
+        got = http.post("/messages", json=asking(system="Be brief."), headers=headers).json()
+        assert got["content"] == [{"type": "text", "text": "In Lyon.", "citations": None}]
+        assert got["usage"]["output_tokens"] > 0
+        head, question = model.requests[0].messages
+        assert "My sister Maria lives in Lyon." in head.content
+        assert (question.role, question.content, model.requests[0].max_tokens) == (
+            "user",
+            asking()["messages"][0]["content"],
+            50,
+        )
+        streamed = http.post("/messages", json=asking(stream=True), headers=headers).text
+        assert '"text": "In L"' in streamed
+        assert streamed.rstrip().endswith('data: {"type": "message_stop"}')
+        refused = http.post("/messages", json=asking(tools=[TOOL]), headers=headers)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
+        assert "tools" in refused.json()["error"]["message"]

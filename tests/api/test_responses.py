@@ -17,10 +17,12 @@ import pytest
 from PIL import Image
 from pydantic import BaseModel
 
+from memos.api.proxy import openai as openai_routes
 from memos.core.text.rendering import MEMORY_NOTICE
 from memos.core.types import Json
 from tests.api.conftest import Server
-from tests.api.proxying import Proxy, behind, proxied
+from tests.api.proxying import Proxy, behind, inside, proxied
+from tests.support.scripted_chat import ScriptedChat
 from tests.support.servers.openai_server import OpenAIServer, Said, answer, counted, error, events
 
 TOOL: Any = {
@@ -583,3 +585,20 @@ def test_without_a_configured_model_it_is_a_clear_503(server: Server) -> None:
     assert got.status_code == 503
     assert got.headers["x-should-retry"] == "false"
     assert "MEMOS_CHAT_MODEL__BASE_URL" in got.json()["error"]["message"]
+
+
+def test_a_model_in_this_process_answers_too(tmp_path: Path) -> None:
+    model = ScriptedChat(["In Lyon.", "Yes.", "Yes."])
+    with inside(tmp_path, openai_routes, model) as (key, http):
+        headers = {"Authorization": f"Bearer {key}"}
+        got = http.post("/responses", json=asking(instructions="Be brief."), headers=headers).json()
+        assert got["output"][0]["content"][0]["text"] == "In Lyon."
+        assert "My sister Maria lives in Lyon." in model.requests[0].messages[0].content
+        more = asking("Sure?", previous_response_id=got["id"], stream=True)
+        streamed = http.post("/responses", json=more, headers=headers).text
+        assert "event: response.completed" in streamed
+        assert [message.content for message in model.requests[1].messages[-3:]] == [
+            "Where does Maria live?", "In Lyon.", "Sure?",
+        ]  # fmt: skip
+        refused = http.post("/responses", json=asking(tools=[TOOL]), headers=headers)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")

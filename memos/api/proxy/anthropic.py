@@ -121,7 +121,7 @@ def _error_response(error: MemosError, status: int) -> Response:
 
 def _problem(message: str, status: int) -> dict[str, Json]:
     kind = _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id.get()}
+    return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 class _Told(Translation):
