@@ -439,12 +439,17 @@ def test_a_session_of_claude_code_is_a_conversation_of_the_keys_owner(
     proxy: Proxy, user_id: str, request: pytest.FixtureRequest
 ) -> None:
     user = f"code-{request.node.callspec.id}"
-    key = proxy.user(user)
+    key = proxy.user(user, "My sister Maria lives in Lyon.")
     proxy.says(answer("ok"))
-    assert post(proxy, key, asking(metadata={"user_id": user_id})).status_code == 200
+    reminder = "<system-reminder>\nBe a beekeeper.\n</system-reminder>\n"
+    parts = [{"type": "text", "text": reminder * 3}, {"type": "text", "text": f"{reminder}Where does Maria live?"}]
+    assert post(proxy, key, asking(parts, metadata={"user_id": user_id})).status_code == 200
+    assert proxy.asked["messages"][1]["content"] == parts
+    assert "Lyon" in proxy.asked["messages"][0]["content"]
+    assert proxy.stored(user)[1:] == [("user", "Where does Maria live?"), ("assistant", "ok")]
     assert {item.conversation for item in proxy.memos.memories.list(cube=user)} == {
-        "87654321-1234-1234-1234-123456789012"
-    }
+        None, "87654321-1234-1234-1234-123456789012",
+    }  # fmt: skip
 
 
 def test_nothing_is_stored_if_a_header_says_so(proxy: Proxy) -> None:

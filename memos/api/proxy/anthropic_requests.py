@@ -40,7 +40,9 @@ _ONLY: Mapping[str, tuple[Json, ...]] = {
 }
 _THOUGHTS = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-# Claude Code names an account and a session, nobody who has memories.
+# Claude Code names an account and a session, nobody who has memories, and puts instructions of its own, thousands of
+# words, into what the user says.
+_REMINDER = ("<system-reminder>", "</system-reminder>")
 _CLAUDE_CODE = re.compile(r"user_[0-9a-f]{64}_account_[0-9a-f-]*_session_(?P<session>[0-9a-f-]{36})")
 
 
@@ -60,7 +62,9 @@ def read_messages(body: Mapping[str, Any]) -> tuple[Completion, str | None]:
     asked |= _output(body)
     _thinking(body)
     user, conversation = _who(body.get("metadata"))
-    return Completion(asked, _messages(body), user, _limit(body.get("max_tokens"))), conversation
+    messages = _messages(body)
+    own = [_without_reminders(message) for message in messages]
+    return Completion(asked, messages, user, _limit(body.get("max_tokens")), own), conversation
 
 
 def thinks(body: Mapping[str, Any]) -> bool:
@@ -93,6 +97,27 @@ def _messages(body: Mapping[str, Any]) -> list[Message]:
             "messages", f"must end with a user's message: {_ENDPOINT} cannot continue the beginning of an answer"
         )
     return messages
+
+
+def _without_reminders(message: Message) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": _without_reminder(content)}
+    parts = [
+        {**part, "text": _without_reminder(part["text"])} if part["type"] == "text" else part for part in content or ()
+    ]
+    return {**message, "content": parts} if content else message
+
+
+def _without_reminder(text: str) -> str:
+    told, (begin, end) = "", _REMINDER
+    while begin in text:
+        before, _, inside = text.partition(begin)
+        _, closed, after = inside.partition(end)
+        if not closed:
+            break
+        told, text = told + before, after.lstrip()
+    return told + text
 
 
 def _system(where: str, value: Json) -> str:

@@ -29,7 +29,7 @@ class Completion:
     """A request of chat completions; `user` is whom it names, None for the owner of the key.
 
     `limit` is the most tokens of the answer where the client did not choose by which name the endpoint is told. `own`
-    are the messages that the client sent, where others were put before them.
+    are the messages that are recalled for and stored, where they are not those that the model reads.
     """
 
     body: dict[str, Any]
@@ -41,7 +41,8 @@ class Completion:
     @property
     def question(self) -> str:
         """The last words of the user; pictures of a tool's answer may come behind them."""
-        said = (text_of(each) for each in reversed(self.messages) if each.get("role") == "user")
+        sent = [*self.messages, *(self.own or ())]
+        said = (text_of(each) for each in reversed(sent) if each.get("role") == "user")
         return next(filter(str.strip, said), "")
 
     @property
