@@ -175,16 +175,20 @@ def test_a_tool_is_called_and_its_output_answered(proxy: Proxy, stream: bool, wa
             references = [{"type": "item_reference", "id": item.id} for item in got.output]
             last = ask(client, [*question, *references, output])
         assert last.output_text == "It is warm."
-    assert proxy.asked["messages"][0]["content"].startswith("Be exact.")
-    assert "Let me look" not in proxy.asked["messages"][0]["content"]  # which the model sees anyway
-    assert proxy.asked["messages"][1:] == [
+        talk, head = proxy.asked["messages"][1:], proxy.asked["messages"][0]["content"]
+        ask(client, "Thanks.", previous_response_id=last.id)
+        thanks = [{"role": "assistant", "content": "It is warm."}, {"role": "user", "content": "Thanks."}]
+        assert proxy.asked["messages"][1:] == [*talk, *thanks]
+    assert head.startswith("Be exact.")
+    assert "Let me look" not in head  # which the model sees anyway
+    assert talk == [
         {"role": "user", "content": "How is the weather in Lyon?"},
         {"role": "assistant", "content": "Let me look.", "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "c1", "content": "18 degrees"},
     ]
     assert proxy.stored(user) == [
         ("user", "How is the weather in Lyon?"), ("assistant", 'Let me look.\nweather({"city": "Lyon"})'),
-        ("tool", "18 degrees"), ("assistant", "It is warm."),
+        ("tool", "18 degrees"), ("assistant", "It is warm."), ("user", "Thanks."), ("assistant", "It is warm."),
     ]  # fmt: skip
     assert {"tool_schema", "tool_trajectory"} <= {str(item.type) for item in proxy.memos.memories.list(cube=user)}
 

@@ -48,7 +48,7 @@ class Completion:
     @property
     def texts(self) -> frozenset[str]:
         """The texts of the messages, as they are stored: calls of tools are lines behind the words."""
-        return frozenset(filter(None, map(_stored_text, self.messages)))
+        return frozenset(filter(None, map(_stored_text, [*self.messages, *(self.own or ())])))
 
     @property
     def has_history(self) -> bool:

@@ -65,18 +65,22 @@ async def create(request: Request, memos: CurrentMemos, caller: CurrentCaller, u
     def prepare() -> tuple[Exchange, _Told]:
         acting = identify(memos, caller, wanted, asked.user)
         stored = StoredResponses(memos, acting)
+        own = messages_of(asked.body.get("input"), stored.resolve)
         chain = [] if asked.previous is None else stored.chain(asked.previous)
-        earlier = [message for each in chain for message in stored.messages([*each.inputs, each.answer])]
+        earlier = stored.messages_of(chain)
         if asked.conversation is not None:
             earlier = stored.messages(stored.transcript(asked.conversation))
-        own = messages_of(asked.body.get("input"), stored.resolve)
+        elif not chain:
+            chain = stored.resent(asked.body["input"], own)
+            earlier = own[: len(stored.messages_of(chain))]
+            own = own[len(earlier) :]
         told = _Told(asked, own, [each.id for each in chain], str(upstream.settings.model), memos.clock)
         conversation = asked.conversation or wanted.conversation or (chain[-1].conversation if chain else None)
         keep = asked.store if wanted.store is None else wanted.store
         told.stored = keep and asked.store
         exchange = Exchange(
             memos,
-            asked.completion(earlier, own),
+            asked.completion([*earlier, *own], own),
             acting,
             conversation or (told.id if told.stored else None),
             keep,

@@ -61,13 +61,12 @@ class ResponseRequest:
     def store(self) -> bool:
         return self.body.get("store") is not False
 
-    def completion(self, earlier: list[Message], own: list[Message]) -> Completion:
-        """Return it as a request of chat completions, behind the messages of the responses before it."""
+    def completion(self, messages: list[Message], own: list[Message]) -> Completion:
+        """Return it as a request of chat completions with these messages, of which its `own` are new."""
         instructions = text_field(self.body, "instructions")
         first: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
         limit = self.body.get("max_output_tokens")
-        messages = _one_head([*first, *earlier, *own])
-        return Completion(self.asked, messages, self.user, limit, own)
+        return Completion(self.asked, _one_head([*first, *messages]), self.user, limit, own)
 
 
 def read_response(body: dict[str, Any]) -> ResponseRequest:

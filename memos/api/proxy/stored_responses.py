@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memos.api.dialects import RequestIdentity
-from memos.api.proxy.requests import Message, call_message, since_answer
+from memos.api.proxy.requests import Message, call_message, since_answer, text_of
 from memos.core.browsing import StoredMessage
 from memos.core.clock import new_id
 from memos.core.types import Json, Role
@@ -116,6 +116,27 @@ class StoredResponses:
             check_whole("previous_response_id", each.note)
         return chain
 
+    def resent(self, given: Json, messages: Sequence[Message]) -> list[StoredResponse]:
+        """Return the responses that a request sends again in front of its new messages, instead of naming the last."""
+        items = given if isinstance(given, list) else []
+        parts = [_PART.fullmatch(str(item.get("id"))) for item in items if isinstance(item, dict)]
+        named = [part["of"] for part in parts if part is not None]
+        if not named:
+            return []
+        try:
+            last = self.get(f"resp_{named[-1]}")
+        except NotFound:
+            return []
+        chain = [*self.before(last), last]
+        whole = not any(each.note.get("missing") for each in chain)
+        known = self.messages_of(chain)
+        same = len(known) < len(messages) and all(map(_same, known, messages[: len(known)]))
+        return chain if whole and same else []
+
+    def messages_of(self, responses: Sequence[StoredResponse]) -> list[Message]:
+        """Return what was said in responses as messages of chat completions."""
+        return [message for each in responses for message in self.messages([*each.inputs, each.answer])]
+
     def transcript(self, conversation: str) -> list[StoredMessage]:
         """Return the messages of a conversation. Raises: InvalidInput."""
         messages = self._memos.conversations.transcript(conversation, limit=MOST, **self._mine)
@@ -198,6 +219,12 @@ class StoredResponses:
             for part in parts
         ]
         return {"id": id_, "type": "message", "role": "user", "status": "completed", "content": content}
+
+
+def _same(stored: Message, sent: Message) -> bool:
+    if any(stored.get(name) != sent.get(name) for name in ("role", "tool_calls", "tool_call_id")):
+        return False
+    return text_of(stored).strip() == text_of(sent).strip()
 
 
 def _is_picture(part: Mapping[str, Json]) -> bool:
