@@ -75,7 +75,7 @@ async def messages(request: Request, memos: CurrentMemos, caller: CurrentCaller,
         exchange.recall()
         return exchange
 
-    told = _Told(completion, thinks=thinks(body), model=str(upstream.settings.model))
+    told = Told(completion, thinks=thinks(body), model=str(upstream.settings.model))
     response = await relay(request, upstream, await to_thread.run_sync(recall), told)
     response.headers["request-id"] = request_id.get()
     return response
@@ -124,7 +124,7 @@ def _problem(message: str, status: int) -> dict[str, Json]:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-class _Told(Translation):
+class Told(Translation):
     """Words an answer as a message, whole or as the events of one."""
 
     def __init__(self, completion: Completion, *, thinks: bool, model: str) -> None:

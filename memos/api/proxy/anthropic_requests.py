@@ -240,7 +240,7 @@ def _choice(choice: Json) -> dict[str, Json]:
     if kind == "tool":
         name = required_text("tool_choice.name", choice.get("name"))
         told: dict[str, Json] = {"tool_choice": {"type": "function", "function": {"name": name}}}
-    elif kind in _CHOICES:
+    elif isinstance(kind, str) and kind in _CHOICES:
         told = {"tool_choice": _CHOICES[kind]}
     else:
         raise InvalidInput("tool_choice.type", "must be auto, any, tool or none")

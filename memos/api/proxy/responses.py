@@ -62,7 +62,7 @@ async def create(request: Request, memos: CurrentMemos, caller: CurrentCaller, u
     upstream.check()  # before anything is looked for
     wanted = Wanted.of(request)
 
-    def prepare() -> tuple[Exchange, _Told]:
+    def prepare() -> tuple[Exchange, Told]:
         acting = identify(memos, caller, wanted, asked.user)
         stored = StoredResponses(memos, acting)
         own = messages_of(asked.body.get("input"), stored.resolve)
@@ -74,7 +74,7 @@ async def create(request: Request, memos: CurrentMemos, caller: CurrentCaller, u
             chain = stored.resent(asked.body["input"], own)
             earlier = own[: len(stored.messages_of(chain))]
             own = own[len(earlier) :]
-        told = _Told(asked, own, [each.id for each in chain], str(upstream.settings.model), memos.clock)
+        told = Told(asked, own, [each.id for each in chain], str(upstream.settings.model), memos.clock)
         conversation = asked.conversation or wanted.conversation or (chain[-1].conversation if chain else None)
         keep = asked.store if wanted.store is None else wanted.store
         told.stored = keep and asked.store
@@ -146,7 +146,7 @@ def _stored(request: Request, memos: MemOS, caller: Caller) -> StoredResponses:
     return StoredResponses(memos, identify(memos, caller, Wanted.of(request), None))
 
 
-class _Told(Translation):
+class Told(Translation):
     """Words an answer as a response, whole or as the events of one."""
 
     stored = True
