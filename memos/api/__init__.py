@@ -1,3 +1,3 @@
 """HTTP, MCP, proxies for language models, dialects of other programs, and clients."""
 
-__all__ = ["endpoint", "local", "mcp", "observability", "serialization", "serving"]
+__all__ = ["client", "endpoint", "local", "mcp", "observability", "serialization", "serving"]

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memos.api import mcp
-from memos.api.families import refusal_of
+from memos.api.families import create_group, refusal_of
 from memos.api.local import routes as local
 from memos.api.observability import Metrics, RequestLog
 from memos.api.v1.common import error_response
@@ -144,14 +144,29 @@ class RouteGroups:
         return create(self._memos, self._ready.get(_API, self._lazy[_API]))
 
     def _make_mcp(self) -> ASGIApp:
+        try:
+            mcp.check_installed()
+        except BackendUnavailable as missing:
+            return self._without_mcp(str(missing))
         from memos.api.mcp.http import Mcp  # noqa: PLC0415 - see above
 
         self._mcp = Mcp(self._memos, self._token)
         return self._mcp.app
 
+    def _without_mcp(self, missing: str) -> ASGIApp:
+        log.warning("%s answers with an error: %s", mcp.PATH, missing)
+        app = create_group("hippocube mcp", self._memos, error_response, local_token=self._token)
+
+        async def refuse(_: Request) -> Response:
+            raise BackendUnavailable(missing, permanent=True)
+
+        app.router.routes.append(Route(mcp.PATH, refuse, methods=["GET", "POST", "DELETE"]))
+        return app
+
     async def _begin_mcp(self) -> None:
         assert self._group is not None  # set by `running`
-        await self._group.start(self._run_mcp)
+        if self._mcp is not None:
+            await self._group.start(self._run_mcp)
 
     async def _run_mcp(self, *, task_status: TaskStatus[None]) -> None:
         assert self._mcp is not None  # built before it is begun

@@ -202,7 +202,6 @@ _TALKATIVE = [
     "httpx",
     "httpcore",
     "httpcore2",
-    "openai",
     "neo4j",
     "qdrant_client",
     "urllib3",

@@ -115,16 +115,30 @@ class Version(types.Version, Value):
     """An entry of a memory's history."""
 
 
+class Source(types.Source, Value):
+    """Where a memory comes from: a passage of a message."""
+
+
+class Hit(types.Hit, Value):
+    """A found memory with its sources, its score and its relevance."""
+
+    if TYPE_CHECKING:
+        item: Item
+
+
 class SearchResult(types.SearchResult, Value):
     """The hits of a search, best first; iterating yields them."""
 
-    def __iter__(self) -> Iterator[types.Hit]:  # type: ignore[override]  # hits, as in Python, and not fields
+    if TYPE_CHECKING:
+        hits: tuple[Hit, ...]
+
+    def __iter__(self) -> Iterator[Hit]:  # type: ignore[override]  # hits, as in Python, and not fields
         return iter(self.hits)
 
     def __len__(self) -> int:
         return len(self.hits)
 
-    def __getitem__(self, place: int) -> types.Hit:
+    def __getitem__(self, place: int) -> Hit:
         return self.hits[place]
 
 

@@ -37,7 +37,7 @@ def opened(settings: ChatSettings) -> httpx2.Client:
 
 
 class _Headers:
-    """Sends what the protocol needs: the client would add variables of other programs and what machine this is."""
+    """Sends the headers that the protocol needs, and no others."""
 
     _KEPT = frozenset({"host", "accept", "connection", "user-agent", "content-type", "content-length"})
 

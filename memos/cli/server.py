@@ -34,10 +34,11 @@ def mcp(
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only read-only tools")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    try:
-        from memos.api.mcp import stdio  # noqa: PLC0415 - the extra `server`
-    except ImportError as error:
-        raise InvalidInput("mcp", "needs the extra `server`: pip install '.[server]' in the clone") from error
+    from memos.api.mcp import check_installed  # noqa: PLC0415 - the command line starts without it
+
+    check_installed()
+    from memos.api.mcp import stdio  # noqa: PLC0415 - the extra `mcp`
+
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     stdio.run(data_dir, user, all_tools=all_tools, read_only=read_only)
 
@@ -101,7 +102,8 @@ def _serving() -> ModuleType:
 
 
 def _settings(config: Path | None, **flags: Any) -> Settings:
-    from memos.api import observability as logs  # noqa: PLC0415 - the extra `server`
+    _serving()  # says so if the extra `server` is missing
+    from memos.api import observability as logs  # noqa: PLC0415
 
     settings = settings_of(None, config)
     given = {name: value for name, value in flags.items() if value is not None}

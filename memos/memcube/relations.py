@@ -215,6 +215,8 @@ class RelationFinder:
 
 _OF_NOW = frozenset({"now", "these days", "nowadays", "jetzt", "ahora", "现在"})
 _SAID_SO = 3.0  # least log odds where the same attribute is given another value
+_LIKELY = 1.5  # and where it is given something else, which is so now and like it
+_ALIKE = 0.42  # least cosine of two statements with values of one kind: a car and a car, no desk and a language
 _LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
 _NO_CHANGE = -4.0  # most log odds of another attribute
 _APART = 4.0  # log odds lost where nothing of the older statement is mentioned
@@ -232,11 +234,13 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     tells = new.ends or bool(new.change_words - (old.change_words - _OF_NOW))
     if contrast is Contrast.VALUE:
         return max(odds, _SAID_SO)
+    if contrast is Contrast.LIKELY and pair.cosine >= _ALIKE:
+        odds = max(odds, _LIKELY)
     if tells:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
     if contrast is Contrast.APART:
         return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
-    return min(odds, _LEAST_SURE if contrast is None else _NO_CHANGE)
+    return min(odds, _LEAST_SURE if contrast in (None, Contrast.LIKELY) else _NO_CHANGE)
 
 
 _CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from memos.core.filters import And, Condition, Node, Not, Op, Or, matches
 from memos.core.telemetry import StageClock
+from memos.core.text.rendering import assemble
 from memos.core.types import Item, Status, WhyNot
 from memos.memcube.ledger import items
-from memos.search.hits import assemble
 from memos.search.question import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,

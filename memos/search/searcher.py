@@ -30,6 +30,7 @@ from memos.core.ports import (
 )
 from memos.core.telemetry import StageClock
 from memos.core.text.languages import has_other_script
+from memos.core.text.rendering import assemble
 from memos.core.types import (
     DERIVED,
     STANDING_OF,
@@ -52,7 +53,6 @@ from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
-from memos.search.hits import assemble, prefer_tool_calls
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
     Fused,
@@ -371,7 +371,7 @@ class Searcher:
         with clock.stage("hydrate"):
             early = [*near, *preferences.items(), *map(_item_of, search.dated)]
             pool = _read_candidates(search.reader, self._enough(request), fused, early)
-            newer = dict(prefer_tool_calls(connection, question, pool))
+            newer = dict(_prefer_tool_calls(connection, question, pool))
             if request.as_of is None and Intent.FORMER not in question.intents:
                 newer |= _with_successors(search.reader, pool)
             replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
@@ -761,3 +761,21 @@ def _words(item: items.Brief) -> tuple[str, ...]:
     """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief."""
     length = str(item.length) if item.length > items.BRIEF_CHARS else ""
     return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length
+
+
+def _prefer_tool_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
+    """Return by message the best recalled call that it is part of, or that was made for what it asks.
+
+    Nothing unless the question asks whether something was done before, and with what result.
+    """
+    if Intent.DONE not in question.intents:
+        return {}
+    calls = [entry for entry in pool if entry.item.type == ItemType.TOOL_TRAJECTORY]
+    if not calls:
+        return {}
+    links = items.links_from(connection, [entry.item.id for entry in calls])
+    found: dict[str, str] = {}
+    for entry in sorted(calls, key=lambda entry: (-entry.fused.score, entry.item.id)):
+        for _, message in links.get(entry.item.id, ()):
+            found.setdefault(message, entry.item.id)
+    return found

@@ -36,6 +36,14 @@ CHANGES = [
     ("I weigh 82 kg.", "I'm down to 76 kg.", "What does he weigh?"),
     ("We fly to Oslo on Friday.", "Our flight to Oslo was cancelled.", "Are they flying to Oslo?"),
     ("I drive a Golf.", "I sold the Golf and bought a Tesla.", "What car does she drive?"),
+    ("I drive a Golf.", "I drive a Tesla now.", "What car does she drive?"),
+    ("I write my notes in Vim.", "These days I write my notes in Emacs.", "What does he write notes in?"),
+    ("We're going to Rome in May.", "The Rome trip is off, my sister is ill.", "Are they going to Rome?"),
+    ("Wir wohnen in Bremen.", "Der Umzug ist geschafft, wir sind jetzt in Jena.", "Wo wohnen sie?"),
+    ("我住在北京。", "我搬到上海了。", "我住在哪里？"),
+    ("我在华为上班。", "我跳槽到小米了。", "我在哪里上班？"),
+    ("我们五一去青岛。", "青岛不去了，孩子发烧。", "五一去青岛吗？"),
+    ("我每周三打羽毛球。", "羽毛球不打了，膝盖疼。", "我还打羽毛球吗？"),
 ]
 
 
@@ -52,6 +60,8 @@ GUARDS = [
     ("My dentist is Dr. Fontaine.", "My sister is with Dr. Ruiz now.", "Who is her dentist?"),
     ("I drive a diesel Passat.", "Our neighbour bought an electric Ioniq.", "What car does he drive?"),
     ("I'm learning Finnish.", "My son started Swedish at school.", "Which language is she learning?"),
+    ("I use Python at work.", "I use a standing desk now.", "Which programming language does she use?"),
+    ("我住在北京。", "我妹妹搬到上海了。", "我住在北京吗？"),
 ]
 
 

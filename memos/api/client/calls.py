@@ -12,13 +12,11 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from secrets import SystemRandom
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
-
-from pydantic import BaseModel, ValidationError
+from uuid import uuid4
 
 from memos.api.wording import STATUSES
-from memos.core.clock import new_id
 from memos.core.types import Json
 from memos.errors import (
     BackendTimeout,
@@ -31,6 +29,9 @@ from memos.errors import (
     NotFound,
     PermissionDenied,
 )
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel  # at run time it is loaded with the first answer, see `values`
 
 LOCAL = "http://127.0.0.1:8765"
 """Default address of `memos serve`."""
@@ -239,7 +240,7 @@ def _made(kind: type[MemosError], message: str, field: str) -> MemosError:
 
 
 T = TypeVar("T")
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound="BaseModel")
 
 _IDEMPOTENCY_KEY = "Idempotency-Key"
 _random = SystemRandom()
@@ -405,7 +406,7 @@ def _plain(value: object) -> Json:
 def repeatable_with(key: str | None) -> dict[str, str]:
     """Return the idempotency header of a key, or of a new one."""
     if key is None:
-        return {_IDEMPOTENCY_KEY: new_id()}
+        return {_IDEMPOTENCY_KEY: str(uuid4())}
     if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not 0 < len(key) <= 256:
         raise ClientUsageError("idempotency_key", "must be 1 to 256 printable ASCII characters")
     return {_IDEMPOTENCY_KEY: key}
@@ -417,7 +418,7 @@ def as_model(model: type[Model]) -> Callable[[Reply], Model]:
     def read(reply: Reply) -> Model:
         try:
             return model.model_validate_json(reply.body)
-        except ValidationError:
+        except ValueError:  # pydantic's ValidationError is one
             raise strange(reply.status, reply.headers, f"no {model.__name__}") from None
 
     return read

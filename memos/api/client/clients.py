@@ -7,10 +7,9 @@ from collections.abc import Callable, Coroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_requests
+from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_requests, values
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
-from memos.api.client.openmem import ChatAnswer
 from memos.core.aliases import bind, own_signature
 from memos.core.closing import Closing
 
@@ -77,7 +76,7 @@ def _returned(described: str) -> str:
     kind = next((kind for kind in _DESCRIBED if described.startswith(kind)), None)
     if kind is None:
         return described
-    inner = described.removeprefix(kind).removesuffix("]")
+    inner = described.removeprefix(kind).removesuffix("]").replace("values.", "")
     return f"Iterator[{inner}]" if kind == _STREAM else inner
 
 
@@ -92,8 +91,8 @@ def streams(describe: Callable[P, Stream[T]]) -> _Method[P, Streamed[T], AsyncSt
 
 
 def chats(
-    describe: Callable[P, Call[ChatAnswer] | Stream[str]],
-) -> _Method[P, ChatAnswer | Streamed[str], ChatAnswer | AsyncStreamed[str]]:
+    describe: Callable[P, Call[values.ChatAnswer] | Stream[str]],
+) -> _Method[P, values.ChatAnswer | Streamed[str], values.ChatAnswer | AsyncStreamed[str]]:
     """Return the method that sends a chat, which is streamed if its parameters say so."""
     return _Method(describe)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Self, TypeVar
+from uuid import uuid4
 
 import httpx2
 
@@ -26,7 +27,6 @@ from memos.api.client.calls import (
     exchange,
     problem,
 )
-from memos.core.clock import new_id
 from memos.core.closing import Closing
 from memos.errors import BackendTimeout, BackendUnavailable, ConnectionLost, MemosError
 from memos.version import __version__
@@ -122,7 +122,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def appearing(target: Path) -> Iterator[BinaryIO]:
     """Write a file under a temporary name and rename it when complete. Raises: InvalidInput, BackendUnavailable."""
-    beside = target.with_name(f"{target.name}.{new_id()}.part")
+    beside = target.with_name(f"{target.name}.{uuid4()}.part")
     try:
         with beside.open("xb") as file:
             yield file
@@ -243,7 +243,7 @@ class _Exchanges(Generic[Client]):
         return await self._repeated(described, partial(self._once, described))
 
     async def _repeated(self, call: Call[T], once: Callable[[str], Awaitable[Reply]]) -> T:
-        request_id = new_id()
+        request_id = str(uuid4())
         steps = exchange(call, self.options)
         pause = next(steps)
         while True:

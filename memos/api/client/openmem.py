@@ -1,19 +1,18 @@
-"""Requests of `/api/openmem/v1` as the public `MemOSClient` has them, and their answers, with its names and shortcuts.
+"""Requests of `/api/openmem/v1` as the public `MemOSClient` has them, with its names and shortcuts.
 
-What changes something may be repeated only with an idempotency key. Fields of newer servers are kept.
+What changes something may be repeated only with an idempotency key.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, field_validator
-
+from memos.api.client import values
 from memos.api.client.calls import (
     Call,
     ClientUsageError,
@@ -27,251 +26,6 @@ from memos.api.client.calls import (
     strange,
 )
 from memos.core.types import Json
-
-
-class Result(BaseModel):
-    """Part of an answer."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-
-class Detail(Result):
-    """A memory, preference, tool memory, skill, message or file, with the server's fields as attributes.
-
-    A field that is missing from the answer is a missing attribute.
-    """
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
-class MessageData(Result):
-    """The last messages of a conversation."""
-
-    message_detail_list: list[Detail] = []
-
-
-class Lists(Result):
-    """Memories by kind."""
-
-    memory_detail_list: list[Detail] = []
-    preference_detail_list: list[Detail] | None = None
-    tool_memory_detail_list: list[Detail] | None = None
-    skill_detail_list: list[Detail] | None = None
-    profile_detail_list: list[Detail] | None = None
-    event_detail_list: list[Detail] | None = None
-
-
-class SearchData(Lists):
-    """Results of a search."""
-
-    message_detail_list: list[Detail] | None = None
-    preference_note: str | None = None
-
-
-class PageData(Lists):
-    """A page of memories."""
-
-    total: int | None = None
-    size: int | None = None
-    current: int | None = None
-    pages: int | None = None
-
-
-class TaskData(Result):
-    """Receipt of an accepted request, with the task that completes it."""
-
-    success: bool
-    task_id: str
-    status: str
-
-
-class StatusData(Result):
-    """Progress of a task; also a list with one entry, as older servers answered."""
-
-    task_id: str | None = None
-    status: str
-    memory_views: Json = None
-
-    def __getitem__(self, place: int) -> StatusData:
-        return (self,)[place]
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[StatusData]:  # type: ignore[override]  # a list of one, not of its fields
-        return iter((self,))
-
-
-class SuccessData(Result):
-    """Outcome of a request: done or not."""
-
-    success: bool
-
-
-class IdData(Result):
-    """The id of what was made."""
-
-    id: str
-
-
-class ReplyData(Result):
-    """A model's answer."""
-
-    response: str
-
-
-class FileData(Result):
-    """A page of files."""
-
-    file_detail_list: list[Detail] = []
-    total: int | None = None
-    page: int | None = None
-    page_size: int | None = None
-
-
-class Answer(Result):
-    """Base class of all answers."""
-
-    code: int
-    message: str
-
-
-class MessagesAnswer(Answer):
-    """Of `get_message`."""
-
-    data: MessageData
-
-    @property
-    def messages(self) -> list[Detail]:
-        """The messages, oldest first."""
-        return self.data.message_detail_list
-
-
-class ListsAnswer(Answer):
-    """Of what gives memories."""
-
-    data: Lists
-
-    @property
-    def memories(self) -> list[Detail]:
-        """Memories: of a search the best first, of a page in its order."""
-        return self.data.memory_detail_list
-
-    @property
-    def preferences(self) -> list[Detail] | None:
-        """Preferences, in the same order."""
-        return self.data.preference_detail_list
-
-
-class SearchAnswer(ListsAnswer):
-    """Of `search_memory`."""
-
-    data: SearchData
-
-    @property
-    def tool_memories(self) -> list[Detail] | None:
-        """Found tool memories."""
-        return self.data.tool_memory_detail_list
-
-
-class MemoryAnswer(ListsAnswer):
-    """Of `get_memory`."""
-
-    data: PageData
-
-
-class TaskAnswer(Answer):
-    """Of `add_message` and `add_feedback`."""
-
-    data: TaskData
-
-    @property
-    def success(self) -> bool:
-        """True when it was accepted."""
-        return self.data.success
-
-    @property
-    def task_id(self) -> str:
-        """Return the id of the task that completes the request."""
-        return self.data.task_id
-
-    @property
-    def status(self) -> str:
-        """Return the progress of the task: `running`, `completed` or `failed`."""
-        return self.data.status
-
-
-class StatusAnswer(Answer):
-    """Of `get_task_status`."""
-
-    data: StatusData
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _of_one(cls, data: Any) -> Any:
-        return data[0] if isinstance(data, list) and len(data) == 1 else data
-
-    @property
-    def messages(self) -> list[StatusData]:
-        """The status as a list of one."""
-        return [self.data]
-
-
-class SuccessAnswer(Answer):
-    """Of what deletes."""
-
-    data: SuccessData
-
-    @property
-    def success(self) -> bool:
-        """True when it was done."""
-        return self.data.success
-
-
-class KnowledgebaseAnswer(Answer):
-    """Of `create_knowledgebase`."""
-
-    data: IdData
-
-    @property
-    def knowledgebase_id(self) -> str:
-        """The id of the knowledge base."""
-        return self.data.id
-
-
-class AddedFilesAnswer(Answer):
-    """Of `add_knowledgebase_file_json` and `add_knowledgebase_file_form`: `data` is as the server sent it."""
-
-    data: list[dict[str, Any]]
-
-    @property
-    def memories(self) -> list[dict[str, Any]]:
-        """The files, under the known client's name for them."""
-        return self.data
-
-
-class FilesAnswer(Answer):
-    """Of `get_knowledgebase_file`."""
-
-    data: FileData
-
-    @property
-    def files(self) -> list[Detail]:
-        """Files of this page."""
-        return self.data.file_detail_list
-
-
-class ChatAnswer(Answer):
-    """Of `chat`."""
-
-    data: ReplyData
-
-    @property
-    def response(self) -> str:
-        """The model's answer."""
-        return self.data.response
 
 
 class Plain(TypedDict):
@@ -296,9 +50,9 @@ def get_message(
     conversation_limit_number: int | None = None,
     message_limit_number: int | None = None,
     source: str | None = None,
-) -> Call[MessagesAnswer]:
+) -> Call[values.MessagesAnswer]:
     """Return the last messages of a conversation. Raises: InvalidInput, NotFound, PermissionDenied."""
-    return _post("get/message", _required(locals(), "user_id"), _model(MessagesAnswer), repeatable=True)
+    return _post("get/message", _required(locals(), "user_id"), _model(values.MessagesAnswer), repeatable=True)
 
 
 def add_message(
@@ -314,7 +68,7 @@ def add_message(
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
     allow_memory_view: list[str] | None = None,
-) -> Call[TaskAnswer]:
+) -> Call[values.TaskAnswer]:
     """Store messages. They are searchable at once; `task_id` follows their extraction into facts.
 
     The same request sent again within a minute is stored once. Raises: InvalidInput, PermissionDenied.
@@ -322,7 +76,7 @@ def add_message(
     fields = _required(locals(), "messages")
     if not user_id and not agent_id:
         raise ClientUsageError("user_id", "or agent_id is required")
-    return _once("add/message", fields, _model(TaskAnswer))
+    return _once("add/message", fields, _model(values.TaskAnswer))
 
 
 def search_memory(
@@ -343,11 +97,11 @@ def search_memory(
     skill_limit_number: int = 6,
     include_memory_view: list[str] | None = None,
     context_format: str = "memory",
-) -> Call[SearchAnswer]:
+) -> Call[values.SearchAnswer]:
     """Find memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
     fields = _required(locals(), "query")
     _require_one(user_id, agent_id)
-    return _post("search/memory", fields, _model(SearchAnswer), repeatable=True)
+    return _post("search/memory", fields, _model(values.SearchAnswer), repeatable=True)
 
 
 def get_memory(
@@ -359,13 +113,13 @@ def get_memory(
     include_tool_memory: bool = True,
     include_memory_view: list[str] | None = None,
     filter: dict[str, Any] | None = None,
-) -> Call[MemoryAnswer]:
+) -> Call[values.MemoryAnswer]:
     """Return a page of the memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require_one(user_id, agent_id)
     if isinstance(size, int) and size > _LARGEST_PAGE:
         raise ClientUsageError("size", f"must be at most {_LARGEST_PAGE}")
-    return _post("get/memory", fields, _model(MemoryAnswer), repeatable=True)
+    return _post("get/memory", fields, _model(values.MemoryAnswer), repeatable=True)
 
 
 def get_memory_by_id(memid: str) -> Call[Plain]:
@@ -376,34 +130,36 @@ def get_memory_by_id(memid: str) -> Call[Plain]:
 
 def create_knowledgebase(
     knowledgebase_name: str, knowledgebase_description: str | None = None
-) -> Call[KnowledgebaseAnswer]:
+) -> Call[values.KnowledgebaseAnswer]:
     """Create a knowledge base. Raises: InvalidInput, PermissionDenied."""
-    return _once("create/knowledgebase", _required(locals(), "knowledgebase_name"), _model(KnowledgebaseAnswer))
+    return _once("create/knowledgebase", _required(locals(), "knowledgebase_name"), _model(values.KnowledgebaseAnswer))
 
 
-def delete_knowledgebase(knowledgebase_id: str) -> Call[SuccessAnswer]:
+def delete_knowledgebase(knowledgebase_id: str) -> Call[values.SuccessAnswer]:
     """Delete a knowledge base with its documents. Raises: NotFound, PermissionDenied."""
-    return _post("delete/knowledgebase", _required(locals(), "knowledgebase_id"), _model(SuccessAnswer))
+    return _post("delete/knowledgebase", _required(locals(), "knowledgebase_id"), _model(values.SuccessAnswer))
 
 
-def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]]) -> Call[AddedFilesAnswer]:
+def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]]) -> Call[values.AddedFilesAnswer]:
     """Add files given as base64, or as URLs that the server may fetch. Raises: InvalidInput, NotFound."""
-    return _post("add/knowledgebase-file", _required(locals(), "knowledgebase_id", "file"), _model(AddedFilesAnswer))
+    return _post(
+        "add/knowledgebase-file", _required(locals(), "knowledgebase_id", "file"), _model(values.AddedFilesAnswer)
+    )
 
 
 def add_knowledgebase_file_form(
     knowledgebase_id: str, files: Sequence[str | Path], type: str | None = None
-) -> Call[AddedFilesAnswer]:
+) -> Call[values.AddedFilesAnswer]:
     """Upload files by their paths. Raises: InvalidInput (also if a file does not exist), NotFound."""
     _required(locals(), "knowledgebase_id", "files")
     paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
     query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
-    return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(AddedFilesAnswer), query=query, files=paths)
+    return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(values.AddedFilesAnswer), query=query, files=paths)
 
 
-def delete_knowledgebase_file(file_ids: list[str]) -> Call[SuccessAnswer]:
+def delete_knowledgebase_file(file_ids: list[str]) -> Call[values.SuccessAnswer]:
     """Delete files of knowledge bases. Raises: NotFound, PermissionDenied."""
-    return _post("delete/knowledgebase-file", _required(locals(), "file_ids"), _model(SuccessAnswer))
+    return _post("delete/knowledgebase-file", _required(locals(), "file_ids"), _model(values.SuccessAnswer))
 
 
 def get_knowledgebase_file(
@@ -412,20 +168,20 @@ def get_knowledgebase_file(
     type: str | None = None,
     page: int | None = None,
     page_size: int | None = None,
-) -> Call[FilesAnswer]:
+) -> Call[values.FilesAnswer]:
     """Return files of a knowledge base with their state. Raises: InvalidInput, NotFound."""
     fields = dict(locals())
     if bool(file_ids) == bool(knowledgebase_id):
         raise ClientUsageError("file_ids", "or knowledgebase_id is required, and not both")
-    return _post("get/knowledgebase-file", fields, _model(FilesAnswer), repeatable=True)
+    return _post("get/knowledgebase-file", fields, _model(values.FilesAnswer), repeatable=True)
 
 
-def get_task_status(task_id: str) -> Call[StatusAnswer]:
+def get_task_status(task_id: str) -> Call[values.StatusAnswer]:
     """Return the state of a task. Raises: NotFound."""
     fields = _required(locals(), "task_id")
 
-    def read(reply: Reply) -> StatusAnswer:
-        answer = _model(StatusAnswer)(reply)
+    def read(reply: Reply) -> values.StatusAnswer:
+        answer = _model(values.StatusAnswer)(reply)
         if answer.data.task_id is not None:
             return answer
         return answer.model_copy(update={"data": answer.data.model_copy(update={"task_id": task_id})})
@@ -442,9 +198,9 @@ def add_feedback(
     feedback_time: str | None = None,
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
-) -> Call[TaskAnswer]:
+) -> Call[values.TaskAnswer]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, PermissionDenied."""
-    return _once("add/feedback", _required(locals(), "feedback_content", "user_id"), _model(TaskAnswer))
+    return _once("add/feedback", _required(locals(), "feedback_content", "user_id"), _model(values.TaskAnswer))
 
 
 def delete_memory(
@@ -455,7 +211,7 @@ def delete_memory(
     agent_id: str | None = None,
     filter: dict[str, Any] | None = None,
     memory_type: str | None = None,
-) -> Call[SuccessAnswer]:
+) -> Call[values.SuccessAnswer]:
     """Delete memories by exactly one condition. Raises: InvalidInput, NotFound, PermissionDenied."""
     if user_id is None and user_ids and not memory_ids:
         if len(user_ids) != 1:
@@ -465,7 +221,7 @@ def delete_memory(
     if sum(value is not None for value in (*given.values(), filter)) != 1:
         raise ClientUsageError("memory_ids", "or user_id, agent_id or filter is required, exactly one of them")
     fields = {**given, "filter": filter, "memory_type": memory_type}
-    return _post("delete/memory", fields, _model(SuccessAnswer))
+    return _post("delete/memory", fields, _model(values.SuccessAnswer))
 
 
 def update_memory(
@@ -550,13 +306,13 @@ def chat(
     include_tool_memory: bool = False,
     tool_memory_limit_number: int = 6,
     relativity: float | None = None,
-) -> Call[ChatAnswer] | Stream[str]:
+) -> Call[values.ChatAnswer] | Stream[str]:
     """Answer a question from memory; with `stream` the answer is streamed, each piece as JSON text.
 
     Raises: InvalidInput, PermissionDenied, ModelError, BackendUnavailable (also if no language model is configured).
     """
     fields = _required(locals(), "user_id", "conversation_id", "query")
-    call = _post("chat", fields, _model(ChatAnswer))
+    call = _post("chat", fields, _model(values.ChatAnswer))
     return Stream(call, lambda _, data: data) if stream else call
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from memos.api import values
+from memos.api.client import values
 from memos.api.client.calls import Call, ClientUsageError, Download, Model, as_field, as_model
 from memos.api.client.openmem import existing
 from memos.api.client.v1_requests import Query, as_list, changing, getting, listed, making, nothing, path_of, queried

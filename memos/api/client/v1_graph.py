@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memos.api import values
+from memos.api.client import values
 from memos.api.client.calls import Call, as_model
 from memos.api.client.v1_requests import Moment, as_list, changing, getting, path_of
 from memos.core.types import Json

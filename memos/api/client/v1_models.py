@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from memos.api import values
+from memos.api.client import values
 from memos.api.client.calls import Call, Download, as_field, as_model
 from memos.api.client.v1_cubes import fetching, new_file
 from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of

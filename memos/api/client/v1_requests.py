@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from pydantic import TypeAdapter, ValidationError
-
-from memos.api import values
+from memos.api.client import values
 from memos.api.client.calls import (
     Call,
     Model,
@@ -36,6 +35,9 @@ from memos.core.aliases import (
     SearchAliases,
 )
 from memos.core.types import Json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -90,16 +92,22 @@ def following(path: str, model: type[Model], query: Query, *, named: str | None 
 
 def as_list(model: type[Model]) -> Callable[[Reply], list[Model]]:
     """Return a reader of answers as a list of models."""
-    adapter = TypeAdapter(list[model])  # type: ignore[valid-type]  # a type that is known at run time
 
     def read(reply: Reply) -> list[Model]:
         try:
-            found: list[Model] = adapter.validate_json(reply.body)
-        except ValidationError:
+            found: list[Model] = _adapter(model).validate_json(reply.body)
+        except ValueError:  # pydantic's ValidationError is one
             raise strange(reply.status, reply.headers, f"not a list of {model.__name__}") from None
         return found
 
     return read
+
+
+@cache
+def _adapter(model: type[Model]) -> TypeAdapter[list[Model]]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - loaded with the first answer, see `values`
+
+    return TypeAdapter(list[model])  # type: ignore[valid-type]  # a type that is known at run time
 
 
 def nothing(_: Reply) -> None:

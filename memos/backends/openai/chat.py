@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import httpx2
-import openai
 import stamina
 from PIL import Image as Pillow
 from PIL import ImageOps
@@ -106,13 +105,11 @@ class OpenAIChat:
         self._slots = threading.BoundedSemaphore(settings.parallel)
         self._lock = threading.Lock()
         self._running = 0
-        self._http = opened(settings)
         try:
-            self._client = openai.OpenAI(
-                base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=self._http
-            )
+            self._url = httpx2.URL(f"{settings.base_url}/chat/completions")
         except httpx2.InvalidURL as error:
             raise InvalidInput("base_url", "must be a URL such as https://models.example.org/v1") from error
+        self._http = opened(settings)
 
     @property
     def name(self) -> str:
@@ -147,7 +144,7 @@ class OpenAIChat:
         with self._lock:
             idle = self._running == 0
         if idle:
-            self._client.close()
+            self._http.close()
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self._model!r})"
@@ -163,7 +160,7 @@ class OpenAIChat:
                 self._running -= 1
                 last = self._running == 0 and self._closing.is_set()
             if last:
-                self._client.close()
+                self._http.close()
 
     def _patience(self, until: float) -> Callable[[Exception], bool | float]:
         waits = 0
@@ -197,7 +194,9 @@ class OpenAIChat:
     def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
         prompt_tokens = request.estimated_tokens
         with self._slot(until):
-            response = self._post(request, dialect, until)
+            response = self._send(payload(request, self._settings, dialect), until)
+            if response.status_code >= 300:
+                raise told_status(response.status_code, response.content, response.headers, self._settings)
             self._dialects.learn(request, dialect)
             media_type = response.headers.get("content-type", "")
             return read_answer(response.content, media_type, prompt_tokens, self._settings, request.words)
@@ -208,7 +207,7 @@ class OpenAIChat:
         """Start a request; `held` keeps the connection until the answer is read or unwanted."""
         with ExitStack() as taken:
             taken.enter_context(self._slot(until))
-            response = self._open(payload(request, self._settings, dialect, stream=True), until)
+            response = self._send(payload(request, self._settings, dialect, stream=True), until, stream=True)
             taken.callback(response.close)
             if response.status_code >= 300:
                 with self._translated():
@@ -243,29 +242,11 @@ class OpenAIChat:
         finally:
             self._slots.release()
 
-    def _post(self, request: ChatRequest, dialect: Dialect, until: float) -> httpx2.Response:
-        timeout_s = self._left_s(until)
-        body = payload(request, self._settings, dialect)
-        try:
-            return self._client.post(
-                "/chat/completions", cast_to=httpx2.Response, body=body, options={"timeout": timeout_s}
-            )
-        except openai.APIStatusError as error:
-            response = error.response
-        except openai.APITimeoutError as error:
-            raise self._too_slow() from error
-        except openai.APIConnectionError as error:
-            raise self._unreachable(error.__cause__ or error) from error
-        except TooLarge as error:
-            raise self._too_much() from error
-        # Outside the handler: the driver's error quotes what the endpoint said, which may be the prompt or the key.
-        raise told_status(response.status_code, response.content, response.headers, self._settings)
-
-    def _open(self, body: Mapping[str, Any], until: float) -> httpx2.Response:
+    def _send(self, body: Mapping[str, Any], until: float, *, stream: bool = False) -> httpx2.Response:
         timeout_s = self._left_s(until)
         with self._translated():
-            url = f"{self._settings.base_url}/chat/completions"
-            return self._http.send(self._http.build_request("POST", url, json=body, timeout=timeout_s), stream=True)
+            request = self._http.build_request("POST", self._url, json=body, timeout=timeout_s)
+            return self._http.send(request, stream=stream)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

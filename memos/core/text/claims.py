@@ -129,7 +129,7 @@ _ENDS = re.compile(
     r"|\b(?:ya no|cancel\w+|dej[éóa]\w*|vend[íió]\w*|termin[éóa]\w*|romp\w+|se acabó|acab[éóa]\w*|suspend\w+|"
     r"renunci\w+|"
     r"abandon\w+|nunca más|sin)\b"
-    r"|不再|不[去吃喝抽玩开干做养学办来]了?|没了|取消|戒|停|退[了掉订租]|卖[了掉]|辞|分手|结束|不用|作废|还清|黄了|泡汤|算了|别了",
+    r"|不再|不[去吃喝抽玩开干做养学办来]了?|不[打练看坐骑住教订买弹跑跳唱租订约报]了|没了|取消|戒|停|退[了掉订租]|卖[了掉]|辞|分手|结束|不用|作废|还清|黄了|泡汤|算了|别了",
 )
 _CHANGES = re.compile(
     r"\b(?:now|instead|from now on|these days|nowadays|moved|moving|move[sd]? (?:in|out|to|into)|switch(?:ed|es|ing)?|"
@@ -327,6 +327,11 @@ def read_claim(text: str) -> Claim:
     """Read a statement or a question, of which the first 600 characters count."""
     text = text[:_CHARS].replace("’", "'")
     subject = _han_subject(text) if _HAN.search(text) else _subject(text)
+    opening = _CLAUSE.split(text, maxsplit=1)[0]
+    if subject.owner > Owner.SPEAKER and len(opening) < len(text) and _tells_of_a_change(opening):
+        # "The trip is off, my sister is ill.": not a statement about the sister.
+        first = _han_subject(opening) if _HAN.search(text) else _subject(opening)
+        subject = subject._replace(owner=first.owner, holder=first.holder)
     return Claim(
         text=text,
         owner=subject.owner,
@@ -337,6 +342,14 @@ def read_claim(text: str) -> Claim:
         head=frozenset(terms_of(_head(text))),
         asks=text.rstrip().endswith(("?", "？")),
     )
+
+
+_CLAUSE = re.compile(r"[,;:.!?]\s+|\s[–—-]+\s|[，。；：！？]")
+
+
+def _tells_of_a_change(clause: str) -> bool:
+    lower = clause.lower()
+    return _ENDS.search(lower) is not None or _SURE_CHANGES.search(lower) is not None
 
 
 class _Subject(NamedTuple):

@@ -8,11 +8,12 @@ word lists in English and, a little, in German, French and Spanish; what cannot 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import GIVEN_NAMES, KIN, words_of
+from memos.core.text.frames_chinese import SINGLE, gives_up, is_chinese, read_chinese
 
 
 class Contrast(Enum):
@@ -26,10 +27,14 @@ class Contrast(Enum):
     """Two values of an attribute that has many at a time."""
     VALUE = "value"
     """The same attribute with another number, date or name."""
+    LIKELY = "likely"
+    """The same predicate with something else, which is so now: another value if both are alike in meaning."""
 
 
 def contrast_of(older: str, newer: str) -> Contrast | None:
     """Return how two statements are related, None if their words do not tell."""
+    if is_chinese(newer):
+        return _of_chinese(older, newer)
     was, now = _read(older), _read(newer)
     if was is None or now is None:
         return None
@@ -39,6 +44,21 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
         return found
     return Contrast.APART if _nouns(newer).isdisjoint((was.subject | was.words) - _UNITS) else None
+
+
+def _of_chinese(older: str, newer: str) -> Contrast | None:
+    if gives_up(older, newer):
+        return Contrast.VALUE
+    was, now = read_chinese(older), read_chinese(newer)
+    if was is None or now is None or was.subject != now.subject:
+        return None
+    if was.predicate != now.predicate:
+        return Contrast.OTHER if {was.predicate, now.predicate} <= SINGLE else None
+    if was.value == now.value:
+        return None
+    if was.predicate in SINGLE:
+        return Contrast.VALUE
+    return Contrast.LIKELY if now.of_now else None
 
 
 class _Kind(Enum):
@@ -81,6 +101,8 @@ class _Frame:
     holder: frozenset[str]
     """The person of the subject, empty for the speaker."""
     possessive: str
+    of_now: bool
+    """Whether the first clause says "now", "these days" or the like."""
 
     @property
     def thing(self) -> frozenset[str]:
@@ -105,6 +127,11 @@ _LEAD = re.compile(
 _NOW = re.compile(
     r"\b(?:(?:these days|nowadays|from now on|from \w+ on|as of \w+|at the moment|right now|inzwischen|mittlerweile|"
     r"ab sofort|ahora|maintenant|désormais)\b,? ?)",
+    re.I,
+)
+_OF_NOW = re.compile(
+    r"\b(?:now|these days|nowadays|from now on|instead|as of \w+|jetzt|inzwischen|mittlerweile|ab sofort|ahora|"
+    r"maintenant|désormais)\b",
     re.I,
 )
 _SHORT = (
@@ -232,6 +259,9 @@ _ONE = words_of("live work weigh cost earn pay spend bank")
 _ONE_OF_THINGS = _ONE | words_of("be due called named listen start begin open ring leave run located scheduled")
 """Predicates with one value at a time."""
 
+_USUALLY_ONE = words_of("drive")
+"""Predicates of people with mostly one value at a time."""
+
 _TELLING = (frozenset(_STEMS.values()) | _COMPLEMENTS - words_of("due called named") | {"hate"}) - words_of(
     "have take go use need want keep come leave sit run call get start begin see name"
 )
@@ -267,12 +297,19 @@ _ALIKE = {
 @cached_by_text(maxsize=4096)
 def _read(text: str) -> _Frame | None:
     """Return the frame of the first clause, None if it has none that is sure."""
-    text = _spelt_out(text)
-    parts = _BREAK.split(_NOW.sub("", _LEAD.sub("", text)))
+    text = _LEAD.sub("", _spelt_out(text))
+    of_now = _OF_NOW.search(_BREAK.split(text)[0]) is not None
+    parts = _BREAK.split(_NOW.sub("", text))
     words = [_WORD.findall(part) for part in parts]
     if not words[0] or max(map(len, words)) > _MOST_WORDS or len(parts) > _MOST_CLAUSES:
         return None
-    return _frame(words[0], frozenset(_noun(word.casefold()) for part in words[1:] for word in part))
+    if len(words) > 1 and words[1] and not _A_MOVE.isdisjoint(word.casefold() for word in words[0]):
+        # "The move is done, we are in Leeds now."
+        frame = _frame(words[1], frozenset(), of_now=True)
+        at_home = frame is not None and frame.predicate == "be" and _PLACES.keys() & dict(frame.slots).keys() - {""}
+        return replace(frame, predicate="live") if frame is not None and at_home else None
+    more = frozenset(_noun(word.casefold()) for part in words[1:] for word in part)
+    return _frame(words[0], more, of_now=of_now)
 
 
 def _spelt_out(text: str) -> str:
@@ -287,7 +324,7 @@ def _nouns(text: str) -> frozenset[str]:
     return frozenset(_noun(word.casefold()) for word in _WORD.findall(_spelt_out(text)))
 
 
-def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
+def _frame(words: list[str], more: frozenset[str], *, of_now: bool) -> _Frame | None:
     lows = [word.casefold() for word in words]
     subject, start, kind = frozenset[str](), 1, _Kind.SPEAKER
     if lows[0] in _OTHERS:
@@ -326,6 +363,7 @@ def _frame(words: list[str], more: frozenset[str]) -> _Frame | None:
         more,
         people,
         lows[0] if lows[0] in _MINE or people else "",
+        of_now,
     )
 
 
@@ -405,6 +443,7 @@ def _of_verb(lows: list[str], place: int, denied: str) -> tuple[str | None, int]
     return denied + _STEMS.get(low, low), place + 1
 
 
+_A_MOVE = words_of("move umzug mudanza déménagement")
 _MINE = words_of("my our mein meine unser unsere mon ma mes notre nos mi mis nuestro nuestra")
 _MOVED = words_of("umgezogen gezogen déménagé")
 
@@ -485,6 +524,8 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
         return Contrast.VALUE
     if differ == {""} and one.keys() == other.keys() and was.subject & _FAVOURITE:
         return Contrast.VALUE
+    if len(differ) == 1 and one.keys() == other.keys() and (now.of_now or was.predicate in _USUALLY_ONE):
+        return Contrast.LIKELY
     if differ - valued and (valued or any(_kind(one[slot], was) for slot in shared - differ)):
         # "I spend 45 euros on food." … "… on books.": what is the same is the value.
         return Contrast.OTHER
@@ -507,7 +548,7 @@ def _unit(words: frozenset[str]) -> frozenset[str]:
 
 
 _FAVOURITE = words_of("favourite favorite lieblingsfarbe lieblingsessen préféré préférée favorito favorita")
-_PLACES = dict.fromkeys(("", "to", "at", "nach", "à", "en"), "in")
+_PLACES = dict.fromkeys(("", "in", "to", "at", "im", "nach", "à", "en"), "in")
 
 
 def _kind(words: frozenset[str], frame: _Frame) -> str | None:

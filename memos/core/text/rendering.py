@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from memos.core.text.validation import is_invisible
-from memos.core.types import Item, Source, Trust
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Hit, Item, Source, Standing, Trust
 
 # Escape sequences in a stored text must not steer the reader's terminal.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -75,12 +76,12 @@ _OPEN, _CLOSE = "<untrusted", "</untrusted>"
 
 
 def is_untrusted(sources: Iterable[Source]) -> bool:
-    return any(source.trust is Trust.UNTRUSTED for source in sources)
+    return any(source.trust == Trust.UNTRUSTED for source in sources)
 
 
 def speaker_of(item: Item, sources: Iterable[Source]) -> str:
     """Return who said an item's untrusted part: a fact has its subject, but a page may have said it."""
-    return next((source.speaker for source in sources if source.trust is Trust.UNTRUSTED), item.speaker)
+    return next((source.speaker for source in sources if source.trust == Trust.UNTRUSTED), item.speaker)
 
 
 def wrap_untrusted(text: str, source: str) -> str:
@@ -126,3 +127,60 @@ def close_fence(text: str) -> str:
 
 def quoted(item: Item, text: str, source: str | None = None) -> str:
     return wrap_untrusted(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text
+
+
+def assemble(hits: Sequence[Hit], token_budget: int, *, by_time: bool = False) -> tuple[tuple[Hit, ...], str, int]:
+    """Return the hits that fit (in order, skipping what is too long), their text and its estimated tokens.
+
+    With `by_time` those that fit stand in the order they were said in, what has no time after the others.
+    """
+    # The number that a line gets by its time may be longer than that of its place.
+    fitting, used = _fitting(hits, token_budget, widest=len(hits) if by_time else 0)
+    if by_time:
+        # Of one moment by their ids, which are in the order in which they were stored.
+        fitting.sort(key=lambda hit: (_at(hit) is None, _at(hit) or hit.item.created_at, hit.item.id))
+    told = any(is_untrusted(hit.sources) for hit in fitting)
+    lines = [_line(number, hit) for number, hit in enumerate(fitting, start=1)]
+    return tuple(fitting), "\n".join([NOTICE, *lines] if told else lines), used
+
+
+def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[Hit], int]:
+    chosen: list[Hit] = []
+    used, told = 0, False
+    for hit in hits:
+        doubtful = is_untrusted(hit.sources)
+        notice = doubtful and not told
+        line = _line(widest or len(chosen) + 1, hit)
+        cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)
+        if used + cost <= token_budget:
+            told = told or notice
+            chosen.append(hit)
+            used += cost
+    return chosen, used
+
+
+def _line(number: int, hit: Hit) -> str:
+    return citation(number, _at(hit), _shown(hit))
+
+
+def hit_line(hit: Hit) -> str:
+    """Return a hit as a line without a number: dated, with its speaker, fenced if it is not trusted."""
+    return dated(_at(hit), _shown(hit))
+
+
+def _shown(hit: Hit) -> str:
+    shown = with_speaker(hit.item.speaker, hit.item.memory)
+    if is_untrusted(hit.sources):
+        shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
+    return shown if hit.standing == Standing.CURRENT else f"({_MARKS[hit.standing]}) {shown}"
+
+
+_MARKS = {
+    Standing.POSSIBLY_OUTDATED: "possibly outdated",
+    Standing.REPLACED: "no longer true",
+    Standing.ENDED: "no longer true",
+}
+
+
+def _at(hit: Hit) -> datetime | None:
+    return hit.sources[0].at if hit.sources else hit.item.valid_from

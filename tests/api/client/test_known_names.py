@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from memos import errors
+from memos.api import client, values
 from memos.api.client import AsyncMemOSClient, MemOSClient
 from memos.api.client.clients import Cubes, Tasks
 
@@ -85,16 +87,28 @@ def test_both_clients_have_the_same_methods() -> None:
 
 def test_a_method_tells_what_it_returns() -> None:
     told = {
-        MemOSClient.add_message: "TaskAnswer", Tasks.list: "list[values.Task]", Tasks.wait: "values.Task",
-        Tasks.follow: "Iterator[values.Task]", Cubes.dump: "Path",
+        MemOSClient.add_message: "TaskAnswer", Tasks.list: "list[Task]", Tasks.wait: "Task",
+        Tasks.follow: "Iterator[Task]", Cubes.dump: "Path",
         MemOSClient.chat: "ChatAnswer | Iterator[str]",
     }  # fmt: skip
     for method, returned in told.items():
         assert inspect.signature(method).return_annotation == returned
 
 
-def test_importing_the_clients_imports_no_server_and_no_engine() -> None:
-    heavy = ["fastapi", "uvicorn", "starlette", "numpy", "onnxruntime", "sqlalchemy", "openai", "rich", "typer"]
+def test_importing_the_clients_imports_no_server_no_engine_and_no_models_of_answers() -> None:
+    heavy = ["fastapi", "uvicorn", "starlette", "numpy", "onnxruntime", "sqlalchemy", "openai", "mcp", "rich", "typer"]
+    heavy += ["pydantic", "uuid_utils"]
     code = f"import sys, memos.api.client; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_clients_values_and_errors_have_one_doorway() -> None:
+    offered = {name: getattr(client, name) for name in client.__all__}
+    assert offered["NotFound"] is errors.NotFound
+    assert offered["Item"] is values.Item is client.values.Item
+    assert client.values.SearchAnswer.__name__ == "SearchAnswer"
+    for module in (client, client.values):
+        assert set(module.__all__) <= set(dir(module))
+        with pytest.raises(AttributeError, match="Itme"):
+            module.Itme  # noqa: B018

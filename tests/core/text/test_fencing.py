@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from memos import MemOS
 from memos.compat.user_memory import Context, Known, MemoryLimits, UserMemory, compose
-from memos.core.text.rendering import NOTICE, close_fence, wrap_untrusted
+from memos.core.text.rendering import NOTICE, assemble, close_fence, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Role, Source, Status, Tier, Trust
 from memos.memcube.ledger import segments as tiers
-from memos.search.hits import assemble
 from tests.fakes import WordEmbedder
 from tests.scheduler.test_long_tier import analysed, settings_of
 

@@ -1,0 +1,1 @@
+from memos_client._memos.errors import *
