@@ -27,6 +27,7 @@ NEEDED = {
     "test_google_adk.py": "google.adk",
     "test_haystack.py": "haystack",
     "test_langchain.py": "langchain",
+    "test_litellm.py": "litellm",
     "test_llamaindex.py": "llama_index",
     "test_pydantic_ai.py": "pydantic_ai",
     "test_smolagents.py": "smolagents",
