@@ -107,6 +107,10 @@ class Item(types.Item, Value):
     """A memory at one version."""
 
 
+class RecordPrefix(types.RecordPrefix, Value):
+    """What ids of records begin with, up to a separator."""
+
+
 class Relation(types.Relation, Value):
     """A newer statement that updates, ends, repeats or extends an older one, and how sure that is."""
 

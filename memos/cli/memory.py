@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +27,7 @@ from memos.cli.shared import (
 )
 from memos.core.text.validation import decode
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, TOLD, Hit, Item, Masked, SearchResult, WhyNot
+from memos.errors import InvalidInput, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,14 +59,35 @@ def add(
         typer.Option("--idempotency-key", help="Idempotency key; a repeated call with it stores nothing twice"),
     ] = None,
     mode: ReadMode = "rough",
+    ttl: Annotated[
+        str | None, typer.Option(help="Time to live, such as 45s, 30m, 12h, 7d or 4w: after that it is erased")
+    ] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     content = decode("standard input", sys.stdin.buffer.read()) if text == "-" else text
     message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
     receipt = memos.add(
-        [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key, mode=mode
+        [message],
+        cube=cube,
+        actor=actor,
+        conversation=conversation,
+        tags=tag or [],
+        idempotency_key=key,
+        mode=mode,
+        ttl_s=None if ttl is None else _seconds(ttl),
     )
     return Output(receipt, " ".join(receipt.item_ids), masked=receipt.masked)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_TTL = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)
+
+
+def _seconds(ttl: str) -> float:
+    found = _TTL.fullmatch(ttl.strip())
+    if found is None:
+        raise InvalidInput("--ttl", f"must be a number and a unit, such as 45s, 30m, 12h, 7d or 4w, not {shown(ttl)}")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 @command
@@ -281,5 +304,9 @@ def _lines(found: Iterable[Item]) -> Iterator[str]:
             about += f"  of {item.valid_from:%F} to {item.valid_to:%F}"
         elif item.valid_to is not None:
             about += f"  until {item.valid_to:%F}"
+        if item.record_id is not None:
+            about += f"  record {item.record_id}"
+        if item.expires_at is not None:
+            about += f"  expires {item.expires_at:%F %T}"
         yield about
         yield from (f"    {line}" for line in item.memory[:_SHOWN_CHARS].splitlines())

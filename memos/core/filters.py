@@ -3,13 +3,14 @@
 Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`; keys of one object
 are AND-ed. A name that is not a field is an info key: `x` and `info.x` are the same, and so are `user_id`, `agent_id`,
 `app_id` and `source`, which items have no column for. A name that looks like a mistyped field needs the `info.`.
+`info.a.b` is the info key `a.b` if there is one, and otherwise the key `b` of the object `a`.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -34,19 +35,24 @@ _MISTYPED = 0.8
 # Names a client may use -> the one field they mean (shared/api.md keeps both spellings alive).
 _ALIASES = {"create_time": "created_at", "update_time": "updated_at", "cube_id": "cube"}
 _ALIASES |= dict.fromkeys(("session_id", "conversation_id"), "conversation")
-TEXT_FIELDS = frozenset({"id", "memory", "type", "tier", "status", "key", "conversation", "cube", "role", "speaker"})
+TEXT_FIELDS = frozenset(
+    {"id", "memory", "type", "tier", "status", "key", "conversation", "cube", "role", "speaker", "record_id"}
+)
 LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
 NUMBER_FIELDS = frozenset({"confidence", "version"})
-DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to"})
+DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to", "expires_at"})
 _CHOICES: Mapping[str, type[StrEnum]] = {"role": Role, "status": Status, "tier": Tier, "type": ItemType}
 FIELDS = TEXT_FIELDS | LIST_FIELDS | NUMBER_FIELDS | DATE_FIELDS
-LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier"})
-"""Fields that only the ledger can evaluate: texts, as a whole or by word, are in no index, and the tier changes without
-an update of the index.
+LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier", "expires_at"})
+"""Fields that only the ledger can evaluate: texts, as a whole or by word, are in no index, and the tier and the time to
+live change without an update of the index.
 """
 
 TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", "skill"})
 """Names in `info` under which tool memory and skills quote what was said; only the ledger has them."""
+
+SEPARATOR = "/"
+"""Between the parts of a record's id."""
 
 
 class Op(StrEnum):
@@ -60,6 +66,7 @@ class Op(StrEnum):
     NIN = "nin"
     CONTAINS = "contains"
     LIKE = "like"
+    STARTSWITH = "startswith"
     EXISTS = "exists"
 
 
@@ -185,11 +192,11 @@ def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scala
         if not isinstance(value, list) or not value:
             raise InvalidInput(where, f"'{op}' takes a non-empty list")
         return tuple(_scalar(where, field, op, v) for v in value)
-    if op is Op.LIKE:
+    if op in (Op.LIKE, Op.STARTSWITH):
         if not isinstance(value, str) or not value:
-            raise InvalidInput(where, "'like' takes a non-empty string")
+            raise InvalidInput(where, f"'{op}' takes a non-empty string")
         if field in NUMBER_FIELDS | DATE_FIELDS:
-            raise InvalidInput(where, "'like' works on text fields only")
+            raise InvalidInput(where, f"'{op}' works on text fields only")
         return _text(where, value)
     if op is Op.CONTAINS and field in FIELDS - LIST_FIELDS:
         raise InvalidInput(where, "'contains' works on lists (tags, entities, info lists); use 'like' for text")
@@ -261,6 +268,62 @@ def fields_of(node: Node | None) -> set[str]:
             return set().union(*(fields_of(part) for part in node.parts))
 
 
+def is_ledgers(condition: Condition) -> bool:
+    """Return True if only the ledger can evaluate a condition, since the indexes hold too little for it."""
+    field, op = condition.field, condition.op
+    if field in LEDGER_FIELDS or op is Op.LIKE or field.removeprefix("info.").split(".")[0] in TOLD_INFO:
+        return True
+    return op is Op.STARTSWITH and not (field == "record_id" and str(condition.value).endswith(SEPARATOR))
+
+
+def folders_of(record_id: str) -> list[str]:
+    """Return the prefixes of a record's id that end with a separator, the shortest first: `a/`, `a/b/` of `a/b/c`."""
+    return [record_id[: place + 1] for place, sign in enumerate(record_id) if sign == SEPARATOR]
+
+
+def info_paths(info: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    """Yield the paths by which filters find something in `info`, with what is there.
+
+    A path goes through objects, not through lists. A key of `info` itself has precedence over a path of the same name;
+    a key inside an object is found if it is neither empty nor has a dot.
+    """
+    for key, value in info.items():
+        yield key, value
+        if isinstance(value, Mapping) and _is_step(key):
+            yield from ((path, inner) for path, inner in _inside(key, value) if path not in info)
+
+
+def _inside(path: str, value: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    for key, inner in value.items():
+        if _is_step(key):
+            here = f"{path}.{key}"
+            yield here, inner
+            if isinstance(inner, Mapping):
+                yield from _inside(here, inner)
+
+
+def _is_step(key: str) -> bool:
+    return bool(key) and "." not in key
+
+
+def steps_of(key: str) -> tuple[str, ...]:
+    """Return the keys of the objects that an info path leads through; empty if it can only be a key of `info`."""
+    steps = tuple(key.split("."))
+    return steps if len(steps) > 1 and all(steps) else ()
+
+
+def values_of(value: Json) -> list[Json]:
+    """Return what conditions compare: the elements of a list, or the one value; null is none.
+
+    An object stands for itself, unless there is nothing but null in it.
+    """
+    if isinstance(value, list | tuple):
+        return [entry for entry in value if entry is not None]
+    if isinstance(value, Mapping):
+        return [value] if any(entry is not None for entry in value.values()) else []
+    return [] if value is None else [value]
+
+
 def matches(node: Node | None, record: Mapping[str, Json]) -> bool:
     """Return True if a flat record (dates as epoch microseconds, info keys as `info.x`) passes: the meaning."""
     match node:
@@ -278,10 +341,7 @@ def matches(node: Node | None, record: Mapping[str, Json]) -> bool:
 
 def _holds(condition: Condition, have: Json) -> bool:
     op, want = condition.op, condition.value
-    if have is None:
-        values: Sequence[Json] = []
-    else:
-        values = have if isinstance(have, list | tuple) else [have]
+    values = values_of(have)
     if op is Op.EXISTS:
         return bool(values) is want
     if op is Op.EQ or op is Op.CONTAINS:
@@ -294,6 +354,8 @@ def _holds(condition: Condition, have: Json) -> bool:
         return found if op is Op.IN else not found
     if op is Op.LIKE:
         return any(isinstance(v, str) and str(want).casefold() in v.casefold() for v in values)
+    if op is Op.STARTSWITH:
+        return any(isinstance(v, str) and v.startswith(str(want)) for v in values)
     return any(_is_number(v) and _COMPARE[op](v, want) for v in values)  # type: ignore[arg-type]
 
 

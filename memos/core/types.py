@@ -44,10 +44,15 @@ class ItemType(StrEnum):
     SKILL = "skill"
     DOCUMENT = "document"
     SUMMARY = "summary"
+    RECORD = "record"
 
 
 TOLD = frozenset({ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY})
 """Types that tell of something: their valid time is the one they tell of, and does not make them wrong when over."""
+
+
+UNSAID = frozenset({ItemType.PROFILE, ItemType.RECORD})
+"""Types whose text stands for itself in a prompt: a trait names its subject, and nobody said a record."""
 
 
 class CubeKind(StrEnum):
@@ -380,6 +385,16 @@ class Item:
     recorded_to: datetime | None = None
     superseded_by: Annotated[str | None, "Id of the memory that replaced it"] = None
     sources: Annotated[tuple[Source, ...], "Sources; filled for a single memory and for hits"] = ()
+    record_id: Annotated[str | None, "The caller's id, of a record"] = None
+    expires_at: Annotated[datetime | None, "When it expires; null if it has no time to live"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPrefix:
+    """What ids of records begin with, up to a separator."""
+
+    prefix: Annotated[str, "The prefix, with the separator at its end"]
+    records: Annotated[int, "Records with it"]
 
 
 @dataclass(frozen=True, slots=True)

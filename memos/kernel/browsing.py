@@ -62,7 +62,8 @@ class Browsing:
         most, node = within("limit", limit, 1, _MOST_VALUES), parse(filter)
         deleted = "status" in fields_of(node)
         with self._context.ledger.read() as connection:
-            return browsing.facets(connection, scope.cubes[0], node, names, most, deleted=deleted)
+            now = self._context.clock.now()
+            return browsing.facets(connection, scope.cubes[0], node, names, most, now, deleted=deleted)
 
     @retry_read
     def passages(
@@ -76,7 +77,8 @@ class Browsing:
         around = within("around", around, 0, _MOST_AROUND)
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
-            return tuple(browsing.passages(connection, scope.cubes[0], item, around, _MOST_PASSAGES))
+            now = self._context.clock.now()
+            return tuple(browsing.passages(connection, scope.cubes[0], item, around, _MOST_PASSAGES, now))
 
     @retry_read
     def events(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, limit: int = 100) -> Events_:

@@ -26,7 +26,7 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import items
+from memos.memcube.ledger import expiry, items
 from memos.memcube.ledger.engine import Ledger
 from memos.reader.masking import Masking
 
@@ -40,6 +40,7 @@ class Scopes:
     fingerprint: Fingerprint
     settings: Settings
     lifecycle: Lifecycle
+    clock: Clock
     _heads: dict[str, cube_rows.CubeHead] = field(default_factory=dict, init=False)
 
     def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
@@ -69,15 +70,23 @@ class Scopes:
     def check_item(
         self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
     ) -> Scope:
-        """Check a call about one item; without a cube, in the cube the item is in. Raises: as `check`, NotFound."""
+        """Check a call about one item; without a cube, in the cube the item is in.
+
+        Raises: as `check`, NotFound (also when it has expired).
+        """
         self.lifecycle.check_open()
         check_name("item", item, 64)
-        if cube is None:
+        if cube is not None:
+            scope = self.check([cube], actor, embeds=embeds, right=right)
             with self.ledger.read() as connection:
-                cube = items.cube_of(connection, item)
-            readable = self.guard.readable(check_name("actor", actor, 128))
-            if readable is not None and cube not in readable:
-                raise items.unknown(item)
+                if expiry.expired_among(connection, [item], self.clock.now()):
+                    raise items.unknown(item)
+            return scope
+        with self.ledger.read() as connection:
+            cube = items.cube_of(connection, item, self.clock.now())
+        readable = self.guard.readable(check_name("actor", actor, 128))
+        if readable is not None and cube not in readable:
+            raise items.unknown(item)
         return self.check([cube], actor, embeds=embeds, right=right)
 
     def cubes_of(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Json, Role, Source, Trust
 from memos.kernel.context import Context
-from memos.memcube.ledger import browsing, items, tier_moves
+from memos.memcube.ledger import browsing, expiry, items, tier_moves
 from memos.memcube.ledger.segments import Page
 from memos.reader.arguments import ids_of, within
 
@@ -46,7 +46,7 @@ class Conversations:
         name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
         name = self._context.scopes.masking(scope).name("conversation", name)
         with self._context.ledger.read() as connection:
-            pages = tier_moves.newest(connection, scope.cubes[0], name, limit)
+            pages = self._live(tier_moves.newest(connection, scope.cubes[0], name, limit))
             told = items.sources_of(connection, [message.id for page in pages for message in page.messages])
         return tuple(_exchange(page, told) for page in pages)
 
@@ -67,19 +67,26 @@ class Conversations:
                 elif (state.conversation, state.page) not in pages:
                     found = tier_moves.numbered(connection, scope.cubes[0], state.conversation, (state.page,))
                     pages |= {(state.conversation, number): page for number, page in found.items()}
-            told = items.sources_of(connection, [message.id for page in pages.values() for message in page.messages])
-        return tuple(_exchange(page, told) for page in pages.values())
+            shown = self._live(pages.values())
+            told = items.sources_of(connection, [message.id for page in shown for message in page.messages])
+        return tuple(_exchange(page, told) for page in shown)
+
+    def _live(self, pages: Iterable[Page]) -> list[Page]:
+        """Return the pages without what has expired."""
+        now = self._context.clock.now()
+        left = [Page(page.number, tuple(expiry.live(page.messages, now))) for page in pages]
+        return [page for page in left if page.messages]
 
     def messages(
         self, item_ids: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[StoredMessage, ...]:
-        """Return messages as they were said, in the order of their ids; unknown and deleted ones are left out.
+        """Return messages as they were said, in the order of their ids; unknown, deleted and expired ones are left out.
 
         Raises: InvalidInput, NotFound (cube).
         """
         scope, ids = self._context.scopes.check([cube], actor, embeds=False), ids_of(item_ids, least=0)
         with self._context.ledger.read() as connection:
-            found = browsing.messages(connection, scope.cubes[0], ids)
+            found = browsing.messages(connection, scope.cubes[0], ids, self._context.clock.now())
         return tuple(found[id_] for id_ in ids if id_ in found)
 
     def transcript(
@@ -87,13 +94,13 @@ class Conversations:
     ) -> tuple[StoredMessage, ...]:
         """Return the newest messages of a conversation as they were said, the oldest first.
 
-        Deleted ones are left out. Raises: InvalidInput, NotFound (cube).
+        Deleted and expired ones are left out. Raises: InvalidInput, NotFound (cube).
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
         name = self._context.scopes.masking(scope).name("conversation", name)
         with self._context.ledger.read() as connection:
-            return tuple(browsing.transcript(connection, scope.cubes[0], name, limit))
+            return tuple(browsing.transcript(connection, scope.cubes[0], name, limit, self._context.clock.now()))
 
 
 def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:

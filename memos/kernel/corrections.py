@@ -13,7 +13,7 @@ from memos.core.text.corrections import Aim, Correction, edited, fit
 from memos.core.text.matching import normalized_value
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
-from memos.core.types import Draft, FeedbackReceipt, Item, LinkKind, Outcome, Role, Status
+from memos.core.types import Draft, FeedbackReceipt, Item, ItemType, LinkKind, Outcome, Role, Status
 from memos.memcube import changes, relations
 from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
@@ -84,7 +84,7 @@ def _candidates(
     found = [
         _Candidate(item, fit(read_claim(item.memory), item.memory, correction, near.get(item.id, 0.0)))
         for item in known.values()
-        if item.status is Status.ACTIVE and (item.role is Role.USER or item.id in given)
+        if item.status is Status.ACTIVE and ((item.role is Role.USER and not _is_record(item)) or item.id in given)
     ]
     return sorted(found, key=lambda each: (-each.fit, each.item.id))
 
@@ -137,6 +137,11 @@ def _keep_both(told: Corrected, old: Item, related: Sequence[str], rivals: tuple
     return replace(receipt, outcome=Outcome.NEEDS_REVIEW, runners_up=(old.id, *rivals)[:_LINKED])
 
 
+def _is_record(item: Item) -> bool:
+    """Return True if only a put replaces an item, unless the caller named it."""
+    return item.type is ItemType.RECORD
+
+
 _SEVERAL = (" and ", " und ", " y ", ", ", "; ", "，", "；")
 
 
@@ -169,6 +174,7 @@ def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item
     found = []
     for old in related:
         alone = old.status is Status.ACTIVE and old.role is Role.USER and len(sentences(old.memory)) == 1
+        alone = alone and not _is_record(old)
         mine = who is None or normalized_value(old.speaker) == normalized_value(who)
         if not alone or not mine or statements(old.memory):
             continue

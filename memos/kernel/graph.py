@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -52,7 +53,7 @@ class Graph:
         limit = within("limit", limit, 1, 2_000)
         wanted = Listing(check_text("text", text, 512), kind, within("least", least, 1, 10**6), limit, _place(after))
         with self._context.ledger.read() as connection:
-            found = entities.entities(connection, scope.cubes[0], wanted)
+            found = entities.entities(connection, scope.cubes[0], wanted, self._context.clock.now())
         last = found[-1] if len(found) == limit else None
         return EntityPage(tuple(found), None if last is None else f"{last.memories}:{last.id}")
 
@@ -60,20 +61,20 @@ class Graph:
         """Return one entity. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            return _entity(connection, scope.cubes[0], name)
+            return _entity(connection, scope.cubes[0], name, self._context.clock.now())
 
     def neighbours(
         self, name: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 50
     ) -> Neighbours:
         """Return the edges of an entity, read from its newest memories. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
-        limit = within("limit", limit, 1, 500)
+        limit, now = within("limit", limit, 1, 500), self._context.clock.now()
         with self._context.ledger.read() as connection:
-            entity = _entity(connection, scope.cubes[0], name)
-            found = entities.links_of(connection, scope.cubes[0], entity.id, limit)
+            entity = _entity(connection, scope.cubes[0], name, now)
+            found = entities.links_of(connection, scope.cubes[0], entity.id, limit, now)
             edges = self._edges(connection, scope.cubes[0], found)
             others = {end for edge in edges for end in (edge.source, edge.target)} - {entity.id}
-            around = _named(connection, scope.cubes[0], sorted(others))
+            around = _named(connection, scope.cubes[0], sorted(others), now)
         return Neighbours(entity, edges, around, found.complete)
 
     def view(
@@ -83,7 +84,7 @@ class Graph:
         page = self.entities(cube=cube, actor=actor, kind=kind, least=least, limit=limit)
         with self._context.ledger.read() as connection:
             ids = [entity.id for entity in page.entities]
-            found = entities.overview(connection, cube, ids, _EDGES_PER_NODE * limit)
+            found = entities.overview(connection, cube, ids, _EDGES_PER_NODE * limit, self._context.clock.now())
             edges = self._edges(connection, cube, found)
         return GraphView(page.entities, edges, found.complete and page.after is None)
 
@@ -100,7 +101,7 @@ class Graph:
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            one, other = (_entity(change.connection, change.cube, each) for each in (name, into))
+            one, other = (_entity(change.connection, change.cube, each, change.now) for each in (name, into))
             if one.id == other.id:
                 raise Conflict(f"{one.name!r} and {into!r} are the same entity already.")
             if len(entities.aliases(change.connection, change.cube)) >= entities.MOST_ALIASES:
@@ -126,9 +127,11 @@ class Graph:
 
     def _edges(self, connection: sa.Connection, cube: str, found: Found) -> tuple[Edge, ...]:
         """Return edges with the memory each is from; of names in one memory the standing does not matter."""
-        states = {item.id: item for item in by_ids(connection, cube, sorted({link.item for link in found.links}))}
+        now = self._context.clock.now()
+        named = sorted({link.item for link in found.links})
+        states = {item.id: item for item in by_ids(connection, cube, named, now)}
         stated = [states[link.item] for link in found.links if link.stated and link.item in states]
-        stands = standings(connection, stated, self._context.clock.now())
+        stands = standings(connection, stated, now)
         made = []
         for link in found.links:
             if (item := states.get(link.item)) is None:
@@ -144,15 +147,15 @@ def _fields(link: Link) -> tuple[str, str, str, bool, int, str]:
     return link.source, link.target, link.relation, link.stated, link.count, link.item
 
 
-def _named(connection: sa.Connection, cube: str, ids: Sequence[str]) -> tuple[Entity, ...]:
+def _named(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> tuple[Entity, ...]:
     if not ids:
         return ()
-    return tuple(entities.entities(connection, cube, Listing(limit=len(ids), named=tuple(ids))))
+    return tuple(entities.entities(connection, cube, Listing(limit=len(ids), named=tuple(ids)), now))
 
 
-def _entity(connection: sa.Connection, cube: str, name: str) -> Entity:
+def _entity(connection: sa.Connection, cube: str, name: str, now: datetime) -> Entity:
     root = entities.root_of(connection, cube, check_name("name", name, 4 * NAME_CHARS))
-    found = _named(connection, cube, [root])
+    found = _named(connection, cube, [root], now)
     if not found:
         raise NotFound("person or thing", fold(name)[:80], "No memory names it; list entities to see those there are.")
     return found[0]

@@ -56,7 +56,7 @@ class KvService:
                 row.item not in there or state.version != row.version,
             )
             for row in rows
-            if (state := states.get(row.item)) is not None and prompt_prefix.may_include(state)
+            if (state := states.get(row.item)) is not None and prompt_prefix.may_include(state, now)
         )
         kept = Counter(str(tiers[0]) for _, tiers, _ in self.activations.blocks(cube) if tiers)
         tokens, text = (0, "") if part is None else (part.tokens, part.section)

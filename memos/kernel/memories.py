@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
 from memos.core.aliases import ActorAliases, AddAliases, ConversationAliases, FeedbackAliases, ItemAliases, ItemsAliases
 from memos.core.browsing import ErasePreview, SortField
-from memos.core.filters import And, Condition, Node, Op, fields_of, parse
+from memos.core.clock import to_micros
+from memos.core.filters import And, Condition, Node, Not, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.ports import ImageSource
 from memos.core.telemetry import Listeners
@@ -25,6 +27,7 @@ from memos.core.types import (
     ExtractionRecord,
     FeedbackReceipt,
     Item,
+    ItemType,
     Json,
     Mode,
     Relation,
@@ -42,11 +45,23 @@ from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import browsing, files, idempotency, items, reading
+from memos.memcube.ledger import browsing, expiry, files, idempotency, items, reading
 from memos.memcube.ledger.browsing import Order
 from memos.memcube.ledger.idempotency import Request
+from memos.memcube.records import names_in
 from memos.reader import messages as fast
-from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, switch, tags_of, version_of, within
+from memos.reader.arguments import (
+    edits_of,
+    ids_of,
+    info_of,
+    json_copy,
+    member_of,
+    switch,
+    tags_of,
+    ttl_of,
+    version_of,
+    within,
+)
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
@@ -70,18 +85,18 @@ Drafts = list[Draft]
 
 
 class _Wanted(NamedTuple):
-    node: Node | None
+    node: Node
     limit: int
     offset: int
 
     @classmethod
-    def of(cls, filter: Json, limit: int, offset: int) -> Self:
+    def of(cls, filter: Json, limit: int, offset: int, now: datetime) -> Self:
         node = parse(filter)
         limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
+        parts: list[Node] = [Not(Condition("expires_at", Op.LTE, to_micros(now)))]
         if "status" not in fields_of(node):
-            listed = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
-            node = listed if node is None else And((listed, node))
-        return cls(node, limit, offset)
+            parts.append(Condition("status", Op.IN, tuple(str(status) for status in LISTED)))
+        return cls(And((*parts, *([] if node is None else [node]))), limit, offset)
 
 
 class Memories:
@@ -116,6 +131,7 @@ class Memories:
         idempotency_key: str | None = None,
         mode: str = Mode.ROUGH,
         tools: Json = None,
+        ttl_s: float | None = None,
         **_aliases: Unpack[AddAliases],
     ) -> AddReceipt:
         """Store a string, a message or a list of messages; they are committed and searchable when this returns.
@@ -132,6 +148,7 @@ class Memories:
             idempotency_key: A repeated call with the same key returns the first receipt.
             mode: `fine` has the messages read into facts in the background; the receipt names the task.
             tools: Definitions of the tools that were at hand, in OpenAI's shape.
+            ttl_s: Seconds to live: after that the memories are in no answer, and are erased in the background.
 
         Raises:
             InvalidInput: An argument is not usable.
@@ -152,12 +169,12 @@ class Memories:
                 tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info))
                 conversation = None if conversation is None else check_name("conversation", conversation)
                 key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-                drafts = self.read(said, scope, tags, info)
+                drafts, ttl_s = self.read(said, scope, tags, info), ttl_of(ttl_s)
                 defined = read_tools(masking.any("tools", tools), context.clock.now())
-                request = None if key is None else _request(key, conversation, *given)
+                request = None if key is None else _request(key, conversation, *given, ttl_s)
                 conversation = None if conversation is None else masking.name("conversation", conversation)
             with clock.stage("store"), context.change(scope) as change:
-                receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
+                receipt = changes.add(change, drafts, conversation, request, self._short_capacity, ttl_s)
                 remember_tools(change, defined, drafts, receipt)
                 image_store.store(change, drafts, receipt)
                 if finely:
@@ -183,21 +200,24 @@ class Memories:
     ) -> Item:
         """Write an item's next version: text, tags, info, key, value, confidence, tier, status or validity.
 
-        Raises: NotFound, Conflict (no longer at `expected_version`), InvalidInput.
+        `ttl_s` sets how long it lives from now on, None for ever; without it the end stays, and with nothing else there
+        is no new version. Raises: NotFound, Conflict (no longer at `expected_version`), InvalidInput.
         """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         masking = self._context.scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
-        edits, reason = edits_of(given), masking.text("reason", check_text("reason", reason, 1000))
+        lives = {"ttl_s": ttl_of(given.pop("ttl_s"))} if "ttl_s" in given else {}
+        edits = edits_of(given) if given or not lives else {}
+        reason = masking.text("reason", check_text("reason", reason, 1000))
         memory = edits.get("memory")
         with self._context.change(scope) as change:
+            before = items.require(change.connection, scope.cubes, item)
             if memory is not None:
                 # What was read out of the old text must not stand for the new one.
-                before = items.require(change.connection, scope.cubes, item)
-                zone = ZoneInfo(scope.time_zone)
-                edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
-            changes.update(change, item, expected_version, edits, reason)
+                edits = {**_read_again(before, memory, ZoneInfo(scope.time_zone)), **edits}
+            _check_type(before, edits)
+            changes.update(change, item, expected_version, edits, reason, **lives)
             masking.record(change)
             if memory is not None:
                 retract(change, [item])
@@ -479,8 +499,8 @@ class Memories:
 
         Raises: InvalidInput, NotFound (cube).
         """
-        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
-        order = _order_of(sort)
+        cubes = self._context.scopes.check([cube], actor, embeds=False).cubes
+        order, wanted = _order_of(sort), _Wanted.of(filter, limit, offset, self._context.clock.now())
         after = None if after is None else check_name("after", after, 64)
         with self._context.ledger.read() as connection:
             found = browsing.page(
@@ -503,7 +523,8 @@ class Memories:
         **_aliases: Unpack[ActorAliases],
     ) -> Page:
         """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
-        cubes, wanted = self._context.scopes.check([cube], actor, embeds=False).cubes, _Wanted.of(filter, limit, offset)
+        cubes = self._context.scopes.check([cube], actor, embeds=False).cubes
+        wanted = _Wanted.of(filter, limit, offset, self._context.clock.now())
         with self._context.ledger.read() as connection:
             found = items.matching(
                 connection, cubes, wanted.node, limit=wanted.limit, offset=wanted.offset, newest=True
@@ -555,7 +576,8 @@ class Memories:
         with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
             made = items.current(connection, scope.cubes, sorted(items.derived_from(connection, [item])))
-        return [made[id_] for id_ in sorted(made) if made[id_].status is not Status.DELETED]
+        live = [made[id_] for id_ in sorted(made) if made[id_].status is not Status.DELETED]
+        return expiry.live(live, self._context.clock.now())
 
     @retry_read
     def extractions(
@@ -591,13 +613,32 @@ class Memories:
         return fast.read(read, tags, info, zone)
 
 
+def _read_again(before: Item, memory: str, zone: ZoneInfo) -> dict[str, Any]:
+    if before.type is ItemType.RECORD:
+        return names_in(memory)
+    return fast.stated(memory, before.speaker, before.role, before.said_at, zone)
+
+
+def _check_type(before: Item, edits: Mapping[str, Any]) -> None:
+    wanted = edits.get("type", before.type)
+    if wanted is not before.type and ItemType.RECORD in (wanted, before.type):
+        raise InvalidInput("type", "cannot be changed to or from record; put a record, or add a memory")
+
+
 def _order_of(sort: str) -> Order:
     descending = isinstance(sort, str) and sort.startswith("-")
     return Order(member_of("sort", sort.removeprefix("-") if descending else sort, SortField), descending)
 
 
 def _request(
-    key: str, conversation: str | None, messages: Json, tags: Sequence[str], info: Json, tools: Json
+    key: str,
+    conversation: str | None,
+    messages: Json,
+    tags: Sequence[str],
+    info: Json,
+    tools: Json,
+    ttl_s: float | None,
 ) -> Request:
     body = [fast.in_own_words(messages), conversation, list(dict.fromkeys(tags)), info or {}]
-    return Request(key, json_copy([*body, tools] if tools else body))
+    rest: list[Json] = [] if ttl_s is None else [tools or None, ttl_s]
+    return Request(key, json_copy([*body, *(rest or ([tools] if tools else []))]))

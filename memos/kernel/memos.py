@@ -40,6 +40,7 @@ from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
 from memos.kernel.opening import OpenedInstallation, open_installation
 from memos.kernel.profiles import Profiles
+from memos.kernel.records import Records
 from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
@@ -82,7 +83,7 @@ class MemOS(FormerNames):
             settings=settings,
             clock=clock,
             ledger=ledger,
-            scopes=Scopes(ledger, access, installation.embedder.fingerprint, settings, self._lifecycle),
+            scopes=Scopes(ledger, access, installation.embedder.fingerprint, settings, self._lifecycle, clock),
             access=access,
             quotas=installation.quotas,
             indexes=installation.indexes,
@@ -115,17 +116,17 @@ class MemOS(FormerNames):
         self.feedback, self.context = self.memories.feedback, self.tiers.context
         self.delete = self.memories.delete
         self.erase = self.purge = self.memories.erase
+        self.records = Records(context, self.search, self.listeners)
         self.conversations, self.profiles = Conversations(context), Profiles(context)
         self.graph, self.timeline = Graph(context), Timeline(context)
         self.tools, self.images, self.review = Tools(context), Images(context), Review(context)
         self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
-        self.retention = Retention(context, self.maintenance.purge)
+        self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)
         self.keys, self.sessions, self.audit = Keys(context), Sessions(context), Audit(context)
-        self.sharing = Sharing(context)
         self.tasks, self.events = Tasks(context, self._scheduler.runner), Events(context)
         self.submissions, self.health = Submissions(context), Health(context, installation, self.listeners.slow)
         self.statistics = Statistics(

@@ -48,14 +48,14 @@ class SegmentContents:
 
 
 def moves_before(
-    connection: sa.Connection, cube: str, rules: HeatRules, before: int | None, limit: int
+    connection: sa.Connection, cube: str, rules: HeatRules, before: int | None, limit: int, now: datetime
 ) -> list[TierMove]:
     """Return the last moves before event number `before`, newest first."""
     found = cubes.events_before(connection, cube, "move", before, window=_WINDOW, limit=limit)
     moved = {event.seq: _segments(event) for event in found}
     shown = {id_ for ids in moved.values() for id_ in ids[:_SHOWN_TOPICS]}
     rows = segment_rows.get_segments(connection, sorted(shown))
-    words = {id_: _name(summary(connection, row)) for id_, row in rows.items() if row.cube == cube}
+    words = {id_: _name(summary(connection, row, now)) for id_, row in rows.items() if row.cube == cube}
     return [_move(event, moved[event.seq], words, rules) for event in found]
 
 

@@ -17,7 +17,7 @@ from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes
+from memos.memcube.ledger import cubes, expiry
 from memos.memcube.profiles import views
 from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template, value_for
 from memos.memcube.profiles.traits import STATIC, dimension_of, trait
@@ -226,9 +226,11 @@ class Profiles:
         return views.set_static(change, fact, Span(source, 0, len(fact.memory)))
 
     def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
-        template, moment = views.template_of(connection, cube), at or self._context.clock.now()
+        now = self._context.clock.now()
+        template, moment = views.template_of(connection, cube), at or now
         by_key: dict[str | None, list[Item]] = {}
-        for state in views.find(connection, cube, subject=subject, at=at) if subject else ():
+        found = views.find(connection, cube, subject=subject, at=at) if subject else []
+        for state in expiry.live(found, now):
             by_key.setdefault(state.key, []).append(state)
         current = [views.current_of(states, moment) for states in by_key.values()]
         live = {state.id: state for state in current if state is not None}

@@ -44,13 +44,13 @@ class Review:
         scope = self._context.scopes.check([cube], actor, embeds=False)
         limit = within("limit", limit, 1, 10_000)
         with self._context.ledger.read() as connection:
-            return tuple(queries.pending_items(connection, scope.cubes[0], limit))
+            return tuple(queries.pending_items(connection, scope.cubes[0], limit, self._context.clock.now()))
 
     def counts(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> ReviewCounts:
         """Return how much awaits review in a cube, counted up to a limit. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            pending = queries.count_pending(connection, scope.cubes[0], _MOST_COUNTED)
+            pending = queries.count_pending(connection, scope.cubes[0], _MOST_COUNTED, self._context.clock.now())
             doubtful = relations.count_supposed(connection, scope.cubes[0], _MOST_COUNTED)
         return ReviewCounts(pending, doubtful, _MOST_COUNTED)
 

@@ -368,6 +368,7 @@ class SearchService:
         return SearchRequest(
             query=text,
             scope=scope,
+            now=now,
             top_k=within("top_k", top_k, 1, MAX_TOP_K),
             filter=parse(raw_filter),
             as_of=moment,

@@ -19,12 +19,12 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
-from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
+from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, UNSAID, Item, ItemType, SearchResult, Segment, Status
 from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.moves import SegmentContents, TierMove, moves_before
 from memos.kernel.search import FACTS, SearchService
-from memos.memcube.ledger import items
+from memos.memcube.ledger import expiry, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
@@ -65,9 +65,9 @@ class Compose:
         """Return the working memory of a conversation of a cube; without one, that of the cube."""
         with self.ledger.read() as connection:
             place = None if conversation is None else _place(connection, cube, conversation)
-            last = [] if place is None else _last_said(connection, cube, place[0])
+            last = [] if place is None else expiry.live(_last_said(connection, cube, place[0]), self.now)
             said = "\n".join(item.memory[:_QUESTION_CHARS] for item in last)[:_QUESTION_CHARS].strip()
-            topic, found = ("", False) if place is None else _topic(connection, *place)
+            topic, found = ("", False) if place is None else _topic(connection, *place, self.now)
             standing = _standing(connection, cube, self.now, {item.speaker.casefold() for item in last})
         near = [hit.item.id for hit in self.related(said)] if said else []
         with self.ledger.read() as connection:
@@ -91,13 +91,13 @@ def _last_said(connection: sa.Connection, cube: str, conversation: str) -> list[
     return [states[item] for item in last if item in states and states[item].status in (Status.ACTIVE, Status.ARCHIVED)]
 
 
-def _topic(connection: sa.Connection, conversation: str, first_short: int) -> tuple[str, bool]:
+def _topic(connection: sa.Connection, conversation: str, first_short: int, now: datetime) -> tuple[str, bool]:
     """Return the topic of a conversation's newest segment, and whether part of it is not from the speakers."""
     segment = segment_rows.segment_of(connection, conversation, first_short - 1)
     found = segment_rows.get_segments(connection, [segment]) if segment is not None else {}
     if segment is None or segment not in found:
         return "", False
-    return summary(connection, found[segment]), has_untrusted(connection, segment)
+    return summary(connection, found[segment], now), has_untrusted(connection, segment)
 
 
 def _standing(connection: sa.Connection, cube: str, now: datetime, speakers: Set[str]) -> list[Item]:
@@ -106,7 +106,7 @@ def _standing(connection: sa.Connection, cube: str, now: datetime, speakers: Set
     Two people may share a cube: what one of them ordered is not what the other did.
     """
     so = _still_so(now)
-    pinned = _ordered(connection, cube, t.items.c.pinned.is_(True))
+    pinned = _ordered(connection, cube, expiry.is_live(now) & t.items.c.pinned.is_(True))
     orders = _ordered(connection, cube, so & (t.versions.c.type == ItemType.INSTRUCTION))
     wishes = _ordered(connection, cube, so & (t.versions.c.type == ItemType.PREFERENCE))
 
@@ -125,7 +125,7 @@ def _by_heat(connection: sa.Connection, cube: str, now: datetime, ids: Sequence[
 
 
 def _still_so(now: datetime) -> sa.ColumnElement[bool]:
-    return t.versions.c.valid_to.is_(None) | (t.versions.c.valid_to > now)
+    return expiry.is_live(now) & (t.versions.c.valid_to.is_(None) | (t.versions.c.valid_to > now))
 
 
 def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[bool]) -> list[Item]:
@@ -175,8 +175,7 @@ def _fit(
 
 def _line(item: Item) -> str:
     at = item.valid_from or item.said_at
-    # A trait names its subject itself.
-    text = item.memory if item.type is ItemType.PROFILE else rendering.with_speaker(item.speaker, item.memory)
+    text = item.memory if item.type in UNSAID else rendering.with_speaker(item.speaker, item.memory)
     if is_untrusted(item.sources):
         text = wrap_untrusted(item.memory, speaker_of(item, item.sources))
     return f"- {rendering.dated(at, text)}"
@@ -237,7 +236,8 @@ class Tiers:
             shown_ids = ids[:limit]
             made = sorted(items.derived_from(connection, shown_ids))[:limit]
             states = items.current(connection, scope.cubes, [*shown_ids, *made])
-        live = {id_: state for id_, state in states.items() if state.status in FOUND}
+        unexpired = expiry.live(states.values(), self._context.clock.now())
+        live = {state.id: state for state in unexpired if state.status in FOUND}
         return SegmentContents(
             told,
             tuple(live[id_] for id_ in shown_ids if id_ in live),
@@ -257,7 +257,7 @@ class Tiers:
         limit, end = within("limit", limit, 1, 1_000), None if before is None else within("before", before, 0, 2**62)
         with self._context.ledger.read() as connection:
             rules = self._scheduler.cube_rules.of(connection, scope.cubes[0])
-            return tuple(moves_before(connection, scope.cubes[0], rules, end, limit))
+            return tuple(moves_before(connection, scope.cubes[0], rules, end, limit, self._context.clock.now()))
 
     @retry_read
     def compare_presets(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> PresetComparison:

@@ -18,7 +18,7 @@ from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, REPLACING, Item, ItemTyp
 from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context
 from memos.memcube import relations
-from memos.memcube.ledger import entities, items, timeline
+from memos.memcube.ledger import entities, expiry, items, timeline
 from memos.memcube.ledger.entities import NAME_CHARS, Part
 from memos.memcube.ledger.timeline import Choice, Place, told_at
 from memos.reader.arguments import switch, within
@@ -52,13 +52,14 @@ class Timeline:
     def span(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> TimeSpan:
         """Return the time of a cube in equal parts, with how much was told in each. Raises: NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
+        now = self._context.clock.now()
         with self._context.ledger.read() as connection:
-            ends = timeline.span(connection, scope.cubes[0])
+            ends = timeline.span(connection, scope.cubes[0], now)
             if ends is None:
                 return TimeSpan(None, None)
             first, last = ends
             step = max((last - first) / _STEPS, timedelta(seconds=1))
-            counted = timeline.counts(connection, scope.cubes[0], first, step)
+            counted = timeline.counts(connection, scope.cubes[0], first, step, now)
         number = min(_STEPS, int((last - first) / step)) or 1
         # The last moment belongs to the last part.
         counted[number - 1] = counted.get(number - 1, 0) + sum(n for place, n in counted.items() if place >= number)
@@ -97,7 +98,7 @@ class Timeline:
         moment, limit = self._moment("at", at, scope), within("limit", limit, 1, 1_000)
         place, stored = _place(after), switch("stored", stored)
         with self._context.ledger.read() as connection:
-            choice = _choice(connection, scope.cubes[0], kind, about)
+            choice = _choice(connection, scope.cubes[0], kind, about, self._context.clock.now())
             read = timeline.stored_at if stored else timeline.held_at
             found = read(connection, scope.cubes[0], moment, choice, limit + 1, place)
             if stored:
@@ -128,13 +129,14 @@ class Timeline:
         first, last = self._moment("since", since, scope), self._moment("until", until, scope)
         if first > last:
             raise InvalidInput("since", "is after `until`; swap them")
-        limit = within("limit", limit, 1, 1_000)
+        limit, now = within("limit", limit, 1, 1_000), self._context.clock.now()
         with self._context.ledger.read() as connection:
-            choice = _choice(connection, scope.cubes[0], kind, about)
+            choice = _choice(connection, scope.cubes[0], kind, about, now)
             new = timeline.added(connection, scope.cubes[0], first, last, choice, limit + 1)
             gone = timeline.changed(connection, scope.cubes[0], first, last, choice, limit + 1)
             by = {each.by for each in gone[:limit] if each.by is not None}
-            newer = items.current(connection, scope.cubes, sorted(by))
+            known = items.current(connection, scope.cubes, sorted(by))
+            newer = {item.id: item for item in expiry.live(known.values(), now)}
             added = _held(connection, new[:limit], last)
         changes = [Replaced(each.item, each.at, newer.get(each.by or ""), each.sure) for each in gone[:limit]]
         return TimeDiff(
@@ -158,12 +160,12 @@ class Timeline:
         with self._context.ledger.read() as connection:
             root, names = _names(connection, cube, name)
             stated = entities.mentioning(connection, cube, names, _ABOUT, _STATED)
-            states = timeline.by_ids(connection, cube, stated)
+            states = timeline.by_ids(connection, cube, stated, now)
             keyed = [state for state in states if state.key is not None]
             if not states:
-                keyed = timeline.with_property(connection, cube, entities.fold(name), _ABOUT)
+                keyed = timeline.with_property(connection, cube, entities.fold(name), _ABOUT, now)
             about = sorted(entities.mentioning(connection, cube, names, _ABOUT), reverse=True)
-            named = timeline.by_ids(connection, cube, about[:limit])
+            named = timeline.by_ids(connection, cube, about[:limit], now)
             stands = standings(connection, [*keyed, *named], now)
             spelled = entities.spellings(connection, cube, [root]).get(root, name)
         memories = tuple(Held(item, told_at(item), *stands[item.id]) for item in named)
@@ -208,13 +210,13 @@ def _names(connection: sa.Connection, cube: str, name: str) -> tuple[str, list[s
     return root, [root, *(alias.name for alias in entities.aliases(connection, cube, root))]
 
 
-def _choice(connection: sa.Connection, cube: str, kind: str, about: str | None) -> Choice:
+def _choice(connection: sa.Connection, cube: str, kind: str, about: str | None, now: datetime) -> Choice:
     if kind not in timeline.KINDS:
         raise InvalidInput("kind", f"{shown(kind)} is unknown; use one of {', '.join(timeline.KINDS)}")
     if about is None or not about.strip():
-        return Choice(kind)
+        return Choice(now, kind)
     _, names = _names(connection, cube, check_name("about", about, 4 * NAME_CHARS))
-    return Choice(kind, entities.mentioning(connection, cube, names, _ABOUT))
+    return Choice(now, kind, entities.mentioning(connection, cube, names, _ABOUT))
 
 
 def _lines(keyed: Sequence[Item], stands: Mapping[str, Stand]) -> tuple[LifeLine, ...]:

@@ -17,7 +17,7 @@ from memos.errors import InvalidInput
 from memos.kernel.context import Context
 from memos.memcube import tools as tool_memories
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import cubes, expiry, items
 from memos.memcube.ledger import tools as tool_rows
 from memos.reader.arguments import within
 from memos.reader.messages import ToolDefinition, read_tools
@@ -102,10 +102,10 @@ class Tools:
             salt = cubes.entity_salt(connection, scope.cubes[0])
             key = tool_memories.key_of(salt, check_name("name", name), text)
             found = tool_rows.with_prefix(connection, scope.cubes[0], key, ItemType.TOOL_TRAJECTORY, 1)
-            states = items.current(connection, scope.cubes, found)
+            states = expiry.live(items.current(connection, scope.cubes, found).values(), self._context.clock.now())
             if not states:
                 return None
-            state = states[found[0]]
+            [state] = states
             return replace(state, sources=items.sources_of(connection, [state.id]).get(state.id, ()))
 
     def calls(
@@ -116,6 +116,7 @@ class Tools:
         name, limit = check_name("name", name), within("limit", limit, 1, _MOST)
         with self._context.ledger.read() as connection:
             states = _of_kind(connection, scope.cubes[0], f"{tool_memories.KEY}{name}:", ItemType.TOOL_TRAJECTORY)
+        states = expiry.live(states, self._context.clock.now())
         return tuple(state for state in states if state.info.get("tool") == name)[:limit]
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[ToolUse, ...]:
@@ -125,8 +126,9 @@ class Tools:
             defined = _of_kind(connection, scope.cubes[0], tool_memories.SCHEMA_KEY, ItemType.TOOL_SCHEMA)
             called = _of_kind(connection, scope.cubes[0], tool_memories.KEY, ItemType.TOOL_TRAJECTORY)
         by_tool: dict[str, list[Item]] = {}
-        schemas = {str(state.info.get("tool")): state for state in defined}
-        for state in called:
+        now = self._context.clock.now()
+        schemas = {str(state.info.get("tool")): state for state in expiry.live(defined, now)}
+        for state in expiry.live(called, now):
             by_tool.setdefault(str(state.info.get("tool")), []).append(state)
         return tuple(_use(tool, schemas.get(tool), by_tool.get(tool, [])) for tool in sorted({*schemas, *by_tool}))
 

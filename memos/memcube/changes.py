@@ -18,7 +18,7 @@ from memos.core.text.redaction import mask
 from memos.core.types import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
 from memos.errors import Conflict, NotFound
 from memos.memcube import prompt_prefix
-from memos.memcube.ledger import cubes, idempotency, items, outbox, segments, tasks
+from memos.memcube.ledger import cubes, expiry, idempotency, items, outbox, segments, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import NextMessage
 from memos.memcube.ledger.idempotency import Request
@@ -59,7 +59,12 @@ def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge
 
 
 def add(
-    change: Change, drafts: Sequence[Draft], conversation: str | None, request: Request | None, short_capacity: int
+    change: Change,
+    drafts: Sequence[Draft],
+    conversation: str | None,
+    request: Request | None,
+    short_capacity: int,
+    ttl_s: float | None = None,
 ) -> AddReceipt:
     """Store drafts in order; a message id the conversation has already is not stored again."""
     if request is not None and (earlier := idempotency.find_add(change.connection, change.cube, request)) is not None:
@@ -80,8 +85,8 @@ def add(
             duplicates.append(same)
             continue
         place = None if place is None else _next(place, draft)
-        state = _first_state(change, draft, conversation, place)
-        _collect(rows, change, draft, state, None if place is None else place.id)
+        state = _first_state(change, draft, conversation, place, ttl_s)
+        _collect(rows, change, draft, state, None if place is None else place.id, ttl_s)
         states.append(state)
         ids.append(state.id)
         place = None if place is None else replace(place, position=place.position + 1)
@@ -116,9 +121,12 @@ def _next(place: NextMessage, draft: Draft) -> NextMessage:
     return replace(place, page=page, session=session, said_at=said_at)
 
 
-def _first_state(change: Change, draft: Draft, conversation: str | None, place: NextMessage | None) -> Item:
+def _first_state(
+    change: Change, draft: Draft, conversation: str | None, place: NextMessage | None, ttl_s: float | None
+) -> Item:
     names = ("memory", "type", "tier", "status", "key", "value", "tags", "info", "confidence", "entities", "keywords")
     told = {name: getattr(draft, name) for name in (*names, "valid_from", "valid_to")}
+    told["expires_at"] = expiry.end_of(ttl_s, change.now)
     if place is not None:
         told |= {"position": place.position, "page": place.page, "session": place.session}
     message = draft.message
@@ -127,7 +135,12 @@ def _first_state(change: Change, draft: Draft, conversation: str | None, place: 
 
 
 def _collect(
-    rows: Mapping[sa.Table, list[dict[str, Any]]], change: Change, draft: Draft, state: Item, conversation: str | None
+    rows: Mapping[sa.Table, list[dict[str, Any]]],
+    change: Change,
+    draft: Draft,
+    state: Item,
+    conversation: str | None,
+    ttl_s: float | None,
 ) -> None:
     message, message_row = draft.message, new_id()
     given = {"role": message.role, "text": message.text, "chat_time": message.chat_time, "trust": message.trust}
@@ -145,7 +158,7 @@ def _collect(
             **given,
         }
     )
-    rows[t.items].append(items.first_row(state, conversation))
+    rows[t.items].append({**items.first_row(state, conversation), "ttl_s": ttl_s})
     span = (draft.start, draft.end)
     rows[t.sources].append(items.source_row(state.id, 0, message_row, span, draft.reader))
 
@@ -191,11 +204,24 @@ def _said(text: str, content: Json) -> str:
     return "\0".join([text, *(str(digest) for digest in given if digest)])
 
 
-def update(change: Change, item_id: str, expected_version: int | None, fields: Mapping[str, Any], reason: str) -> Item:
+def update(
+    change: Change,
+    item_id: str,
+    expected_version: int | None,
+    fields: Mapping[str, Any],
+    reason: str,
+    **lives: float | None,
+) -> Item:
+    """Write an item's next version, if there are fields, and its `ttl_s`, if it is given."""
     before = items.require(change.connection, [change.cube], item_id)
     _expect(before, expected_version)
     if before.status is Status.DELETED:
         raise Conflict(f"Item {item_id} is deleted; restore it with rollback before you change it.")
+    if "ttl_s" in lives:
+        expiry.set_ttl(change.connection, item_id, lives["ttl_s"], change.now)
+        _event(change, "ttl", item_id, lives)
+    if not fields:
+        return before
     change.charge(change.connection, 0, size_of(fields.get("memory") or ""))
     return _append(change, [(before, fields)], "update", reason)[0]
 

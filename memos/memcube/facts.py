@@ -19,7 +19,7 @@ from memos.core.types import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role
 from memos.errors import IntegrityError
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, outbox
+from memos.memcube.ledger import expiry, items, outbox
 from memos.memcube.ledger import schema as t
 
 _UTC = ZoneInfo("UTC")
@@ -89,6 +89,7 @@ def remove_sources(change: Change, item_id: str, origins: Collection[str]) -> No
     connection.execute(sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said)))
     of_them = (t.links.c.from_id == item_id, t.links.c.kind == LinkKind.DERIVED_FROM)
     connection.execute(sa.delete(t.links).where(*of_them, t.links.c.to_id.in_(list(origins))))
+    expiry.inherit(connection, [item_id])
     changes.requeue_indexing(change, item_id)
 
 

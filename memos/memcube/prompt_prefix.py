@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from memos.core.text import rendering
 from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Item, ItemType, Status
+from memos.core.types import UNSAID, Item, Status
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import cubes, row_of, warmth
 from memos.memcube.ledger.schema import prefix_entries as t
@@ -128,8 +128,8 @@ def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, mark
 def lines_of(
     connection: sa.Connection, rows: Sequence[PrefixRow], states: Mapping[str, Item], now: datetime
 ) -> list[Line]:
-    """Return the lines of entries in order, without those of missing or untrusted items."""
-    shown = [row for row in rows if row.item in states and may_include(states[row.item])]
+    """Return the lines of entries in order, without those of missing, expired or untrusted items."""
+    shown = [row for row in rows if row.item in states and may_include(states[row.item], now)]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}
     found: list[Line] = []
@@ -140,9 +140,10 @@ def lines_of(
     return sorted(found, key=lambda line: (line.at, line.correction, line.ordinal, line.version))
 
 
-def may_include(state: Item) -> bool:
+def may_include(state: Item, now: datetime) -> bool:
     """Return True if a memory may be part of a prefix: it exists, and only its speakers are its source."""
-    return state.status in _SHOWN and not is_untrusted(state.sources)
+    expired = state.expires_at is not None and state.expires_at <= now
+    return state.status in _SHOWN and not expired and not is_untrusted(state.sources)
 
 
 def _part(
@@ -192,8 +193,7 @@ def _correction(row: PrefixRow, state: Item, at: datetime, what: str) -> Line:
 
 def _told(state: Item) -> str:
     text = state.memory.replace("\n", "\n  ")
-    # A trait names its subject itself.
-    return remembered(text if state.type is ItemType.PROFILE else rendering.with_speaker(state.speaker, text))
+    return remembered(text if state.type in UNSAID else rendering.with_speaker(state.speaker, text))
 
 
 def date_of(state: Item) -> datetime:

@@ -104,6 +104,8 @@ def _expected(
     )
     if target == "graph":
         query = query.where(t.versions.c.recorded_to.is_(None), t.versions.c.status != Status.DELETED)
+    else:
+        query = query.where(t.items.c.searchable.is_(True))
     expected: dict[str, tuple[int, set[str]]] = {}
     for row in connection.execute(query.execution_options(yield_per=1000)):
         point = row.version_id if target == "vector" else row.id

@@ -20,6 +20,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 _MAX_TAGS = 100
 _MAX_IDS = 10_000
 _INFO_BYTES = 65_536
+_INFO_LEVELS = 32
 _LONGEST_S = 10**9
 
 
@@ -45,17 +46,28 @@ def info_of(raw: Json) -> dict[str, Json]:
     if not isinstance(raw, Mapping):
         raise InvalidInput("info", f"must be an object, not {type(raw).__name__}")
     for name, value in raw.items():
-        check_name("info", name, 128)
-        for entry in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(entry, str):
-                check_text(f"info.{name}", entry, _INFO_BYTES)
-            elif not isinstance(entry, bool | int | float) or entry != entry or abs(entry) > 2**53:
-                raise InvalidInput(
-                    f"info.{name}", "must be a string, a boolean, a number up to 2^53, or a list of these"
-                )
+        _check_json(f"info.{check_name('info', name, 128)}", value, _INFO_LEVELS)
     checked = json_copy(dict(raw))
     check_text("info", json.dumps(checked, ensure_ascii=False), _INFO_BYTES)
     return dict(checked)
+
+
+def _check_json(where: str, value: Json, levels: int) -> None:
+    if isinstance(value, Mapping | list | tuple):
+        if not levels:
+            raise InvalidInput(where, f"is nested deeper than {_INFO_LEVELS} levels; flatten it")
+        if isinstance(value, Mapping):
+            for name in value:
+                check_text(where, name, _INFO_BYTES)
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            _check_json(where, entry, levels - 1)
+    elif isinstance(value, str):
+        check_text(where, value, _INFO_BYTES)
+    elif value is not None and (not isinstance(value, bool | int | float) or value != value or abs(value) > 2**53):
+        raise InvalidInput(
+            where,
+            f"must be JSON: a string, a boolean, a number up to 2^53, null, a list or an object; got {shown(value)}",
+        )
 
 
 def json_copy(value: Any) -> Json:
@@ -94,6 +106,14 @@ def switch(where: str, value: Json) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(where, f"must be true or false, not {shown(value)}")
     return value
+
+
+def ttl_of(value: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_S:
+        raise InvalidInput("ttl_s", f"must be a number of seconds above 0, at most {_LONGEST_S:,}, not {shown(value)}")
+    return float(value)
 
 
 def version_of(where: str, value: Json) -> int:

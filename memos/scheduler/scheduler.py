@@ -250,7 +250,7 @@ class Scheduler:
             row.id,
             row.cube,
             row.state,
-            summary(connection, row),
+            summary(connection, row, self._clock.now()),
             tuple(row.keywords),
             row.pages,
             policy.heat(warmth_of(row), self._clock.now()),

@@ -26,6 +26,9 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
     if state.status is Status.DELETED:
         return WhyNot(state.id, "ledger", f"it is deleted; restore it with `memos memory rollback {state.id}`")
+    with searcher.ledger.read() as connection:
+        if items.unsearchable(connection, [state.id]):
+            return WhyNot(state.id, "index", "it was put with index=False, which leaves it out of searches")
     wanted = Rules.of(request).wanted
     if not matches(wanted, items.record_of(state)):
         return WhyNot(state.id, "filter", f"it does not match the filter: {'; '.join(_failing(wanted, state))}")

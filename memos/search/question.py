@@ -334,10 +334,14 @@ def _intents_of(text: str) -> frozenset[Intent]:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`."""
+    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`.
+
+    What has expired by `now` is not found, whatever the other times.
+    """
 
     query: str
     scope: Scope
+    now: datetime
     top_k: int
     filter: Node | None
     as_of: datetime | None
@@ -362,6 +366,7 @@ class Rules:
     live: bool
     statuses: frozenset[Status]
     ended_by: int | None
+    expired_by: int
 
     @classmethod
     def of(cls, request: SearchRequest) -> Rules:
@@ -375,14 +380,16 @@ class Rules:
             parts.append(Not(And((fact, Condition("valid_to", Op.LTE, ended_by)))))
         wanted = And(tuple(parts))
         live = "status" not in named and request.as_of is None
-        return cls(wanted, request.filter if live else wanted, live, statuses, ended_by)
+        return cls(wanted, request.filter if live else wanted, live, statuses, ended_by, to_micros(request.now))
 
     def narrowed(self, node: Node) -> Rules:
         pushed = node if self.pushed is None else And((self.pushed, node))
         return replace(self, wanted=And((self.wanted, node)), pushed=pushed)
 
     def hold(self, brief: items.Brief) -> bool:
-        if brief.status not in self.statuses:
+        if brief.status not in self.statuses or not brief.searchable:
+            return False
+        if brief.expires_at is not None and brief.expires_at <= self.expired_by:
             return False
         if self.ended_by is None or brief.valid_to is None or brief.type in TOLD:
             return True

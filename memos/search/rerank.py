@@ -18,6 +18,7 @@ from memos.core.clock import from_micros
 from memos.core.ports import ChatMessage, Reranker
 from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, wrap_untrusted
+from memos.core.types import ItemType
 from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
@@ -84,7 +85,10 @@ _CONTEXT_CHARS = 200
 
 def candidate_text(brief: Brief, before: Sequence[Brief]) -> str:
     at = brief.said_at if brief.said_at is not None else brief.valid_from
-    said = rendering.dated(None if at is None else from_micros(at), rendering.with_speaker(brief.speaker, brief.memory))
+    text = brief.memory
+    if brief.type != ItemType.RECORD:
+        text = rendering.with_speaker(brief.speaker, text)
+    said = rendering.dated(None if at is None else from_micros(at), text)
     return rendering.window([*(_end_of(rendering.with_speaker(other.speaker, other.memory)) for other in before), said])
 
 

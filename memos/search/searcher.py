@@ -16,7 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.core.clock import from_micros, to_micros
-from memos.core.filters import LEDGER_FIELDS, TOLD_INFO, And, Condition, Node, Not, Op, Or, matches
+from memos.core.filters import And, Condition, Node, Not, Op, Or, is_ledgers, matches
 from memos.core.ports import (
     ArmQuery,
     Embedder,
@@ -155,8 +155,7 @@ def _conjuncts(node: Node | None) -> Iterable[Node]:
 def _needs_ledger(node: Node) -> bool:
     match node:
         case Condition():
-            told = node.field in LEDGER_FIELDS or node.field.removeprefix("info.") in TOLD_INFO
-            return told or node.op is Op.LIKE
+            return is_ledgers(node)
         case Not():
             return _needs_ledger(node.part)
         case And() | Or():
@@ -501,7 +500,12 @@ class Searcher:
         states = items.current(connection, cubes, lexical.waiting[:_MAX_UNINDEXED], request.as_of)
         if down:
             states |= {state.id: state for state in items.newest(connection, cubes, _MAX_UNINDEXED, request.as_of)}
-        wanted = [state for state in states.values() if matches(rules.wanted, items.record_of(state))]
+        hidden = items.unsearchable(connection, [state.id for state in states.values() if state.record_id is not None])
+        wanted = [
+            state
+            for state in states.values()
+            if state.id not in hidden and matches(rules.wanted, items.record_of(state))
+        ]
         if not wanted:
             return
         keys = [f"{state.id}:{state.version}" for state in wanted]
@@ -758,7 +762,12 @@ def boosts(entry: Ranked) -> tuple[Boost, ...]:
 
 
 def _words(item: items.Brief) -> tuple[str, ...]:
-    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief."""
+    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief.
+
+    Two records are two, whatever they say.
+    """
+    if item.type == ItemType.RECORD:
+        return (item.id,)
     length = str(item.length) if item.length > items.BRIEF_CHARS else ""
     return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length
 

@@ -47,6 +47,7 @@ class Things:
     conversation: str
     session: str
     response: str
+    record: str
 
     @property
     def secrets(self) -> set[str]:
@@ -63,7 +64,8 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "newer": lambda t: t.item, "older": lambda t: t.seen, "into": lambda t: t.seen, "about": lambda t: t.item,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
     "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
-    "session": lambda t: t.session, "response": lambda t: t.response,
+    "session": lambda t: t.session, "response": lambda t: t.response, "ids": lambda t: [t.record],
+    "records": lambda t: [{"id": t.record, "memory": "hello"}],
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
     "conversation": lambda t: t.conversation, "conversation_id": lambda t: t.conversation,
     "session_id": lambda t: t.conversation,
@@ -89,7 +91,7 @@ PLAIN: dict[str, Any] = {
     "expected": 1, "documents": ["a", "b"], "holds": True, "alias": MADE_UP, "into": "get_weather",
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
     "search_query": WORD[:4], "minutes": 5, "step": 1, "limits": {"items_per_day": 0},
-    "history": [{"role": "user", "content": "hello"}], "add": ["zebra"],
+    "history": [{"role": "user", "content": "hello"}], "add": ["zebra"], "memory": "hello",
 }  # fmt: skip
 # Parameters that are left out: a request is about the same things without them.
 LEFT_OUT = {
@@ -109,7 +111,8 @@ LEFT_OUT = {
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
     "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
     "restore_erased", "remove", "by", "sort", "around", "order",
-    "before", "newest", "start", "everyone", "format", "on_bad", "progress",
+    "before", "newest", "start", "everyone", "format", "on_bad", "progress", "prefix", "depth", "ttl_s", "index",
+    "refresh_ttl",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
@@ -219,6 +222,7 @@ def _possessions(memos: MemOS) -> Things:
         receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
         segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
         session=memos.sessions.start(memos.keys.authenticate(memos.keys.create(VICTIM, "browser").secret)).session.id,
+        record=str(memos.records.put("instruments/loud", f"A {WORD} in a record", **mine).record_id),
     )  # fmt: skip
 
 
@@ -243,13 +247,15 @@ def _png() -> bytes:
 
 NOTHING = Things(
     NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all",
-    f"{MADE_UP}a", f"resp_{MADE_UP.replace('-', '')}e",
+    f"{MADE_UP}a", f"resp_{MADE_UP.replace('-', '')}e", "instruments/none",
 )  # fmt: skip
 
 
 def _value(name: str, found: Found, things: Things, without: Set[str]) -> Any:
     if name == "file" and "/images/" in found.path:
         return things.image
+    if name == "id" and "/record" in found.path:
+        return things.record
     if name in {"cube", "id"} and "/knowledge-bases" in found.path:
         return things.base
     if name == "cube" and found.in_path >= {"file"} and "/documents/" in found.path:

@@ -8,6 +8,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from memos.memcube.dump.container import STAYING, TABLES, DumpReader
 from memos.memcube.dump.ids import Ids
 from memos.memcube.ledger import items as rows
 from memos.memcube.ledger.engine import Ledger
+from tests.fakes import HeldClock
 from tests.support.dumps import TakenApart, dumped, loaded, signed, zipped
 from tests.support.ledgers import ODD, Store, chains, contents, fill, sqlite_ledger, waiting
 
@@ -179,6 +181,44 @@ def test_a_merge_adds_what_is_new_behind_what_is_here_and_leaves_what_differs(tm
     assert chains(target) == []
 
 
+def test_a_merge_keeps_the_record_that_is_here_under_the_same_id(tmp_path: Path, target: Ledger) -> None:
+    clock = HeldClock(datetime(2026, 3, 1, tzinfo=UTC))
+    with sqlite_ledger(tmp_path / "there") as there:
+        store = Store(there, clock)
+        store.make("default")
+        for name in ("both", "gone", "new"):
+            store.put(name, f"{name} there")
+        here = Store(target, clock)
+        here.make("default")
+        both, gone = here.put("both", "both here"), here.put("gone", "gone here", ttl_s=60)
+        clock.advance(timedelta(minutes=2))
+        file = dumped(there, "default", clock)
+        done = loaded(target, file, merge=True, clock=clock)
+        assert (done.items, done.differing) == (2, (both,))
+        again = loaded(target, file, merge=True, clock=clock)
+        assert (again.items, again.skipped, again.differing) == (0, 2, (both,))
+    with target.read() as connection:
+        found = {
+            item.id: (item.record_id, item.memory) for item in rows.matching(connection, ["default"], None, limit=9)
+        }
+    assert found.pop(gone) == (None, "gone here")
+    assert sorted(map(str, found.values())) == [
+        "('both', 'both here')", "('gone', 'gone there')", "('new', 'new there')"
+    ]  # fmt: skip
+
+
+def test_a_dump_without_records_has_no_column_that_older_programs_do_not_know(tmp_path: Path) -> None:
+    with sqlite_ledger(tmp_path / "plain") as plain:
+        store = Store(plain)
+        store.make("default")
+        store.add("plain text")
+        [row] = TakenApart(dumped(plain, "default").getvalue()).rows("items")
+        assert row.keys().isdisjoint({"record_id", "ttl_s", "expires_at", "searchable"})
+        store.put("k", "a record", ttl_s=60, searchable=False)
+        told = TakenApart(dumped(plain, "default").getvalue()).rows("items")[1]
+        assert {"record_id", "ttl_s", "expires_at", "searchable"} < told.keys()
+
+
 def test_another_embedder_takes_no_vectors_of_segments_and_another_fingerprint(raw: bytes, small: Ledger) -> None:
     loaded(small, io.BytesIO(raw), fingerprint=Fingerprint("other", 8, "none", normalised=True), trust=True)
     with small.read() as connection:
@@ -322,6 +362,10 @@ HOSTILE: dict[str, Spoil] = {
     "a version twice": _twice("versions"),
     "a message twice": _twice("messages"),
     "an item without a version": _drop_row("versions"),
+    "the id of a record on a message": _row("items", "record_id", "users/ana"),
+    "an empty id of a record": _row("items", "record_id", " ", -1),
+    "a long id of a record": _row("items", "record_id", "x" * 513, -1),
+    "a time to live before now": _row("items", "ttl_s", -1.0, -1),
     "a version of nothing": _row("versions", "item_id", ITEM),
     "an item at another version": _row("items", "version", 7),
     "a version replaced by nothing here": _row("versions", "superseded_by", ITEM),

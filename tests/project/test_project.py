@@ -173,6 +173,13 @@ def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dic
 
 
 @pytest.mark.heavy
+def test_python_blocks_of_the_page_about_records_run(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    code = "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    _run([sys.executable, "-W", "error", "-c", code], tmp_path, {**os.environ})
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize("block", blocks("python memoryos"), ids=range(len(blocks("python memoryos"))))
 def test_blocks_for_the_client_of_another_package_run_with_it(
     block: str, tmp_path: Path, server: dict[str, str]

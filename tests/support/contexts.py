@@ -21,7 +21,7 @@ def context_of(ledger: Ledger, clock: Clock) -> Context:
         settings=settings,
         clock=clock,
         ledger=ledger,
-        scopes=Scopes(ledger, access, WordEmbedder().fingerprint, settings, lifecycle),
+        scopes=Scopes(ledger, access, WordEmbedder().fingerprint, settings, lifecycle, clock),
         access=access,
         quotas=Quotas(ledger, clock, KeyLimits()),
         indexes=None,  # type: ignore[arg-type]

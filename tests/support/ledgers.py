@@ -21,14 +21,16 @@ from memos.core.types import (
     RetentionAction,
     RetentionRule,
     Status,
+    Trust,
 )
-from memos.memcube import changes
+from memos.memcube import changes, records
 from memos.memcube import erasure as erase
 from memos.memcube.backup import rows
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items, retention
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.idempotency import Request
+from memos.memcube.records import NewRecord
 from memos.reader import messages as fast
 from memos.reader.messages import read_messages
 
@@ -66,6 +68,13 @@ class Store:
         request = None if key is None else Request(key, messages)
         with self._change(cube) as change:
             return changes.add(change, drafts, conversation, request, 10)
+
+    def put(self, record_id: str, memory: str, *, cube: str = "default", **fields: Any) -> str:
+        """Put a record; return the id of its item."""
+        usual: dict[str, Any] = {"tags": (), "info": {}, "ttl_s": None, "searchable": True, "expected_version": None}
+        new = NewRecord(record_id, memory, trust=Trust.TRUSTED, **{**usual, **fields})
+        with self._change(cube) as change:
+            return records.put(change, [new])[0]
 
     def update(self, item: str, memory: str, cube: str = "default") -> None:
         with self._change(cube) as change:
@@ -133,6 +142,8 @@ def fill(store: Store) -> dict[str, str]:
     erased = store.add("erased before any backup", conversation="brief", key="request-2").item_ids[0]
     store.erase(erased)
     big = store.add(BIG, cube="work").item_ids[0]
+    store.put(f"prefs/{ODD}", "was blue")
+    store.put(f"prefs/{ODD}", "is red", info={"nested": {ODD[:20]: [1, {"x": None}]}}, ttl_s=1e8, searchable=False)
     store.rule("default", RetentionAction.DELETE, tags=(ODD[:20], "home"), age_days=0.5)
     store.rule("work", RetentionAction.ARCHIVE, types=(ItemType.MESSAGE,), statuses=(Status.ACTIVE,), age_days=36_500)
     return {"paris": talk[0], "odd": talk[1], "lyon": lyon, "deleted": gone, "erased": erased, "big": big}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_requests, values
+from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_records, v1_requests, values
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.core.aliases import bind, own_signature
@@ -122,6 +122,21 @@ class Memories(Part[C]):
     preview_erasure = sends(v1_requests.preview_erasure)
     erase_matching = sends(v1_requests.erase_matching)
     erase_receipt = sends(v1_requests.erase_receipt)
+
+
+class Records(Part[C]):
+    """Records: memories with an id of the caller's."""
+
+    put = sends(v1_records.put)
+    put_many = sends(v1_records.put_many)
+    get = sends(v1_records.get)
+    get_many = sends(v1_records.get_many)
+    delete = sends(v1_records.delete)
+    delete_many = sends(v1_records.delete_many)
+    list = sends(v1_records.list_)
+    search = sends(v1_records.search)
+    prefixes = sends(v1_records.prefixes)
+    history = sends(v1_records.history)
 
 
 class Review(Part[C]):
@@ -282,6 +297,7 @@ class _Client(Generic[C]):
     def _share(self, connection: C) -> None:
         self._connection = connection
         self.memories: Memories[C] = Memories(connection)
+        self.records: Records[C] = Records(connection)
         self.review: Review[C] = Review(connection)
         self.graph: Graph[C] = Graph(connection)
         self.timeline: Timeline[C] = Timeline(connection)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -234,10 +235,14 @@ def add(
     info: Mapping[str, Json] | None = None,
     mode: str = "rough",
     tools: Json = None,
+    ttl_s: float | None = None,
     idempotency_key: str | None = None,
     **_aliases: Unpack[AddAliases],
 ) -> Call[values.AddReceipt]:
-    """Store a text, a message or messages; they are searchable at once. Raises: InvalidInput, NotFound."""
+    """Store a text, a message or messages; they are searchable at once, with `ttl_s` for so many seconds.
+
+    Raises: InvalidInput, NotFound.
+    """
     return making(path_of("memories"), as_model(values.AddReceipt), locals(), idempotency_key)
 
 
@@ -331,10 +336,13 @@ def update(
     reason: str = "updated",
     **fields: Any,
 ) -> Call[values.Item]:
-    """Write a memory's next version; `fields` are others, such as `tags`. Raises: InvalidInput, NotFound, Conflict."""
-    about = {"cube": cube, "user": user, "expected_version": expected_version, "reason": reason}
-    body = {**fields, "memory": memory, **about}
-    return changing("PATCH", path_of("memories", ("item", item)), as_model(values.Item), body=body)
+    """Write a memory's next version; `fields` are others, such as `tags`, of which None empties `ttl_s` and others.
+
+    Raises: InvalidInput, NotFound, Conflict.
+    """
+    about = {"memory": memory, "cube": cube, "user": user, "expected_version": expected_version, "reason": reason}
+    call = changing("PATCH", path_of("memories", ("item", item)), as_model(values.Item))
+    return replace(call, body=encoded(fields | given(about)))
 
 
 def delete(

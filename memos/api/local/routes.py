@@ -49,6 +49,7 @@ from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
 from memos.kernel.memos import MemOS
 from memos.kernel.profiles import Profiles
+from memos.kernel.records import Records
 from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
@@ -81,6 +82,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "maintenance": Maintenance,
         "memories": Memories,
         "profiles": Profiles,
+        "records": Records,
         "retention": Retention,
         "review": Review,
         "search": SearchService,

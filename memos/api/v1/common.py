@@ -195,6 +195,7 @@ _REMEDIES = {
     "conversation": "List memories with GET /api/v1/memories.",
     "file": "List them with GET /api/v1/documents.",
     "item": "List them with GET /api/v1/memories; POST …/rollback brings back a deleted one.",
+    "record": "List them with GET /api/v1/records.",
     "knowledge base": "Create it with POST /api/v1/knowledge-bases.",
     "task": "List them with GET /api/v1/tasks.",
     "version": "List them with GET /api/v1/memories/{id}/history.",

@@ -242,6 +242,9 @@ class AddBody(CubeBody):
     info: dict[str, Any] = Field(default={}, description="Metadata to filter by")
     mode: str = Field("rough", description="`rough`, or `fine`: also extract facts, in the background")
     tools: Any = Field(None, description="Definitions of the available tools, in OpenAI's format")
+    ttl_s: float | None = Field(
+        None, description="Seconds to live: after that they are in no answer, and are erased; default: for ever"
+    )
 
 
 class UpdateBody(ItemBody):
@@ -258,6 +261,7 @@ class UpdateBody(ItemBody):
     status: str = Field("", description="`active`, `pending`, `superseded` or `archived`")
     valid_from: Moment = Field(None, description="Valid from: ISO 8601, or milliseconds since 1970")
     valid_to: Moment = Field(None, description="Valid until")
+    ttl_s: float | None = Field(None, description="Seconds to live from now on; null: for ever")
     expected_version: int | None = Field(None, description="Fail with 409 if the memory is at another version")
     reason: str = Field("updated", description="Reason, kept in the history")
 

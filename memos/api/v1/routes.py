@@ -19,6 +19,7 @@ from memos.api.v1 import (
     memories,
     models,
     profile,
+    records,
     review,
     search,
     tasks,
@@ -88,6 +89,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 _ROUTERS = (
     memories.evidence_router,
     memories.router,
+    records.router,
     search.router,
     search.chat_router,
     memories.tiers_router,

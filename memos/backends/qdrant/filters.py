@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from qdrant_edge import FieldCondition, Filter, HasIdCondition, IsEmptyCondition, MatchAny, MatchValue, RangeFloat
 
-from memos.core.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
+from memos.core.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar, values_of
 from memos.core.types import Arm, Json
 
 _NOTHING = Filter(must=[HasIdCondition(set())])
@@ -57,8 +57,8 @@ SEARCH_WIDTH = 64
 # Of the least telling arm 97 % of the true ten of 10,386 are enough, and 98 % of the first four.
 SEARCH_WIDTHS = {arm.value: 32 if arm is Arm.OF_SELF else SEARCH_WIDTH for arm in Arm}
 
-KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "speaker")
-INTEGERS = (*sorted(DATE_FIELDS), "recorded_from", "recorded_to", "revision", "version", "live")
+KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "speaker", "record_folders")
+INTEGERS = (*sorted(DATE_FIELDS - LEDGER_FIELDS), "recorded_from", "recorded_to", "revision", "version", "live")
 
 STANDING = "standing"
 """The field that names a point's standing arm and cube; other points have none. Each value has graphs of its own."""
@@ -79,9 +79,14 @@ def standing_value(stands: Any, cube: Any) -> str:
 def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     kept: dict[str, dict[str, Json]] = {"info": {}, "flags": {}}
     for name, value in info.items():
-        values = value if isinstance(value, list | tuple) else [value]
+        values = values_of(value)
         flags = [int(entry) for entry in values if isinstance(entry, bool)]
-        others = [entry for entry in values if not isinstance(entry, bool)]
+        # An object inside is there for `exists`, and equals nothing; what is in it has paths of its own.
+        others = [
+            {} if isinstance(entry, Mapping | list | tuple) else entry
+            for entry in values
+            if not isinstance(entry, bool)
+        ]
         if flags:
             kept["flags"][name] = flags
         if others:
@@ -94,7 +99,7 @@ def point_key(payload: Any) -> str:
 
 
 # Whole numbers with an integer index, dates past the year 2255 among them, which no float tells apart.
-_INTEGERS = DATE_FIELDS | {"version"}
+_INTEGERS = DATE_FIELDS - LEDGER_FIELDS | {"version"}
 
 
 class Dialect(Protocol):
@@ -158,6 +163,8 @@ def _condition(to: Dialect, condition: Condition) -> Any:
             return _integer_range(to, key, condition.op, value)
         case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
             return to.group(must=[to.within(key, **{condition.op.value: float(value)})])
+        case Op.STARTSWITH if key == "record_id" and isinstance(value, str):
+            return to.group(must=[to.among("record_folders", [value])])
     raise ValueError(f"the index cannot evaluate {condition.field} {condition.op}")
 
 

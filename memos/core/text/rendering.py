@@ -12,7 +12,7 @@ from datetime import datetime
 
 from memos.core.text.validation import is_invisible
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Hit, Item, Source, Standing, Trust
+from memos.core.types import Hit, Item, ItemType, Source, Standing, Trust
 
 # Escape sequences in a stored text must not steer the reader's terminal.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -169,7 +169,9 @@ def hit_line(hit: Hit) -> str:
 
 
 def _shown(hit: Hit) -> str:
-    shown = with_speaker(hit.item.speaker, hit.item.memory)
+    shown = hit.item.memory
+    if hit.item.type != ItemType.RECORD:
+        shown = with_speaker(hit.item.speaker, shown)
     if is_untrusted(hit.sources):
         shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
     return shown if hit.standing == Standing.CURRENT else f"({_MARKS[hit.standing]}) {shown}"

@@ -136,6 +136,7 @@ class AdapterTraining:
             .join(t.versions, t.versions.c.id == t.items.c.version_id)
             .outerjoin(t.warmth, warmth.item_id == t.items.c.id)
             .where(t.items.c.cube_id == cube, t.versions.c.status.in_(_CONSIDERED), t.versions.c.type.in_(_KINDS))
+            .where(t.items.c.expires_at.is_(None))  # its erasure would take the adapter along
             .order_by(t.items.c.pinned.desc(), warmth.level.desc().nulls_last(), t.items.c.id)
             .limit(_MOST_CONSIDERED)
         )
@@ -155,7 +156,8 @@ class AdapterTraining:
 
     def left_out(self, connection: sa.Connection, cube: str, chosen: Selected) -> dict[LeftOut, int]:
         others = _count(connection, cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.not_in(_KINDS))
-        there = _count(connection, cube, t.versions.c.status.in_(_CONSIDERED), t.versions.c.type.in_(_KINDS))
+        considered = (t.versions.c.status.in_(_CONSIDERED), t.items.c.expires_at.is_(None))
+        there = _count(connection, cube, *considered, t.versions.c.type.in_(_KINDS))
         beyond = chosen.left_out.get(LeftOut.BEYOND, 0) + max(0, there - _MOST_CONSIDERED)
         counts = {**chosen.left_out, LeftOut.KIND: others, LeftOut.BEYOND: beyond}
         return {reason: count for reason, count in sorted(counts.items()) if count}

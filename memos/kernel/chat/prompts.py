@@ -14,7 +14,7 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text
 from memos.core.tokens import estimate_tokens
-from memos.core.types import RELEVANT, Hit, Item, ItemType, Message, Role
+from memos.core.types import RELEVANT, UNSAID, Hit, Item, ItemType, Message, Role
 from memos.errors import InvalidInput
 from memos.kernel.chat.results import Question, Recalled, Reference
 from memos.kernel.context import Context
@@ -102,14 +102,14 @@ class Entry:
         at = item.sources[0].at if item.sources else item.valid_from or item.said_at
         if doubtful:
             return cls(item.memory, at, speaker_of(item, item.sources), True, item)
-        # A trait names its subject itself.
-        return cls(item.memory, at, None if item.type is ItemType.PROFILE else item.speaker, False, item)
+        return cls(item.memory, at, None if item.type in UNSAID else item.speaker, False, item)
 
     @classmethod
     def found(cls, hit: Hit) -> Entry:
         at = hit.sources[0].at if hit.sources else hit.item.valid_from
         doubtful = is_untrusted(hit.sources)
-        speaker = speaker_of(hit.item, hit.sources) if doubtful else hit.item.speaker
+        named = None if hit.item.type is ItemType.RECORD else hit.item.speaker
+        speaker = speaker_of(hit.item, hit.sources) if doubtful else named
         return cls(hit.item.memory, at, speaker, doubtful, hit.item, hit.relevance)
 
     @classmethod

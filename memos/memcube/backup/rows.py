@@ -39,7 +39,7 @@ from memos.core.types import (
 )
 from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger.schema import UtcMicros
+from memos.memcube.ledger.schema import RECORD_ID_CHARS, UtcMicros
 
 Row = dict[str, Any]
 """A row by column, in the order of its table's columns, as written to a file."""
@@ -62,13 +62,14 @@ _LATEST = to_micros(datetime.max.replace(tzinfo=UTC))
 _LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt", "types", "statuses", "made"})
 _OBJECTS = frozenset({"info", "removed", "stores", "scope", "payload"})
 # What somebody said happens at any time; what was recorded was recorded by now, or this ledger's clock would follow.
-_TOLD_TIMES = frozenset({"said_at", "chat_time", "valid_from", "valid_to"})
+_TOLD_TIMES = frozenset({"said_at", "chat_time", "valid_from", "valid_to", "expires_at"})
 _LONG_TEXTS = frozenset({"memory", "value", "text"})
 _LENGTHS = {"events.salt": 16, "events.digest": 32, "events.chain": 32}
 _WORDS = {"segments.state": frozenset({"open", "archived"}), "items.reading": frozenset({"wanted", "read"})}
 _MOST = 1_000_000_000
 _MOST_USES, _MOST_HEAT = 30, 1e305
 _ID_CHARS = 36
+_LONGEST_TTL_S = 10**9
 _NESTING = 64
 _CHOICES: dict[str, type[StrEnum]] = {
     "versions.type": ItemType,
@@ -265,7 +266,7 @@ def _default_of(column: sa.Column[Any]) -> Any:
     if isinstance(column.server_default, sa.DefaultClause):
         told = str(column.server_default.arg)
         if isinstance(column.type, sa.Boolean):
-            return False
+            return told == "true"
         return told if isinstance(column.type, sa.String) else json.loads(told)
     if column.nullable:
         return None
@@ -340,6 +341,8 @@ def _form_check(name: str, bounds: Bounds) -> Check | None:
         "segments.words": lambda value: _list_of(value, _is_counted),
         "segments.vector": lambda value: _is_vector(base64.b64decode(value), bounds.dimension),
         "warmth.history": lambda value: _list_of(value, _is_use) and len(value) <= _MOST_USES,
+        "items.record_id": lambda value: bool(value.strip()) and len(value) <= RECORD_ID_CHARS,
+        "items.ttl_s": lambda value: 0 < value <= _LONGEST_TTL_S,
         "events.body": lambda value: object_of(value.encode()) is not None,
     }
     if name not in forms:

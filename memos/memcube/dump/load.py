@@ -31,7 +31,7 @@ from memos.memcube.dump import kv as dump_kv
 from memos.memcube.dump.container import NAMES, TABLES, DumpReader, bad, left_out, part_of
 from memos.memcube.dump.ids import OWN, IdResolution, Ids, Kind, other_id
 from memos.memcube.dump.parts import contents, digest_of, link, unknown
-from memos.memcube.ledger import cubes, entities, files, items, outbox, reading, tasks
+from memos.memcube.ledger import cubes, entities, files, items, outbox, reading, records, tasks
 from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
@@ -458,6 +458,7 @@ def _settle(work: _Settling) -> None:
     if target.merge:
         _settle_conversations(work)
         _settle_messages(work)
+        _settle_records(work)
     for kind in Kind:
         for batch in ids.batches(kind):
             if kind in left_out:
@@ -572,6 +573,19 @@ def _settle_messages(work: _Settling) -> None:
                     ids.settle(Kind.VERSION, item[1], same.version_id, IdResolution.KEPT)
 
 
+def _settle_records(work: _Settling) -> None:
+    """Keep the records that are here under the same ids; what has expired here gives its id up."""
+    now = from_micros(work.bounds.now)
+    named = (row for row in work.reader.rows(t.items, work.bounds) if row["record_id"] is not None)
+    for batch in rows.batches(named):
+        here = records.find(work.connection, work.target.cube, [row["record_id"] for row in batch])
+        gone = {id_: row.item for id_, row in here.items() if row.expires_at is not None and row.expires_at <= now}
+        records.release(work.connection, gone.values())
+        for row in batch:
+            if row["record_id"] in here and row["record_id"] not in gone:
+                work.ids.settle(Kind.ITEM, row["id"], here[row["record_id"]].item, IdResolution.KEPT)
+
+
 def _known_messages(work: _Settling, named: Sequence[str]) -> dict[tuple[str | None, str], Any]:
     m, v = t.messages.c, t.versions.c
     its = (t.sources.c.item_id, v.id.label("version_id"), v.version)
@@ -594,6 +608,7 @@ def _problems(connection: sa.Connection, cube: str, *, trusted: bool) -> set[str
         "has a gap in its versions": _gaps(cube),
         "has no source": _sourceless(cube, trusted=trusted),
         "comes after the end of its conversation": _beyond(cube),
+        "has the id of a record and is none": _no_record(cube),
     }
     for what, query in queries.items():
         found |= {f"{id_} {what}" for id_ in connection.scalars(query.limit(_SHOWN))}
@@ -630,6 +645,13 @@ def _sourceless(cube: str, *, trusted: bool) -> sa.Select[tuple[str]]:
         .where(t.items.c.cube_id == cube, t.sources.c.item_id.is_(None))
     )
     return query.where(t.versions.c.type != ItemType.WORKING) if trusted else query
+
+
+def _no_record(cube: str) -> sa.Select[tuple[str]]:
+    query = sa.select(t.items.c.id).join(t.versions, t.versions.c.id == t.items.c.version_id)
+    return query.where(
+        t.items.c.cube_id == cube, t.items.c.record_id.is_not(None), t.versions.c.type != ItemType.RECORD
+    )
 
 
 def _beyond(cube: str) -> sa.Select[tuple[str]]:

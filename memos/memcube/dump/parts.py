@@ -91,8 +91,13 @@ def write_dump(source: Source, out: DumpWriter, ticker: ProgressReporter) -> Dum
     return manifest
 
 
+# Columns that came after format 1. Where they say nothing they are left out, so that older programs read the file.
+_LATER = {"record_id": None, "ttl_s": None, "expires_at": None, "searchable": True}
+
+
 def _travelling(apart: list[str], row: rows.Row) -> rows.Row:
-    return {name: value for name, value in row.items() if name not in apart}
+    told = {name: value for name, value in row.items() if name not in apart}
+    return {name: value for name, value in told.items() if name not in _LATER or value is not _LATER[name]}
 
 
 def count(connection: sa.Connection, cube: str) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.core.clock import to_micros
-from memos.core.filters import LEDGER_FIELDS, TOLD_INFO
+from memos.core.filters import LEDGER_FIELDS, TOLD_INFO, folders_of, info_paths
 from memos.core.ports import Embedder, GraphIndex, GraphNode, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.core.text import rendering
 from memos.core.text.instructions import is_lasting_preference
@@ -80,10 +80,13 @@ class VectorFollower:
             states = items.all_versions(connection, item_ids)
             revisions = items.revisions(connection, item_ids)
             before = self._before(connection, states)
+            records = [id_ for id_, versions in states.items() if versions[-1].record_id is not None]
+            hidden = items.unsearchable(connection, records)
         chunks = [
             chunk
             for versions in states.values()
             for version in versions
+            if version.id not in hidden
             for chunk in self._chunks(version, before.get(version.id, ()))
         ]
         told: list[Told] = []
@@ -193,6 +196,8 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
 
 
 def _rendered(item: Item, text: str) -> str:
+    if item.type is ItemType.RECORD:
+        return text  # nobody said it
     if item.type is not ItemType.DOCUMENT:
         return rendering.with_speaker(item.speaker, text)
     path, header = item.info.get("path"), item.info.get("table")
@@ -238,12 +243,14 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
         "chunk": chunk.number,
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
-        "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
+        "info": {path: value for path, value in info_paths(item.info) if path.split(".")[0] not in TOLD_INFO},
         "live": int(item.recorded_to is None and item.status in FOUND),
         "standing": 0 if (arm := standing_arm(chunk)) is None else STANDING_OF[arm],
     }
     if item.recorded_to is not None:
         record["recorded_to"] = to_micros(item.recorded_to)
+    if item.record_id is not None:
+        record["record_folders"] = folders_of(item.record_id)
     return record
 
 

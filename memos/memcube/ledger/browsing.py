@@ -27,6 +27,7 @@ from memos.core.filters import Node
 from memos.core.types import Event, Item, ItemType, LinkKind, Role, Status, ToolCall, Trust
 from memos.memcube.ledger import filter_sql, items, segments
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.filter_sql import compile_sql
 
 COUNTED = 10_000
@@ -95,7 +96,14 @@ _VALUES: dict[FacetName, sa.ColumnElement[Any]] = {
 
 
 def facets(
-    connection: sa.Connection, cube: str, node: Node | None, names: Sequence[FacetName], most: int, *, deleted: bool
+    connection: sa.Connection,
+    cube: str,
+    node: Node | None,
+    names: Sequence[FacetName],
+    most: int,
+    now: datetime,
+    *,
+    deleted: bool,
 ) -> Facets:
     """Count the newest items that pass a filter by property, with at most `most` values each.
 
@@ -103,7 +111,8 @@ def facets(
     """
     columns = [_VALUES[name].label(f"value_{name}") for name in names]
     newest = (t.items.c.created_at.desc(), t.items.c.id.desc())
-    query = sa.select(t.versions.c.status, *columns).select_from(_ITEMS).where(*_passing(connection, cube, node))
+    query = sa.select(t.versions.c.status, *columns).select_from(_ITEMS)
+    query = query.where(*_passing(connection, cube, node), is_live(now))
     rows = connection.execute(query.order_by(*newest).limit(COUNTED)).all()
     shown = rows if deleted else [row for row in rows if row.status != Status.DELETED]
     found = []
@@ -146,7 +155,7 @@ def _facet(name: FacetName, counts: Counter[str | None], most: int) -> Facet:
     return Facet(name, values, max(0, len(told) - most))
 
 
-def passages(connection: sa.Connection, cube: str, item: str, around: int, most: int) -> list[Passage]:
+def passages(connection: sa.Connection, cube: str, item: str, around: int, most: int, now: datetime) -> list[Passage]:
     """Return the messages an item comes from, each with `around` neighbours on both sides."""
     said_in = t.conversations.alias()
     query = (
@@ -157,10 +166,10 @@ def passages(connection: sa.Connection, cube: str, item: str, around: int, most:
         .order_by(t.sources.c.ordinal)
         .limit(most)
     )
-    return [_passage(connection, row, around) for row in connection.execute(query).all()]
+    return [_passage(connection, row, around, now) for row in connection.execute(query).all()]
 
 
-def _passage(connection: sa.Connection, row: Any, around: int) -> Passage:
+def _passage(connection: sa.Connection, row: Any, around: int, now: datetime) -> Passage:
     # The first item of a message is the message itself; what was derived from it came later.
     own = (
         sa.select(t.items.c.id, t.items.c.conversation_id, t.items.c.position)
@@ -172,8 +181,8 @@ def _passage(connection: sa.Connection, row: Any, around: int) -> Passage:
     message = connection.execute(own).one()
     before, after = [], []
     if around and message.conversation_id is not None and message.position is not None:
-        before = _beside(connection, message, around, earlier=True)[::-1]
-        after = _beside(connection, message, around, earlier=False)
+        before = _beside(connection, message, around, now, earlier=True)[::-1]
+        after = _beside(connection, message, around, now, earlier=False)
     return Passage(
         message.id,
         row.name,
@@ -189,12 +198,13 @@ def _passage(connection: sa.Connection, row: Any, around: int) -> Passage:
     )
 
 
-def _beside(connection: sa.Connection, message: Any, around: int, *, earlier: bool) -> list[Said]:
+def _beside(connection: sa.Connection, message: Any, around: int, now: datetime, *, earlier: bool) -> list[Said]:
     place = t.items.c.position
     query = (
         sa.select(t.items.c.id, t.items.c.said_at, t.versions.c.speaker, t.versions.c.role, t.versions.c.memory)
         .join(t.versions, t.versions.c.id == t.items.c.version_id)
         .where(t.items.c.conversation_id == message.conversation_id, t.versions.c.status != Status.DELETED)
+        .where(is_live(now))
         .where(place < message.position if earlier else place > message.position)
         .order_by(place.desc() if earlier else place)
         .limit(around)
@@ -202,15 +212,18 @@ def _beside(connection: sa.Connection, message: Any, around: int, *, earlier: bo
     return [Said(row.id, row.speaker, Role(row.role), row.said_at, row.memory) for row in connection.execute(query)]
 
 
-def messages(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, StoredMessage]:
-    """Return messages that are not deleted, by the ids of their memories."""
-    rows = items.rows_in(connection, _MESSAGES.where(t.items.c.cube_id == cube), t.items.c.id, ids)
+def messages(connection: sa.Connection, cube: str, ids: Iterable[str], now: datetime) -> dict[str, StoredMessage]:
+    """Return messages that are neither deleted nor expired, by the ids of their memories."""
+    query = _MESSAGES.where(t.items.c.cube_id == cube, is_live(now))
+    rows = items.rows_in(connection, query, t.items.c.id, ids)
     return {row.item_id: _stored(row) for row in rows}
 
 
-def transcript(connection: sa.Connection, cube: str, conversation: str, most: int) -> list[StoredMessage]:
-    """Return the newest messages of a conversation that are not deleted, the oldest first."""
-    said_in = t.conversations.c.cube_id == cube, t.conversations.c.name == conversation
+def transcript(
+    connection: sa.Connection, cube: str, conversation: str, most: int, now: datetime
+) -> list[StoredMessage]:
+    """Return the newest messages of a conversation that are neither deleted nor expired, the oldest first."""
+    said_in = t.conversations.c.cube_id == cube, t.conversations.c.name == conversation, is_live(now)
     query = _MESSAGES.join(t.conversations, t.conversations.c.id == t.items.c.conversation_id).where(*said_in)
     newest = connection.execute(query.order_by(t.items.c.position.desc()).limit(most)).all()
     return [_stored(row) for row in reversed(newest)]

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.graph import Alias, Entity
 from memos.core.types import RELATION, ItemType, Json, Role, Status
+from memos.memcube.ledger.expiry import ended, expired_among
 from memos.memcube.ledger.schema import entity_aliases, items, mentions, versions
 
 NAME_CHARS = 128
@@ -300,11 +301,11 @@ class _Sum:
         return often and wanted.kind in ("", self.kind)
 
 
-def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Entity]:
-    """Return entities, those with the most memories first."""
+def entities(connection: sa.Connection, cube: str, wanted: Listing, now: datetime) -> list[Entity]:
+    """Return entities, those with the most memories first; what has expired by `now` does not count."""
     roots = {alias.name: alias.root for alias in aliases(connection, cube)}
     sums: dict[str, _Sum] = defaultdict(_Sum)
-    for name, count, person, named, stated in _counted(connection, cube, wanted, roots):
+    for name, count, person, named, stated in _counted(connection, cube, wanted, roots, now):
         each = sums[roots.get(name, name)]
         each.memories += int(count)
         each.person |= bool(person)
@@ -321,16 +322,22 @@ def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Enti
     if wanted.after is not None:
         least, id_ = wanted.after
         found = [one for one in found if one > (-least, id_)]
-    return _described(connection, cube, {name: sums[name] for _, name in found[: wanted.limit]})
+    return _described(connection, cube, {name: sums[name] for _, name in found[: wanted.limit]}, now)
 
 
-def _counted(connection: sa.Connection, cube: str, wanted: Listing, roots: Mapping[str, str]) -> list[Any]:
+def _of_live(cube: str, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    return mentions.c.cube_id == cube, mentions.c.item_id.not_in(ended(cube, now))
+
+
+def _counted(
+    connection: sa.Connection, cube: str, wanted: Listing, roots: Mapping[str, str], now: datetime
+) -> list[Any]:
     """Return names with their counts, and whether they are persons, named and stated, along the primary key.
 
     Names that are too seldom are left out, unless they are merged.
     """
     m = mentions.c
-    parts = sa.select(m.name, m.part, sa.func.count().label("memories")).where(m.cube_id == cube)
+    parts = sa.select(m.name, m.part, sa.func.count().label("memories")).where(*_of_live(cube, now))
     if wanted.named:
         chosen = set(wanted.named)
         names = chosen | {name for name, root in roots.items() if root in chosen}
@@ -351,12 +358,13 @@ def _by_name(parts: sa.Select[Any], least: int = 1, always: Sequence[str] = ()) 
     return query.having(sa.or_(stated == 1, sa.and_(count >= least, named == 1), each.name.in_(always)))
 
 
-def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum]) -> list[Entity]:
+def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum], now: datetime) -> list[Entity]:
     """Return entities with their spelling, their other names and times."""
     every = {name for root, each in sums.items() for name in (root, *each.names)}
     spelled = spellings(connection, cube, sorted(every))
     m = mentions.c
-    ends = sa.select(m.name, sa.func.min(m.item_id), sa.func.max(m.item_id)).where(m.cube_id == cube).group_by(m.name)
+    ends = sa.select(m.name, sa.func.min(m.item_id), sa.func.max(m.item_id)).where(*_of_live(cube, now))
+    ends = ends.group_by(m.name)
     items_of: dict[str, tuple[str, str]] = {}
     for batch in _batches(every):
         items_of.update((name, (low, high)) for name, low, high in connection.execute(ends.where(m.name.in_(batch))))
@@ -466,13 +474,13 @@ class Found(NamedTuple):
     complete: bool
 
 
-def links_of(connection: sa.Connection, cube: str, name: str, limit: int) -> Found:
+def links_of(connection: sa.Connection, cube: str, name: str, limit: int, now: datetime) -> Found:
     """Return the edges of an entity, read from its newest memories."""
     roots = {alias.name: alias.root for alias in aliases(connection, cube)}
     names = [name, *(alias for alias, root in roots.items() if root == name)]
     ids = mentioning(connection, cube, names, _READ + 1)
     edges = _Edges(roots)
-    for item, rows in _by_item(connection, ids[:_READ]):
+    for item, rows in _by_item(connection, _live(connection, ids[:_READ], now)):
         edges.add(item, rows, name)
     others = {end for edge in edges.count for end in edge[:2]} - {name}
     unsure = others - _proper(connection, cube, others)
@@ -508,7 +516,12 @@ def mentioning(
     return list(found)[:limit]
 
 
-def overview(connection: sa.Connection, cube: str, names: Collection[str], limit: int) -> Found:
+def _live(connection: sa.Connection, ids: Sequence[str], now: datetime) -> list[str]:
+    gone = expired_among(connection, ids, now)
+    return [id_ for id_ in ids if id_ not in gone]
+
+
+def overview(connection: sa.Connection, cube: str, names: Collection[str], limit: int, now: datetime) -> Found:
     """Return the edges between these entities, read from the cube's newest memories."""
     roots = {alias.name: alias.root for alias in aliases(connection, cube)}
     wanted = set(names)
@@ -516,7 +529,7 @@ def overview(connection: sa.Connection, cube: str, names: Collection[str], limit
     newest = newest.order_by(items.c.created_at.desc(), items.c.id.desc()).limit(_WINDOW)
     ids = list(connection.scalars(newest))
     edges = _Edges(roots)
-    for item, rows in _by_item(connection, ids):
+    for item, rows in _by_item(connection, _live(connection, ids, now)):
         known = [row for row in rows if roots.get(row.name, row.name) in wanted]
         if len(known) > 1:
             edges.add(item, known)

@@ -29,6 +29,7 @@ from memos.core.filters import (
     Op,
     Or,
     Scalar,
+    steps_of,
 )
 from memos.memcube.ledger.schema import conversations, items, versions
 
@@ -46,15 +47,20 @@ _COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a JSON list or of a single value: `text` is null for non-text, `flag` is 'true' or 'false'."""
+    """The elements of a JSON list or of a single value: `text` is null for non-text, `flag` is 'true' or 'false'.
+
+    Where `is_own` is not None, rows may also be the values in an object, and are elements only where it holds.
+    """
 
     rows: sa.FromClause
     is_text: Bool
     is_number: Bool
     text: Sql
     flag: Sql
+    is_null: Bool
     compare: Callable[[Op, Number], Bool]
     one_of: Callable[[Sequence[Number]], Bool]
+    is_own: Bool | None = None
 
 
 class JsonSql(Protocol):
@@ -66,15 +72,17 @@ class JsonSql(Protocol):
 
     def has_folded(self, text: Sql, part: str) -> Bool: ...
 
+    def starts_with(self, text: Sql, prefix: str) -> Bool: ...
+
 
 class SqliteJson:
     def elements(self, column: Sql, key: str | None) -> Elements:
-        # Field names contain no quotes or backslashes (`memos.core.filters`), so the path needs no escaping.
-        path = () if key is None else (f'$."{key}"',)
+        path = () if key is None else (_sqlite_path(column, key),)
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
         kind, value = rows.c.type, rows.c.value
         numbers = (partial(self.compare, value), partial(self.one_of, value))
-        return Elements(rows, kind == "text", kind.in_(["integer", "real"]), value, kind, *numbers)
+        own = None if key is None else sa.func.json_type(column, *path) != "object"
+        return Elements(rows, kind == "text", kind.in_(["integer", "real"]), value, kind, kind == "null", *numbers, own)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         """Compare a column with a number; SQLite compares integers and floats exactly."""
@@ -91,6 +99,18 @@ class SqliteJson:
         folded = sa.case((is_ascii, sa.func.lower(text)), else_=sa.func.casefold(text))
         return sa.func.instr(folded, part.casefold()) > 0
 
+    def starts_with(self, text: Sql, prefix: str) -> Bool:
+        return sa.func.substr(text, 1, len(prefix)) == prefix
+
+
+def _sqlite_path(column: Sql, key: str) -> Sql:
+    # Field names contain no quotes or backslashes (`memos.core.filters`), so the path needs no escaping.
+    own = sa.literal(f'$."{key}"')
+    if not (steps := steps_of(key)):
+        return own
+    inside = "$" + "".join(f'."{step}"' for step in steps)
+    return sa.case((sa.func.json_type(column, own).is_(None), inside), else_=own)
+
 
 class PostgresJson:
     """JSON in PostgreSQL, where floats are recognised by their notation."""
@@ -98,9 +118,12 @@ class PostgresJson:
     def elements(self, column: Sql, key: str | None) -> Elements:
         value: Sql = sa.type_coerce(column, sa.JSON)
         if key is not None:
-            under = value.op("->", return_type=sa.JSON())(sa.cast(key, sa.Text))
-            is_list = sa.func.json_typeof(under) == "array"
-            value = sa.case((is_list, under), else_=sa.func.json_build_array(under))
+            under = _postgres_value(value, key)
+            # An object stands for itself, unless there is nothing but null in it.
+            is_empty = sa.cast(sa.func.json_strip_nulls(under), sa.Text) == "{}"
+            whole = sa.func.json_build_array(under)
+            own = sa.case((is_empty, sa.cast(sa.literal_column("'[]'"), sa.JSON)), else_=whole)
+            value = sa.case({"array": under, "object": own}, value=sa.func.json_typeof(under), else_=whole)
         rows = sa.func.json_array_elements(value).table_valued(sa.column("value", sa.JSON), name="element")
         element = rows.c.value
         kind = sa.func.json_typeof(element)
@@ -109,7 +132,8 @@ class PostgresJson:
         number = sa.case((kind == "number", plain), else_=None)
         flag = sa.case((kind == "boolean", plain), else_=None)
         numbers = (partial(_compare_written, number), partial(_one_of_written, number))
-        return Elements(rows, kind == "string", kind == "number", text, flag, *numbers)
+        is_null = sa.func.coalesce(kind, "null") == "null"
+        return Elements(rows, kind == "string", kind == "number", text, flag, is_null, *numbers)
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         plain = sa.type_coerce(column, sa.types.NULLTYPE)
@@ -126,6 +150,23 @@ class PostgresJson:
 
     def has_folded(self, text: Sql, part: str) -> Bool:
         return sa.func.strpos(sa.func.memos_casefold(text), sa.cast(part.casefold(), sa.Text)) > 0
+
+    def starts_with(self, text: Sql, prefix: str) -> Bool:
+        holds: Bool = sa.func.starts_with(sa.cast(text, sa.Text), sa.cast(prefix, sa.Text))
+        return holds
+
+
+def _postgres_value(value: Sql, key: str) -> Sql:
+    def step(of: Sql, name: str) -> Sql:
+        return of.op("->", return_type=sa.JSON())(sa.cast(name, sa.Text))
+
+    own = step(value, key)
+    if not (steps := steps_of(key)):
+        return own
+    inside = value
+    for name in steps:
+        inside = step(inside, name)
+    return sa.func.coalesce(own, inside, type_=sa.JSON())
 
 
 def of(connection: sa.Connection) -> JsonSql:
@@ -212,7 +253,9 @@ def _condition(condition: Condition, dialect: JsonSql) -> Bool:
         return sa.not_(_condition(Condition(field, op, True), dialect))
     if field in LIST_FIELDS:
         return _any(dialect.elements(_COLUMNS[field], None), op, value, dialect)
-    if field == "conversation" and op in (Op.EQ, Op.CONTAINS, Op.IN):
+    if field == "record_id" and op is Op.STARTSWITH:
+        return _not_null(items.c.record_id, between(items.c.record_id, str(value)))
+    if field == "conversation" and op in (Op.EQ, Op.CONTAINS, Op.IN, Op.STARTSWITH):
         # By the ids of the few conversations with these names: their messages are found by an index.
         named = sa.select(conversations.c.id).where(_text(conversations.c.name, op, value, dialect))
         return _not_null(items.c.conversation_id, items.c.conversation_id.in_(named.correlate(None)))
@@ -222,6 +265,24 @@ def _condition(condition: Condition, dialect: JsonSql) -> Bool:
         column = _COLUMNS[field]
         return _not_null(column, _number(partial(dialect.compare, column), partial(dialect.one_of, column), op, value))
     return _any(dialect.elements(versions.c.info, field.removeprefix("info.")), op, value, dialect)
+
+
+def between(column: Sql, prefix: str) -> Bool:
+    """Compile a prefix to a range, which an index finds; the column must sort by code points."""
+    after = after_prefix(prefix)
+    return column >= prefix if after is None else sa.and_(column >= prefix, column < after)
+
+
+_LAST, _SURROGATES = 0x10FFFF, range(0xD800, 0xE000)
+
+
+def after_prefix(prefix: str) -> str | None:
+    """Return the first text, by code points, after all that begin with the prefix; None if nothing comes after."""
+    kept = prefix.rstrip(chr(_LAST))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
 def _not_null(column: Sql, holds: Bool) -> Bool:
@@ -236,6 +297,8 @@ def _text(text: Sql, op: Op, value: Value, dialect: JsonSql) -> Bool:
             return _one_of(text, [entry for entry in _values(value) if isinstance(entry, str)])
         case Op.LIKE:
             return dialect.has_folded(text, str(value))
+        case Op.STARTSWITH:
+            return dialect.starts_with(text, str(value))
     return sa.false()
 
 
@@ -256,19 +319,24 @@ def _number(
 def _flag(flag: Sql, op: Op, value: Value) -> Bool:
     """Compile a condition on a boolean, recognised by its JSON type: `true` is not the number 1."""
     match op:
-        case Op.EXISTS:
-            return flag.in_(["true", "false"])
         case Op.EQ | Op.CONTAINS | Op.IN:
             return _one_of(flag, ["true" if entry else "false" for entry in _values(value) if isinstance(entry, bool)])
     return sa.false()
 
 
 def _any(elements: Elements, op: Op, value: Value, dialect: JsonSql) -> Bool:
-    passes = sa.or_(
-        sa.and_(elements.is_text, _text(elements.text, op, value, dialect)),
-        sa.and_(elements.is_number, _number(elements.compare, elements.one_of, op, value)),
-        _flag(elements.flag, op, value),
-    )
+    passes: Bool
+    if op is Op.EXISTS:
+        passes = sa.not_(elements.is_null)
+    else:
+        passes = sa.or_(
+            sa.and_(elements.is_text, _text(elements.text, op, value, dialect)),
+            sa.and_(elements.is_number, _number(elements.compare, elements.one_of, op, value)),
+            _flag(elements.flag, op, value),
+        )
+        if elements.is_own is not None:
+            # Asked only where something passes: telling objects apart for every row would double the time.
+            passes = sa.case((passes, elements.is_own), else_=sa.false())
     return sa.select(sa.literal(1)).select_from(elements.rows).where(passes).exists()
 
 

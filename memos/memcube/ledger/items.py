@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from memos.core.clock import new_id, to_micros
-from memos.core.filters import Node
+from memos.core.filters import Node, info_paths
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import entities, filter_sql
+from memos.memcube.ledger import entities, expiry, filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
@@ -42,6 +42,8 @@ SELECT = (
         items.c.created_at,
         items.c.conversation_id,
         items.c.revision,
+        items.c.record_id,
+        items.c.expires_at,
         conversations.c.name.label("conversation"),
     )
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
@@ -140,6 +142,8 @@ def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
         recorded_to=row.recorded_to,
         superseded_by=row.superseded_by,
         sources=sources,
+        record_id=row.record_id,
+        expires_at=row.expires_at,
     )
 
 
@@ -165,8 +169,10 @@ def record_of(item: Item) -> dict[str, Json]:
         "updated_at": to_micros(item.updated_at),
         "valid_from": None if item.valid_from is None else to_micros(item.valid_from),
         "valid_to": None if item.valid_to is None else to_micros(item.valid_to),
+        "record_id": item.record_id,
+        "expires_at": None if item.expires_at is None else to_micros(item.expires_at),
     }
-    record.update({f"info.{name}": value for name, value in item.info.items()})
+    record.update({f"info.{path}": value for path, value in info_paths(item.info)})
     return record
 
 
@@ -208,6 +214,8 @@ class Brief(NamedTuple):
     cold: bool
     outdated: bool
     key: str | None
+    expires_at: int | None
+    searchable: bool
 
 
 BRIEF_CHARS = 2_000
@@ -233,6 +241,8 @@ _BRIEF = (
         sa.type_coerce(items.c.cold, sa.Integer),
         sa.type_coerce(items.c.outdated, sa.Integer),
         versions.c.key,
+        sa.type_coerce(items.c.expires_at, sa.BigInteger),
+        sa.type_coerce(items.c.searchable, sa.Integer),
     )
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
@@ -271,12 +281,15 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
     return found
 
 
-def cube_of(connection: sa.Connection, item_id: str) -> str:
-    """Return an item's cube. Raises: NotFound."""
-    found = connection.scalar(sa.select(items.c.cube_id).where(items.c.id == item_id))
+def cube_of(connection: sa.Connection, item_id: str, now: datetime) -> str:
+    """Return the cube of an item that has not expired. Raises: NotFound."""
+    query = sa.select(items.c.cube_id, items.c.expires_at).where(items.c.id == item_id)
+    found = connection.execute(query).one_or_none()
     if found is None:
         raise _unknown(connection, item_id)
-    return str(found)
+    if found.expires_at is not None and found.expires_at <= now:
+        raise unknown(item_id)
+    return str(found.cube_id)
 
 
 def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
@@ -408,9 +421,17 @@ def with_sources(
         for row in _these(connection, _WITH_SOURCES_NOW, _WITH_SOURCES, batch, cubes, at):
             rows[row.item_id].append(row)
     return {
-        item_id: to_item(same[0], tuple(_source(row) for row in same if row.source_id is not None))
+        item_id: to_item(same[0], tuple(_source_then(row, at) for row in same if row.source_id is not None))
         for item_id, same in rows.items()
     }
+
+
+def _source_then(row: Any, at: datetime | None) -> Source:
+    """Return the source of an item at a moment: a put replaces the message of a record, whose text then it repeats."""
+    source = _source(row)
+    if at is None or row.type != ItemType.RECORD:
+        return source
+    return replace(source, start=0, end=len(row.memory), passage=row.memory, at=row.recorded_at)
 
 
 def _source(row: Any) -> Source:
@@ -455,6 +476,11 @@ def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
     for batch in in_batches(ids):
         found.update(_REVISIONS.rows(connection, ids=batch))
     return found
+
+
+def unsearchable(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
+    query = sa.select(items.c.id).where(items.c.searchable.is_(False))
+    return set(scalars_in(connection, query, items.c.id, ids))
 
 
 def before_in_conversation(connection: sa.Connection, item: Item | Brief, reach: int) -> list[str]:
@@ -547,6 +573,7 @@ def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) ->
 
 
 def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], cube: str, now: datetime) -> None:
+    made: set[str] = set()
     for from_id, kind, to_id in pairs:
         known = sa.select(links.c.from_id).where(
             links.c.from_id == from_id, links.c.kind == kind, links.c.to_id == to_id
@@ -555,6 +582,8 @@ def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], 
             connection.execute(
                 sa.insert(links).values(from_id=from_id, kind=kind, to_id=to_id, cube_id=cube, created_at=now)
             )
+            made.update([from_id] if kind is LinkKind.DERIVED_FROM else [])
+    expiry.inherit(connection, made)
 
 
 def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
@@ -567,14 +596,14 @@ def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
 def blank(cube: str, now: datetime, **fields: Any) -> Item:
     """Return the first version of a new item, active and with confidence 1; fields that are not given are empty."""
     ids = {"id": new_id(), "cube": cube, "version": 1, "version_id": new_id()}
-    nothing = dict.fromkeys(("key", "value", "conversation", "position", "page", "session"))
+    nothing = dict.fromkeys(("key", "value", "conversation", "position", "page", "session", "record_id", "expires_at"))
     times = dict.fromkeys(("said_at", "valid_from", "valid_to")) | {"created_at": now, "updated_at": now}
     usual: dict[str, Any] = {"tier": Tier.LONG, "status": Status.ACTIVE, "tags": (), "confidence": 1.0}
     return Item(**{**usual, **ids, **nothing, **times, **fields})
 
 
 def first_row(state: Item, conversation_id: str | None = None) -> dict[str, Any]:
-    names = ("position", "page", "session", "said_at", "version", "version_id", "created_at")
+    names = ("position", "page", "session", "said_at", "version", "version_id", "created_at", "record_id", "expires_at")
     same = {name: getattr(state, name) for name in names}
     return {"id": state.id, "cube_id": state.cube, "conversation_id": conversation_id, "revision": 1, **same}
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.filters import Condition, Op
+from memos.core.clock import to_micros
+from memos.core.filters import And, Condition, Not, Op
 from memos.core.types import Item, PendingItem, Role, Status, Task, Trust
 from memos.memcube.ledger import items, queues
+from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
     conversations,
@@ -35,8 +37,9 @@ WHY = "pending"
 _WHY_CHARS = 300
 
 
-def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
-    waiting = Condition("status", Op.EQ, str(Status.PENDING))
+def pending_items(connection: sa.Connection, cube: str, limit: int, now: datetime) -> list[PendingItem]:
+    ended = Condition("expires_at", Op.LTE, to_micros(now))
+    waiting = And((Condition("status", Op.EQ, str(Status.PENDING)), Not(ended)))
     found = items.matching(connection, [cube], waiting, limit=limit)
     sources = items.sources_of(connection, [state.id for state in found])
     versions_of = sa.select(versions.c.id, versions.c.reason)
@@ -48,11 +51,12 @@ def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[Pend
     ]
 
 
-def count_pending(connection: sa.Connection, cube: str, most: int) -> int:
+def count_pending(connection: sa.Connection, cube: str, most: int, now: datetime) -> int:
     """Return how many items of a cube are pending, `most` if there are more."""
     current = sa.and_(versions.c.item_id == items_table.c.id, versions.c.recorded_to.is_(None))
     waiting = sa.select(sa.literal(1)).select_from(items_table.join(versions, current))
-    waiting = waiting.where(items_table.c.cube_id == cube, versions.c.status == Status.PENDING).limit(most)
+    waiting = waiting.where(items_table.c.cube_id == cube, versions.c.status == Status.PENDING, is_live(now))
+    waiting = waiting.limit(most)
     return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
 
 

@@ -43,6 +43,10 @@ def _text_of(length: int) -> sa.types.TypeEngine[str]:
     return sa.Text().with_variant(sa.String(length), "sqlite")
 
 
+RECORD_ID_CHARS = 512
+"""Longest id of a record: PostgreSQL's indexes take 2,700 bytes, of which the cube's id may have 512."""
+
+
 def _where(condition: str) -> dict[str, Any]:
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
@@ -132,6 +136,14 @@ items = sa.Table(
     sa.Column("outdated", sa.Boolean, nullable=False, server_default=sa.false()),
     # Fact extraction message by message: `wanted` is queued, `read` is done, null is neither.
     sa.Column("reading", sa.String(8)),
+    # The caller's id of a record, sorted by code points; null of other items.
+    sa.Column("record_id", sa.String(RECORD_ID_CHARS, "C").with_variant(sa.String(RECORD_ID_CHARS), "sqlite")),
+    # From `expires_at` on an item is out of every answer, and will be erased; `ttl_s` is how long it lives from a
+    # change or, where that is wanted, an access.
+    sa.Column("ttl_s", sa.Float),
+    sa.Column("expires_at", UtcMicros),
+    # False of a record that no search is to find: it is not in the vector index.
+    sa.Column("searchable", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
@@ -139,6 +151,9 @@ items = sa.Table(
     sa.Index("ix_items_wanted", "cube_id", "conversation_id", "id", **_where("reading = 'wanted'")),
     # By when something was said, or stored if nobody said it.
     sa.Index("ix_items_told", "cube_id", sa.text("coalesce(said_at, created_at)"), "id"),
+    # One item for each id of a record, and prefixes of ids in order.
+    sa.Index("uq_items_record", "cube_id", "record_id", unique=True, **_where("record_id IS NOT NULL")),
+    sa.Index("ix_items_expiry", "expires_at", **_where("expires_at IS NOT NULL")),
 )
 
 versions = sa.Table(

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from memos.core.clock import to_micros
 from memos.core.types import REPLACING, TOLD, Item, ItemType, Role, Status
+from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.items import SELECT, rows_in, standing, to_item
 from memos.memcube.ledger.schema import UtcMicros, items, links, versions
 
@@ -39,9 +40,10 @@ def _told(table: Any = items) -> sa.ColumnElement[datetime]:
 class Choice(NamedTuple):
     """Which items to look at: `values` are those with a value, `statements` what people said and facts, or `all`.
 
-    With `ids` only these.
+    With `ids` only these. What has expired by `now` is left out.
     """
 
+    now: datetime
     kind: str = "statements"
     ids: Collection[str] | None = None
 
@@ -56,19 +58,20 @@ class Place(NamedTuple):
     id: str
 
 
-def span(connection: sa.Connection, cube: str) -> tuple[datetime, datetime] | None:
+def span(connection: sa.Connection, cube: str, now: datetime) -> tuple[datetime, datetime] | None:
     """Return when the first and the last item of a cube was told."""
-    mine = sa.select(_told().label("at")).where(items.c.cube_id == cube)
+    mine = sa.select(_told().label("at")).where(items.c.cube_id == cube, is_live(now))
     first = connection.scalar(mine.order_by(_told(), items.c.id).limit(1))
     last = connection.scalar(mine.order_by(_told().desc(), items.c.id.desc()).limit(1))
     return None if first is None or last is None else (first, last)
 
 
-def counts(connection: sa.Connection, cube: str, first: datetime, step: timedelta) -> dict[int, int]:
+def counts(connection: sa.Connection, cube: str, first: datetime, step: timedelta, now: datetime) -> dict[int, int]:
     """Return how many items were told in each step of time since `first`."""
     at = sa.type_coerce(sa.func.coalesce(items.c.said_at, items.c.created_at), sa.BigInteger)
     place = (at - to_micros(first)) // (step // timedelta(microseconds=1))
-    query = sa.select(place.label("place"), sa.func.count()).where(items.c.cube_id == cube).group_by("place")
+    query = sa.select(place.label("place"), sa.func.count()).where(items.c.cube_id == cube, is_live(now))
+    query = query.group_by("place")
     return {int(number): count for number, count in connection.execute(query)}
 
 
@@ -104,7 +107,7 @@ def _page(connection: sa.Connection, query: sa.Select[Any], at: Any, limit: int,
 
 
 def _chosen(cube: str, choice: Choice) -> sa.Select[Any]:
-    query = SELECT.where(items.c.cube_id == cube)
+    query = SELECT.where(items.c.cube_id == cube, is_live(choice.now))
     if choice.kind == "values":
         query = query.where(versions.c.key.contains("|"), versions.c.type.not_in(_OTHERS))
     elif choice.kind == "statements":
@@ -233,15 +236,15 @@ def told_at(item: Item) -> datetime:
     return item.said_at or item.created_at
 
 
-def by_ids(connection: sa.Connection, cube: str, ids: Sequence[str]) -> list[Item]:
-    """Return the current state of items, told first first."""
-    query = SELECT.where(versions.c.cube_id == cube, standing(None), versions.c.item_id.in_(ids))
+def by_ids(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[Item]:
+    """Return the current state of items that have not expired, told first first."""
+    query = SELECT.where(versions.c.cube_id == cube, standing(None), versions.c.item_id.in_(ids), is_live(now))
     return sorted((to_item(row) for row in connection.execute(query)), key=lambda item: (told_at(item), item.id))
 
 
-def with_property(connection: sa.Connection, cube: str, name: str, limit: int) -> list[Item]:
+def with_property(connection: sa.Connection, cube: str, name: str, limit: int, now: datetime) -> list[Item]:
     """Return the items with the key `<subject>|name`, also those that were superseded."""
     v = versions.c
     query = SELECT.where(v.cube_id == cube, standing(None), v.key.is_not(None), v.status.in_(_HELD))
-    query = query.where(v.key.endswith(f"|{name}", autoescape=True)).limit(limit)
+    query = query.where(v.key.endswith(f"|{name}", autoescape=True), is_live(now)).limit(limit)
     return [to_item(row) for row in connection.execute(query)]

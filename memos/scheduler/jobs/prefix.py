@@ -140,7 +140,7 @@ class ComposeJob:
         left, chosen = self.prefix.tokens, set[str]()
         for id_ in ranked:
             state = states.get(id_)
-            if state is None or not prompt_prefix.may_include(state):
+            if state is None or not prompt_prefix.may_include(state, now):
                 continue
             hot = heats[id_] >= above and now - state.updated_at >= self.prefix.stable
             if not (hot or id_ in there or heats[id_] == _PINNED):

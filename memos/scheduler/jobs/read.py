@@ -71,7 +71,7 @@ class AnalyseJob:
             most = _PAGES_BY_MODEL if asks else _PAGES_BY_PATTERN
             pages = tuple(tier_moves.unread_pages(connection, segment, most))
             messages = _unread_messages(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
-            before = summary(connection, segment)
+            before = summary(connection, segment, run.clock.now())
             summarised = tuple(segments.members(connection, segment.id)) if asks and before else ()
             shown = replace(learning.to_read(connection, cube, messages), before=before)
         learnt = self.learner.read(run, shown, asks=asks) if messages else None

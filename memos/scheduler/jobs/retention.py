@@ -1,6 +1,7 @@
-"""Apply retention rules and erase what was deleted long ago, in one transaction per batch. Idempotent.
+"""Apply retention rules, erase what has expired and what was deleted long ago, in one transaction per batch.
 
-Each batch is read again within its transaction, to spare items that were pinned, changed or restored meanwhile.
+Idempotent. Each batch is read again within its transaction, to spare items that were pinned, changed or restored
+meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from memos.errors import NotFound
 from memos.memcube import changes, erasure
 from memos.memcube.changes import Change, Changing
 from memos.memcube.erasure import retract
-from memos.memcube.ledger import files, idempotency, items, retention
+from memos.memcube.ledger import expiry, files, idempotency, items, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import ScanPosition
 from memos.scheduler.task import TaskRun
@@ -32,13 +33,14 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class RetentionJob:
-    """The periodic job: erase what was deleted over `kept_days` ago, then apply the rules of all cubes."""
+    """The periodic job: erase what has expired and what was deleted over `kept_days` ago, then apply all rules."""
 
     changing: Changing
     kept_days: float
 
     def run(self, run: TaskRun) -> None:
         run.check_cancelled()
+        self._erase_timed_out(run)
         self._erase_expired(run)
         at = run.clock.now()
         idempotency.forget_old(run.ledger, at)
@@ -49,6 +51,23 @@ class RetentionJob:
             with suppress(NotFound):  # dropped meanwhile
                 for _ in apply_rules(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
                     run.check_cancelled(done / len(cubes))
+
+    def _erase_timed_out(self, run: TaskRun) -> None:
+        now = run.clock.now()
+        while True:
+            with run.ledger.read() as connection:
+                found = expiry.expired(connection, now, _BATCH)
+            if not found:
+                return
+            for cube, batch in found.items():
+                run.check_cancelled()
+                with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
+                    # Read again: somebody may have given them more time.
+                    ids = expiry.expired(change.connection, now, _BATCH, batch).get(cube, [])
+                    if ids:
+                        receipt = erasure.erase(change, ids)
+                        told = {"why": "time to live", "items": len(ids), "receipt": receipt.id}
+                        changes.record(change, "expire", told)
 
     def _erase_expired(self, run: TaskRun) -> None:
         before = run.clock.now() - timedelta(days=self.kept_days)

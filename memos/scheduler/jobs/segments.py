@@ -20,7 +20,7 @@ from memos.core.types import UNUSED, Item
 from memos.llm.client import LLMClient
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, tasks, tier_moves
+from memos.memcube.ledger import expiry, items, tasks, tier_moves
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.segments import ARCHIVED, KEPT_KEYWORDS, OPEN, Overflow, Page, SegmentRow
 from memos.scheduler.accesses import Triggers, is_hot, warmth_of
@@ -297,11 +297,11 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
     return [(chosen.item, chosen.start, chosen.end) for chosen in key_sentences([*old, *new], segment.keywords)]
 
 
-def summary(connection: sa.Connection, segment: SegmentRow) -> str:
+def summary(connection: sa.Connection, segment: SegmentRow, now: datetime) -> str:
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
-    live = {id_: state for id_, state in states.items() if state.status not in UNUSED}
+    live = {state.id: state for state in expiry.live(states.values(), now) if state.status not in UNUSED}
     told = [
         with_speaker(live[item].speaker, live[item].memory[start:end])
         for item, start, end in segment.spans

@@ -106,7 +106,7 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
 
 def skill_stated_in(item: Item) -> Mapping[str, Any] | None:
     held = item.info.get("skill")
-    return held if isinstance(held, dict) else None
+    return held if isinstance(held, dict) and isinstance(held.get("tools", []), list) else None
 
 
 def _pages_of(connection: sa.Connection, cube: str, messages: Iterable[str]) -> list[_Page]:

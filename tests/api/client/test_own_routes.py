@@ -48,6 +48,41 @@ def test_what_is_added_is_found_corrected_and_taken_back(listening: Listening, o
     assert client.memories.list(cube=cube, limit=5) == []
 
 
+def test_records_and_times_to_live(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube = new_id()
+    client.cubes.create(cube)
+    made = client.records.put("birds/heron", "The heron nests at the mill.", cube=cube, info={"seen": {"by": ["Ana"]}})
+    assert (made.record_id, made.version, made.info) == ("birds/heron", 1, {"seen": {"by": ["Ana"]}})
+    assert client.records.put("birds/heron", made.memory, cube=cube, info=made.info) == made
+    with pytest.raises(Conflict):
+        client.records.put("birds/heron", "It moved.", cube=cube, expected_version=2)
+    both = [
+        {"id": "birds/swift", "memory": "The swift left.", "ttl_s": 3_600},
+        {"id": "x", "memory": "y", "index": False},
+    ]
+    swift, _ = client.records.put_many(both, cube=cube)
+    assert swift.expires_at is not None
+    again = client.records.get("birds/swift", cube=cube, refresh_ttl=True)
+    assert again.expires_at > swift.expires_at
+    assert client.records.get_many(["x", "none", "birds/heron"], cube=cube)[1] == made
+    assert [each.record_id for each in client.records.list("birds/", cube=cube, filter={"seen.by": "Ana"})] == [
+        "birds/heron"
+    ]
+    assert [each.record_id for each in client.records.list(cube=cube, after="birds/heron", limit=1)] == ["birds/swift"]
+    assert client.records.search("Where does the heron nest?", "birds/", cube=cube)[0].item == made
+    assert [(one.prefix, one.records) for one in client.records.prefixes(cube=cube, depth=1)] == [("birds/", 2)]
+    assert client.records.delete("birds/heron", cube=cube, reason="flown") == made.id
+    assert [version.reason for version in client.records.history("birds/heron", cube=cube)] == ["added", "flown"]
+    assert len(client.records.delete_many(["birds/swift", "none"], cube=cube)) == 1
+    with pytest.raises(NotFound) as told:
+        client.records.get("birds/heron", cube=cube)
+    assert told.value.name == "birds/heron"
+    item = client.memories.add("I am in Rome.", cube=cube, ttl_s=3_600).item_ids[0]
+    assert client.memories.get(item).expires_at is not None
+    assert client.memories.update(item, ttl_s=None).expires_at is None
+
+
 def test_words_of_other_programs_are_taken(listening: Listening, opened: Open) -> None:
     memories = opened(listening.url, listening.admin).memories
     added = memories.add("I live in Porto.", user_id="ana", conversation_id="c", metadata={"a": 1}, infer=True)

@@ -65,6 +65,8 @@ def write(ledger: Ledger, stories: Sequence[Sequence[Item]]) -> None:
                     "revision": 1,
                     "said_at": last.said_at,
                     "created_at": last.created_at,
+                    "record_id": last.record_id,
+                    "expires_at": last.expires_at,
                 }
             )
         connection.execute(sa.insert(schema.items), rows)

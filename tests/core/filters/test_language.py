@@ -23,7 +23,9 @@ ITEM = rows.item(
     tags=("home", "a%b"), entities=("Łódź",), keywords=("nach",), conversation="monday", confidence=0.5,
     said_at=BORN, created_at=BORN, updated_at=BORN,
     valid_from=BORN, info={"user_id": "u1", "agent_id": "g1", "app_id": "p1", "source": "mail", "weight": 1,
-    "done": True, "colours": ["red", 7, False], "a.b": 2.5, "type": "inner"},
+    "done": True, "colours": ["red", 7, False], "a.b": 2.5, "type": "inner", "nothing": None, "hollow": {"x": None},
+    "a": {"b": 3, "c": {"d": "deep", "e": [1, {"f": 2}, None]}, "x.y": "dotted", "": "empty"}},
+    record_id="users/ann/a_b", expires_at=BORN,
 )  # fmt: skip
 RECORD = items.record_of(ITEM)
 
@@ -44,6 +46,7 @@ NAMED: list[tuple[str, Any]] = [
     ("create_time", "2023-06-05T12:00:00.123456+02:00"), ("updated_at", "2023-06-05T10:00:00.123456"),
     ("update_time", 1685959200123.456), ("valid_from", "2023-06-05T10:00:00.123456Z"), ("weight", 1),
     ("info.weight", 1.0), ("done", True), ("a.b", 2.5), ("info.a.b", 2.5), ("info.type", "inner"),
+    ("a.c.d", "deep"), ("info.a.c.e", 1), ("record_id", "users/ann/a_b"), ("expires_at", "2023-06-05T10:00:00.123456"),
 ]  # fmt: skip
 
 
@@ -87,6 +90,31 @@ def test_every_field_of_the_language_is_in_the_list_above() -> None:
     ({"memory": {"like": "lodz"}}, False),
     ({"tags": {"like": "A%"}}, True),
     ({"tags": {"like": "e%"}}, False),
+    ({"memory": {"startswith": "Die STR"}}, True),
+    ({"memory": {"startswith": "die"}}, False),
+    ({"memory": {"startswith": "STRASSE"}}, False),
+    ({"record_id": {"startswith": "users/ann/a_"}}, True),
+    ({"record_id": {"startswith": "users/%"}}, False),
+    ({"record_id": {"startswith": "users/annn"}}, False),
+    ({"tags": {"startswith": "a%"}}, True),
+    ({"tags": {"startswith": "%"}}, False),
+    ({"colours": {"startswith": "re"}}, True),
+    ({"weight": {"startswith": "1"}}, False),
+    ({"missing": {"startswith": "x"}}, False),
+    ({"a": "deep"}, False),
+    ({"a": {"exists": True}}, True),
+    ({"a": {"ne": "deep"}}, True),
+    ({"a.b": 3}, False),
+    ({"a.c": {"exists": True}}, True),
+    ({"a.c.d": {"startswith": "de"}}, True),
+    ({"a.c.e.f": 2}, False),
+    ({"a.c.e": {"contains": 1}}, True),
+    ({"a.c.e": {"exists": True}}, True),
+    ({"a.c.e.0": 1}, False),
+    ({"a.x.y": "dotted"}, False),
+    ({"nothing": {"exists": True}}, False),
+    ({"hollow": {"exists": True}}, False),
+    ({"hollow.x": {"exists": True}}, False),
     ({"weight": {"gte": 1, "lt": 2}, "done": True}, True),
     ({"weight": {"gte": 1, "lt": 1}}, False),
 ], ids=str)  # fmt: skip
@@ -127,6 +155,10 @@ REFUSED: list[tuple[Any, str]] = [
     ({"x": None}, "filter.x: takes a string, number or boolean, not NoneType"),
     ({"x": {"like": ""}}, "filter.x: 'like' takes a non-empty string"),
     ({"x": {"like": 5}}, "filter.x: 'like' takes a non-empty string"),
+    ({"x": {"startswith": ""}}, "filter.x: 'startswith' takes a non-empty string"),
+    ({"record_id": {"startswith": ["a"]}}, "filter.record_id: 'startswith' takes a non-empty string"),
+    ({"version": {"startswith": "1"}}, "filter.version: 'startswith' works on text fields only"),
+    ({"record_id": {"contains": "x"}}, "filter.record_id: 'contains' works on lists (tags, entities, info lists)"),
     *(
         ({name: {"like": "1"}}, f"filter.{name}: 'like' works on text fields only")
         for name in ("confidence", "version", "created_at", "update_time", "valid_to")
@@ -155,7 +187,7 @@ REFUSED: list[tuple[Any, str]] = [
         ({name: "x"}, f"filter.{name}: unknown field; did you mean `{meant}`? Own fields are written `info.{name}`")
         for name, meant in (
             ("speakr", "speaker"), ("teir", "tier"), ("stauts", "status"), ("tag", "tags"), ("Role", "role"),
-            ("created", "created_at"), ("sesion_id", "session_id"),
+            ("created", "created_at"), ("sesion_id", "session_id"), ("recordid", "record_id"),
         )
     ),
     ({"tier": "lng"}, "filter.tier: unknown tier 'lng'; expected one of short, mid, long"),

@@ -55,11 +55,38 @@ MOMENTS = st.sampled_from(
         *(datetime(9999, 12, 31, 23, 59, 59, micros, tzinfo=UTC) for micros in (999_967, 999_968, 999_998, 999_999)),
     ]
 )
-KEYS = ["x", "a.b", "c-d", "user_id", "type", "0"]
+KEYS = [
+    "x",
+    "a.b",
+    "c-d",
+    "user_id",
+    "type",
+    "0",
+    "x.y",
+    "x.y.0",
+    "x.y.z",
+    "a.b.x",
+    "x.",
+    "x..y",
+    ".x",
+    "x.0",
+    "result.x",
+]
+# Keys at every level, so that paths meet keys with dots, lists, and what is missing on the way.
+_PARTS = ["x", "x", "y", "z", "0", "a", "b", "a.b", "x.y", "c-d", "user_id", "type", "X", '"x', "\u0301", "result"]
 INFOS = st.dictionaries(
-    st.sampled_from([*KEYS, *KEYS, "X", '"x', "x.y", "\u0301"]),
-    st.one_of(SCALARS, st.lists(SCALARS, max_size=3)),
+    st.sampled_from(_PARTS),
+    st.recursive(
+        st.one_of(SCALARS, st.none()),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3), st.dictionaries(st.sampled_from([*_PARTS, ""]), inner, max_size=3)
+        ),
+        max_leaves=4,
+    ),
     max_size=4,
+)
+RECORD_IDS = st.lists(
+    st.sampled_from(["a", "b", "A", "/", "/", "%", "_", "é", "\uffff", "\U0010ffff", "."]), max_size=5
 )
 CONFIDENCES = st.sampled_from([0.0, 0.1 + 0.2, 0.3, 0.5, 1.0])
 STATES = st.fixed_dictionaries(
@@ -86,11 +113,16 @@ STATES = st.fixed_dictionaries(
 def stories(draw: st.DrawFn) -> list[Item]:
     """One item: one version, or an older and a newer one."""
     fixed = {"conversation": draw(st.none() | NAMES), "created_at": draw(MOMENTS), "said_at": draw(st.none() | MOMENTS)}
+    fixed |= {"record_id": "".join(draw(RECORD_IDS)) or None, "expires_at": draw(st.none() | MOMENTS)}
     first = rows.item(**draw(STATES), **fixed, updated_at=THEN)
     if draw(st.booleans()):
         return [first]
     second = {**draw(STATES), **fixed, "id": first.id, "version": 2, "updated_at": LATER}
     return [rows.item(**{**_fields(first), "recorded_to": LATER}), rows.item(**second)]
+
+
+def _record_or_item(story: list[Item]) -> str:
+    return story[0].record_id or story[0].id
 
 
 def _fields(state: Item) -> dict[str, Any]:
@@ -109,7 +141,7 @@ def _asked(names: list[str], values: st.SearchStrategy[Any], one: list[str], sev
 
 EQUAL, ORDER, MEMBER = ["eq", "ne"], ["gt", "gte", "lt", "lte"], ["in", "nin"]
 CHOICES: dict[str, type[StrEnum]] = {"type": ItemType, "tier": Tier, "status": Status, "role": Role}
-TEXT_NAMES = ["memory", "key", "conversation", "speaker", "id", "cube"]
+TEXT_NAMES = ["memory", "key", "conversation", "speaker", "id", "cube", "record_id"]
 TEXT_NAMES += ["session_id", "conversation_id", "cube_id"]
 LIKE_NAMES = [*TEXT_NAMES, *CHOICES, "tags", "entities", "keywords"]
 INFO_NAMES = [f"info.{key}" for key in KEYS] + [key for key in KEYS if key != "type"]
@@ -121,11 +153,12 @@ DATES = st.one_of(
 CONDITIONS = st.one_of(
     _asked(TEXT_NAMES, st.one_of(TEXTS, st.sampled_from(["user", "a"])), EQUAL, MEMBER),
     *(_asked([name], st.sampled_from([str(each) for each in kind]), EQUAL, MEMBER) for name, kind in CHOICES.items()),
-    st.tuples(st.sampled_from([*LIKE_NAMES, *INFO_NAMES]), st.just("like"), NAMES),
+    st.tuples(st.sampled_from([*LIKE_NAMES, *INFO_NAMES]), st.sampled_from(["like", "startswith"]), NAMES),
+    st.tuples(st.just("record_id"), st.just("startswith"), RECORD_IDS.map("".join).filter(bool)),
     _asked(["tags", "entities", "keywords"], NAMES, [*EQUAL, "contains"], MEMBER),
     _asked(["confidence", "version"], st.one_of(CONFIDENCES, NUMBERS, st.just(1.5)), EQUAL + ORDER, MEMBER),
     _asked(
-        ["created_at", "create_time", "updated_at", "update_time", "said_at", "valid_from", "valid_to"],
+        ["created_at", "create_time", "updated_at", "update_time", "said_at", "valid_from", "valid_to", "expires_at"],
         DATES, EQUAL + ORDER, MEMBER,
     ),
     _asked(INFO_NAMES, SCALARS, [*EQUAL, "contains"], MEMBER),
@@ -196,7 +229,10 @@ def check(places: Places, told: list[list[Item]], raws: list[Any]) -> None:
 
 
 @settings(max_examples=share(20), deadline=None)
-@given(told=st.lists(stories(), min_size=1, max_size=6), raws=st.lists(FILTERS, min_size=1, max_size=10))
+@given(
+    told=st.lists(stories(), min_size=1, max_size=6, unique_by=_record_or_item),
+    raws=st.lists(FILTERS, min_size=1, max_size=10),
+)
 def test_a_filter_means_the_same_in_python_in_sql_and_in_the_indexes(
     places: Places, told: list[list[Item]], raws: list[Any]
 ) -> None:
@@ -206,6 +242,8 @@ def test_a_filter_means_the_same_in_python_in_sql_and_in_the_indexes(
 VALUES = [
     "", "a", "A", "1", "true", 0, 1, 1.0, -1, 2.5, True, False,
     [], [0], [1.0], [True], ["a", 1, False], ["1"], [2.5, -1], ["A", ""],
+    None, [None], [None, 1], {}, {"a": None}, {"a": "a"}, {"y": 1}, {"y": ["a", True]}, {"y": {"a": 1}}, [{"y": "a"}],
+    {"y": None}, {"y": []}, {"y": {}}, [["a"]], [[]], [{}],
 ]  # fmt: skip
 OPERANDS = ["", "a", "1", "true", 0, 1, 1.0, 2.5, True, False]
 
@@ -215,9 +253,9 @@ def test_every_operator_on_every_type_of_info(places: Places) -> None:
     raws: list[Any] = [{"x": {op: value}} for op in ("eq", "ne", "contains") for value in OPERANDS]
     raws += [{"x": {op: value}} for op in ORDER for value in (0, 1, 1.0, 2.5, -3)]
     raws += [{"x": {op: values}} for op in MEMBER for values in (["a", 1], [True, "1"], [False, 2.5], ["", 0])]
-    raws += [{"x": {"like": part}} for part in ("a", "1", "RUE")] + [
-        {"x": {"exists": there}} for there in (True, False)
-    ]
+    raws += [{"x": {op: part}} for op in ("like", "startswith") for part in ("a", "1", "RUE")]
+    raws += [{name: {"exists": there}} for name in ("x", "x.y", "x.y.a") for there in (True, False)]
+    raws += [{name: value} for name in ("x.y", "x.y.a") for value in ("a", 1, True)]
     check(places, told, [*raws, *({"not": raw} for raw in raws)])
 
 
@@ -226,11 +264,17 @@ def test_every_operator_on_what_may_be_missing(places: Places) -> None:
     dates = ("valid_from", "valid_to", "said_at")
     told = [[rows.item(**{**dict.fromkeys(dates, day + timedelta(microseconds=n)), "key": f"k{n}"})] for n in range(3)]
     told += [[rows.item()], [rows.item(key="", conversation="k1", tags=("k1",), entities=("K1", "k2"), keywords=("",))]]
+    told += [
+        [rows.item(record_id=text)] for text in ("k", "k1", "k/", "k/1", "k/1/2", "K1", "k\U0010ffff", "k\ud7ff", "l")
+    ]
     moment = (day + timedelta(microseconds=1)).isoformat()
     raws: list[Any] = [{name: {op: moment}} for name in dates for op in EQUAL + ORDER]
     raws += [{name: {op: [moment, 0]}} for name in dates for op in MEMBER]
+    begin = ("k", "k1", "k/", "k/1/", "/", "K", "k%", "_", "k\U0010ffff", "\U0010ffff", "k\ud7ff")
+    raws += [{"record_id": {"startswith": text}} for text in begin]
     for name in ("key", "conversation", "tags", "entities", "keywords", "speaker"):
-        raws += [{name: {op: text}} for op in EQUAL for text in ("k1", "", "K1")] + [{name: {"like": "K"}}]
+        raws += [{name: {op: text}} for op in EQUAL for text in ("k1", "", "K1")]
+        raws += [{name: {"like": "K"}}, {name: {"startswith": "k"}}]
         raws += [{name: {op: ["k2", ""]}} for op in MEMBER]
     raws += [{name: {"exists": there}} for name in (*dates, "key", "tags", "keywords", "id") for there in (True, False)]
     check(places, told, [*raws, *({"not": raw} for raw in raws)])

@@ -17,7 +17,7 @@ _ACTIONS = {
 }
 _TYPES = (
     "message", "document", "summary", "user", "assistant", "long_term", "preference", "instruction", "profile",
-    "tool_trajectory", "tool_schema", "skill",
+    "tool_trajectory", "tool_schema", "skill", "record",
 )  # fmt: skip
 _STATUSES = ("active", "pending", "superseded", "archived")
 _WHAT = {"person": "A person", "conversation": "A conversation", "cube": "The whole cube"}

@@ -24,8 +24,11 @@ AREAS = {
             *("allow_learning", "disallow_learning"),
         ],
     ),
-    "erase": ("Erasures and deletions", ["erase", "delete"]),
-    "change": ("Corrections and settings", ["update", "supersede", "end", "rollback", "change", "rule", "template"]),
+    "erase": ("Erasures and deletions", ["erase", "delete", "expire"]),
+    "change": (
+        "Corrections and settings",
+        ["update", "supersede", "end", "rollback", "change", "rule", "ttl", "template"],
+    ),
     "add": ("What was added", ["add", "derive", "load", "create"]),
 }
 _WORDS = {
@@ -37,7 +40,8 @@ _WORDS = {
     "rollback": "restored a version", "create": "created the cube", "change": "changed the cube",
     "supersede": "replaced a memory", "end": "ended a memory", "derive": "read facts", "move": "moved memories",
     "pin": "pinned a memory", "unpin": "unpinned a memory", "heat": "noted uses", "template": "changed the template",
-    "rule": "changed a retention rule", "load": "loaded a file",
+    "rule": "changed a retention rule", "load": "loaded a file", "ttl": "changed a time to live",
+    "expire": "erased memories at the end of their time",
 }  # fmt: skip
 _PAGE = 50
 

@@ -55,6 +55,7 @@ _EVENT_KINDS = {
     "delete": "deleted",
     "derive": "read out of a message",
     "end": "ended",
+    "expire": "erased at the end of their time",
     "file": "document",
     "load": "loaded",
     "mask": "masked",
@@ -68,6 +69,7 @@ _EVENT_KINDS = {
     "rule": "rule of retention changed",
     "share": "shared",
     "supersede": "replaced",
+    "ttl": "time to live changed",
     "unpin": "unpinned",
     "update": "changed",
 }
