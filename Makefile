@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -47,6 +47,13 @@ test-all: $(VENV)/.dev
 # Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
 test-browser: $(VENV)/.dev
 	$(PYTEST) tests/browser --dist loadfile
+
+# Integrations with the frameworks themselves, in environments of their own: all, or those in NAMES.
+test-integrations:
+	PYTHON="$(PYTHON)" WORKERS=$(WORKERS) sh scripts/test_integrations.sh $(NAMES)
+
+setup-integrations:
+	PYTHON="$(PYTHON)" SETUP_ONLY=1 sh scripts/test_integrations.sh $(NAMES)
 
 check: lint types layers test
 

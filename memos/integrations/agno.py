@@ -26,6 +26,7 @@ __all__ = ["MemosMemoryManager"]
 _NOBODY = "default"
 _RUNS = 1_000
 _NEWEST = "-created_at"
+_NO_RECORDS = {"type": {"ne": "record"}}
 
 
 class MemosMemoryManager(MemoryManager):
@@ -189,12 +190,14 @@ class MemosMemoryManager(MemoryManager):
 
     def _listed(self, user_id: str | None, *, limit: int, sort: str = _NEWEST) -> list[UserMemory]:
         owner = self._owner(user_id)
-        found = self.memory.call("memories.list", owner=owner, sort=sort, limit=limit, fallback=[])
+        found = self.memory.call("memories.list", owner=owner, sort=sort, limit=limit, filter=_NO_RECORDS, fallback=[])
         return [_of_item(item) for item in found]
 
     async def _alisted(self, user_id: str | None, *, limit: int) -> list[UserMemory]:
         owner = self._owner(user_id)
-        found = await self.memory.acall("memories.list", owner=owner, sort=_NEWEST, limit=limit, fallback=[])
+        found = await self.memory.acall(
+            "memories.list", owner=owner, sort=_NEWEST, limit=limit, filter=_NO_RECORDS, fallback=[]
+        )
         return [_of_item(item) for item in found]
 
     def _owner(self, user_id: str | None, session: str | None = None) -> Owner:

@@ -52,7 +52,7 @@ _THREADS = 4
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _IDENTITY = "user, agent or group"
 # Calls that may be about a user who is not known yet, who is then created, as the server does.
-_CREATING = frozenset({"memories.add", "memories.feedback"})
+_CREATING = frozenset({"memories.add", "memories.feedback", "records.put", "records.put_many"})
 _OF_MEMOS = {"memories.search": "search"}
 
 
@@ -201,7 +201,7 @@ class AgentMemory(Closing):
         if is_blank(question):
             return Recalled()
         options = self._search_options(filter, top_k)
-        outcome = self._attempt("recall", "memories.search", owner, (_storable(question[:_QUESTION_CHARS]),), options)
+        outcome = self._attempt("recall", "memories.search", owner, (storable(question[:_QUESTION_CHARS]),), options)
         return self._recalled(outcome, known)
 
     async def arecall(
@@ -218,7 +218,7 @@ class AgentMemory(Closing):
             return Recalled()
         options = self._search_options(filter, top_k)
         outcome = await self._aattempt(
-            "recall", "memories.search", owner, (_storable(question[:_QUESTION_CHARS]),), options
+            "recall", "memories.search", owner, (storable(question[:_QUESTION_CHARS]),), options
         )
         return self._recalled(outcome, known)
 
@@ -436,7 +436,8 @@ class AgentMemory(Closing):
         return BackendTimeout(f"Not done within {self.timeout_s} seconds; raise timeout_s if memory is slow here.")
 
     def _failed(self, operation: str, method: str, error: Exception, fail_open: bool | None) -> _Outcome:
-        unknown = isinstance(error, NotFound) and (error.what == _IDENTITY or method == "memories.get")
+        missing = error.what if isinstance(error, NotFound) else None
+        unknown = missing == _IDENTITY or (missing is not None and method == "memories.get")
         if unknown and fail_open is None and method not in _CREATING:
             return _Outcome(None, None)  # what nobody has told memory is no failure of it
         if not (self.fail_open if fail_open is None else fail_open):
@@ -519,7 +520,8 @@ class _Store:
 
 
 def _page_of(owner: Owner) -> dict[str, Any]:
-    only = None if owner.conversation is None else {"conversation": owner.conversation}
+    session = owner.conversation
+    only = None if session is None else {"or": [{"conversation": session}, {"info.session": session}]}
     return {"filter": only, "limit": 500}
 
 
@@ -547,7 +549,7 @@ def _messages(
     told: list[dict[str, Any]] = []
     seen: dict[str, int] = {}
     for message in messages:
-        role, text = str(message["role"]), _storable(str(message["content"]))
+        role, text = str(message["role"]), storable(str(message["content"]))
         if is_blank(text):
             continue
         known = json.dumps([message.get("id") or turn, role, text])
@@ -561,7 +563,7 @@ def _messages(
     return told
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Return text without what no store keeps: NUL and lone surrogates."""
     return _UNSTORABLE.sub("\ufffd", text)
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from pydantic_core import to_json
-
 from memos.integrations.memory import RECALL_TOOL, REMEMBER_TOOL, AgentMemory, Owner, Recalled, missing_extra
 
 try:
     from pydantic_ai import AgentRunResult, FunctionToolset, RunContext
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserContent, UserPromptPart
+    from pydantic_core import to_json
 except ImportError as error:
     raise missing_extra("pydantic_ai", "pydantic-ai", error) from error
 

@@ -151,7 +151,8 @@ def over(memos: MemOS, server: Server, kind: str) -> Iterator[AgentMemory]:
 
 def stored(memory: AgentMemory, user: str) -> list[tuple[str, str]]:
     """Return what is stored of a user, in the order it was said in, with how far it is trusted."""
-    items = memory.call("memories.list", owner=Owner(user), fallback=[])
+    said = {"type": {"ne": "record"}}
+    items = memory.call("memories.list", owner=Owner(user), filter=said, fallback=[])
     whole = [memory.call("memories.get", item.id, owner=Owner(user)) for item in items]
     return [(item.memory, str(item.sources[0].trust)) for item in whole]
 

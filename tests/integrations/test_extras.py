@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = {"__init__", "memory"}
+SHARED = {"__init__", "memory", "transcript"}
 MODULES = sorted(path.stem for path in (ROOT / "memos" / "integrations").glob("*.py") if path.stem not in SHARED)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memos.api import values
+from memos.api.client import values
 from memos.api.client.calls import Call, as_field, as_model
 from memos.api.client.v1_requests import as_list, asking, changing, getting, path_of
 from memos.core.types import Json

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Tests memos.integrations with the frameworks themselves: all, or the modules named. SETUP_ONLY=1 only installs them.
+# Frameworks that install together share .venv-integrations; each of the others has an environment of its own.
+set -eu
+
+apart="crewai"
+all=
+for path in memos/integrations/*.py; do
+    name=$(basename "$path" .py)
+    [ -e "tests/integrations/test_$name.py" ] && [ "$name" != memory ] && [ "$name" != transcript ] && all="$all $name"
+done
+
+# What frameworks would tell their makers; litellm fetches a list of prices when it is imported.
+export DO_NOT_TRACK=1 HAYSTACK_TELEMETRY_ENABLED=False AGNO_TELEMETRY=false CREWAI_DISABLE_TELEMETRY=true
+export OTEL_SDK_DISABLED=true OPENAI_AGENTS_DISABLE_TRACING=1 LANGSMITH_TRACING=false LITELLM_LOCAL_MODEL_COST_MAP=True
+
+run() { # environment, modules
+    environment=$1
+    shift
+    sh scripts/make_venv.sh "$environment"
+    packages="pytest pytest-xdist hypothesis"
+    case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
+    # shellcheck disable=SC2086 # several words
+    CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
+        sh scripts/install.sh "$environment" --editable ".[$(echo "server $*" | tr ' _' ',-')]" $packages
+    [ -z "${SETUP_ONLY:-}" ] || return 0
+    # Their warnings are theirs, and so is what they leave open.
+    # shellcheck disable=SC2046
+    INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
+        -W ignore::ResourceWarning -W ignore::DeprecationWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
+        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py
+}
+
+common=
+for name in ${*:-$all}; do
+    case " $apart " in *" $name "*) ;; *) common="$common $name" ;; esac
+done
+# shellcheck disable=SC2086
+[ -z "$common" ] || run .venv-integrations $common
+for name in ${*:-$all}; do
+    case " $apart " in *" $name "*) run ".venv-integrations-$name" "$name" ;; esac
+done
