@@ -244,8 +244,8 @@ class Records:
         """
         begin: dict[str, Json] = {"startswith": text} if (text := _prefix(prefix)) else {"exists": True}
         wanted: dict[str, Json] = {"record_id": begin}
-        if filter:
-            wanted = {"and": [wanted, dict(filter)]}
+        if parse(filter) is not None:
+            wanted = {"and": [wanted, filter]}
         refresh = switch("refresh_ttl", refresh_ttl)
         scope = self._context.scopes.check([cube], actor, right=_right(refresh=refresh))
         found = self._search(

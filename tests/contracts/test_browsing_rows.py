@@ -57,7 +57,7 @@ def test_counts_by_every_property(store: Store) -> None:
     store.delete(ids[0])
     node = parse({"conversation": "talk"})
     with store.ledger.read() as connection:
-        told = browsing.facets(connection, "default", node, list(FacetName), 5, deleted=False)
+        told = browsing.facets(connection, "default", node, list(FacetName), 5, store.clock.now(), deleted=False)
     counts = {facet.name: {each.value: each.count for each in facet.values} for facet in told.facets}
     assert (told.counted, told.more) == (2, False)
     assert counts[FacetName.STATUS] == {"active": 2, "deleted": 1}
@@ -71,7 +71,7 @@ def test_details_of_a_memory(store: Store) -> None:
     store.update(ids[1], "line one, corrected")
     store.replace(ids[3], ids[1])
     with store.ledger.read() as connection:
-        [passage] = browsing.passages(connection, "default", ids[1], 1, 9)
+        [passage] = browsing.passages(connection, "default", ids[1], 1, 9, store.clock.now())
         links = browsing.links_of(connection, "default", ids[1], 9)
         events = browsing.events_of(connection, "default", ids[1], 9)
         place = browsing.place_of(connection, ids[1])

@@ -226,7 +226,7 @@ def test_what_awaits_review_is_counted_up_to_a_limit(ledger: Ledger) -> None:
         )
         relations.suppose(connection, "default", items_[1], items_[0], 0.5, datetime.now(UTC))
     with ledger.read() as connection:
-        assert [speakers.count_pending(connection, "default", most) for most in (1, 10)] == [1, 2]
+        assert [speakers.count_pending(connection, "default", most, datetime.now(UTC)) for most in (1, 10)] == [1, 2]
         assert [relations.count_supposed(connection, cube, 10) for cube in ("default", "other")] == [1, 0]
 
 

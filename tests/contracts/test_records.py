@@ -327,6 +327,8 @@ def test_what_is_wrong_is_refused_naming_it(memos: MemOS) -> None:
     for wrong in ({"prefix": 5}, {"limit": 0}, {"after": ""}, {"filter": {"teir": 1}}, {"prefix": "x" * 513}):
         with pytest.raises(InvalidInput):
             memos.records.list(**wrong)
+    with pytest.raises(InvalidInput, match="filter"):
+        memos.records.search("x", filter=["type"])  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="depth"):
         memos.records.prefixes(depth=0)
     assert memos.records.list() == []

@@ -34,6 +34,8 @@ def make_first_schema(home: Path) -> None:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_items_page")
         connection.execute("DROP INDEX ix_items_told")
+        connection.execute("DROP INDEX uq_items_record")
+        connection.execute("DROP INDEX ix_items_expiry")
         connection.execute("DROP INDEX ix_versions_ended")
         connection.execute("DROP INDEX ix_items_wanted")
         connection.execute("DROP INDEX ix_messages_speaker")
@@ -56,6 +58,10 @@ def make_first_schema(home: Path) -> None:
             ("cubes", "kind"),
             ("cubes", "redact_pii"),
             ("items", "reading"),
+            ("items", "record_id"),
+            ("items", "ttl_s"),
+            ("items", "expires_at"),
+            ("items", "searchable"),
             ("links", "confidence"),
             ("links", "decided_by"),
         ):

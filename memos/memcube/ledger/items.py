@@ -214,8 +214,8 @@ class Brief(NamedTuple):
     cold: bool
     outdated: bool
     key: str | None
-    expires_at: int | None
-    searchable: bool
+    expires_at: int | None = None
+    searchable: bool = True
 
 
 BRIEF_CHARS = 2_000
