@@ -7,14 +7,19 @@ metadata.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from memos.core.clock import new_id
 from memos.integrations.memory import AgentMemory, Owner, Recalled, missing_extra
+
+log = logging.getLogger("memos.integrations")
 
 # Without it LiteLLM downloads a list of prices when it is imported.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -37,9 +42,10 @@ class MemosLogger(CustomLogger):
     """Memory for chat completions: `litellm.callbacks = [MemosLogger(memory)]`, or `callbacks` in the proxy's settings.
 
     `litellm.acompletion` and the proxy recall before the model is asked, and remember question and answer once the
-    answer is complete, streamed or not. LiteLLM has no hook that changes the messages of a blocking call:
-    `logger.completion(...)` is `litellm.completion(...)` with memory, while `litellm.completion` itself only remembers.
-    A call with the same `litellm_call_id` stores nothing twice. Calls of other kinds pass without memory.
+    answer is complete, streamed or not. `messages` have to be given by name. LiteLLM has no hook that changes the
+    messages of a blocking call: `logger.completion(...)` is `litellm.completion(...)` with memory, while
+    `litellm.completion` itself only remembers. A call with the same `litellm_call_id` stores nothing twice. Calls of
+    other kinds pass without memory.
 
     Args:
         memory: The memory; `memory.last_failure` tells when a call went on without it. Blocking calls need one over
@@ -51,9 +57,9 @@ class MemosLogger(CustomLogger):
         super().__init__()
         self.memory = memory
         self._cube = cube
-        self._lock = threading.Lock()
-        # Calls whose prompt has text of sources that are not trusted.
-        self._untrusted: OrderedDict[str, bool] = OrderedDict()
+        # Calls that were recalled for and are not remembered yet, and whether untrusted text is in their prompts.
+        self._open: OrderedDict[str, bool] = OrderedDict()
+        self._closed = threading.Condition()
 
     def completion(self, *, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         """Return `litellm.completion` of messages that begin with what is remembered."""
@@ -62,9 +68,24 @@ class MemosLogger(CustomLogger):
         options.setdefault("litellm_call_id", new_id())
         return litellm.completion(messages=self._with(messages, recalled, options), **options)
 
+    def wait(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all calls so far are remembered, which LiteLLM has done after it has returned their answers.
+
+        Returns False if that took too long, as with a stream that nobody reads to its end.
+        """
+        with self._closed:
+            return self._closed.wait_for(lambda: not self._open, timeout_s)
+
+    async def await_calls(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all calls so far are remembered, as `wait` does."""
+        return await asyncio.to_thread(self.wait, timeout_s)
+
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         messages = kwargs.get("messages")
-        if getattr(call_type, "value", call_type) not in _CHAT or not isinstance(messages, list):
+        if getattr(call_type, "value", call_type) not in _CHAT:
+            return None
+        if not isinstance(messages, list):
+            log.warning("LiteLLM shows its callbacks what is given by name: call acompletion(model=..., messages=...).")
             return None
         question, known = _question(messages), _texts(messages)
         recalled = await self.memory.arecall(question, self._owner(kwargs, kwargs), known=known)
@@ -73,12 +94,33 @@ class MemosLogger(CustomLogger):
     async def async_log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        if (turn := self._turn(kwargs, response_obj)) is not None:
-            await self.memory.aremember(*turn[:2], **turn[2])
+        with self._ending(kwargs) as untrusted:
+            if (turn := self._turn(kwargs, response_obj, untrusted=untrusted)) is not None:
+                await self.memory.aremember(turn.said, turn.owner, turn=turn.id, untrusted=turn.untrusted)
 
     def log_success_event(self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any) -> None:
-        if (turn := self._turn(kwargs, response_obj)) is not None:
-            self.memory.remember(*turn[:2], **turn[2])
+        with self._ending(kwargs) as untrusted:
+            if (turn := self._turn(kwargs, response_obj, untrusted=untrusted)) is not None:
+                self.memory.remember(turn.said, turn.owner, turn=turn.id, untrusted=turn.untrusted)
+
+    async def async_log_failure_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        self.log_failure_event(kwargs, response_obj, start_time, end_time)
+
+    def log_failure_event(self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any) -> None:
+        with self._ending(kwargs):
+            return
+
+    @contextmanager
+    def _ending(self, kwargs: Mapping[str, Any]) -> Iterator[bool]:
+        call = str(kwargs.get("litellm_call_id"))
+        try:
+            yield self._open.get(call, False)
+        finally:
+            with self._closed:
+                self._open.pop(call, None)
+                self._closed.notify_all()
 
     def _owner(self, call: Mapping[str, Any], params: Mapping[str, Any]) -> Owner:
         metadata = {**(params.get("litellm_metadata") or {}), **(params.get("metadata") or {})}
@@ -93,11 +135,10 @@ class MemosLogger(CustomLogger):
         self, messages: Sequence[Mapping[str, Any]], recalled: Recalled, call: Mapping[str, Any]
     ) -> list[Mapping[str, Any]]:
         """Return messages with what is remembered, behind the first system message."""
-        if recalled.untrusted:
-            with self._lock:
-                self._untrusted[str(call.get("litellm_call_id"))] = True
-                while len(self._untrusted) > _CALLS:
-                    self._untrusted.popitem(last=False)
+        with self._closed:
+            self._open[str(call.get("litellm_call_id"))] = recalled.untrusted
+            while len(self._open) > _CALLS:
+                self._open.popitem(last=False)
         if not recalled.text:
             return [*messages]
         first = messages[0]
@@ -110,10 +151,8 @@ class MemosLogger(CustomLogger):
             content = f"{content or ''}\n\n{recalled.text}".lstrip()
         return [{**first, "content": content}, *messages[1:]]
 
-    def _turn(
-        self, kwargs: Mapping[str, Any], response: Any
-    ) -> tuple[list[Mapping[str, Any]], Owner, dict[str, Any]] | None:
-        """Return what a call said that earlier ones did not, whose it is, and the options of storing it."""
+    def _turn(self, kwargs: Mapping[str, Any], response: Any, *, untrusted: bool) -> _Turn | None:
+        """Return what a call said that earlier ones did not, None if its answer is not complete."""
         messages, choices = kwargs.get("messages"), getattr(response, "choices", None)
         if kwargs.get("call_type") not in _CHAT or not isinstance(messages, list) or not choices:
             return None
@@ -122,16 +161,18 @@ class MemosLogger(CustomLogger):
             return None
         last = max((place for place, each in enumerate(messages) if each.get("role") == "assistant"), default=-1)
         new = messages[last + 1 :]
-        said: list[Mapping[str, Any]] = [
-            {"role": "user", "content": _text(each)} for each in new if each.get("role") == "user"
-        ]
+        said = [{"role": "user", "content": _text(each)} for each in new if each.get("role") == "user"]
         said.append({"role": "assistant", "content": answered.content or ""})
-        call = str(kwargs.get("litellm_call_id"))
-        with self._lock:
-            untrusted = self._untrusted.pop(call, False)
         untrusted = untrusted or any(each.get("role") == "tool" for each in new)
         owner = self._owner(kwargs, kwargs.get("litellm_params") or {})
-        return said, owner, {"turn": call, "untrusted": untrusted}
+        return _Turn(str(kwargs.get("litellm_call_id")), said, owner, untrusted)
+
+
+class _Turn(NamedTuple):
+    id: str
+    said: list[dict[str, str]]
+    owner: Owner
+    untrusted: bool
 
 
 def _question(messages: Sequence[Mapping[str, Any]]) -> str:
