@@ -12,7 +12,7 @@ done
 
 # What frameworks would tell their makers; litellm fetches a list of prices when it is imported.
 export DO_NOT_TRACK=1 HAYSTACK_TELEMETRY_ENABLED=False AGNO_TELEMETRY=false CREWAI_DISABLE_TELEMETRY=true
-export OTEL_SDK_DISABLED=true OPENAI_AGENTS_DISABLE_TRACING=1 LANGSMITH_TRACING=false LITELLM_LOCAL_MODEL_COST_MAP=True
+export OTEL_SDK_DISABLED=true OPENAI_AGENTS_DISABLE_TRACING=1 LANGSMITH_TRACING=false LITELLM_LOCAL_MODEL_COST_MAP=True MEM0_TELEMETRY=False
 
 run() { # environment, modules
     environment=$1
@@ -20,6 +20,8 @@ run() { # environment, modules
     sh scripts/make_venv.sh "$environment"
     packages="pytest pytest-xdist hypothesis"
     case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
+    # The package that memos.compat.mem0 is compared with.
+    [ "$environment" != .venv-integrations ] || packages="$packages mem0ai"
     # shellcheck disable=SC2086 # several words
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
         sh scripts/install.sh "$environment" --editable ".[$(echo "server $*" | tr ' _' ',-')]" $packages
@@ -28,7 +30,7 @@ run() { # environment, modules
     # shellcheck disable=SC2046
     INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
         -W ignore::ResourceWarning -W ignore::DeprecationWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
-        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py
+        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py tests/integrations/test_mem0_signatures.py
 }
 
 common=
