@@ -19,18 +19,20 @@ run() { # environment, modules
     shift
     sh scripts/make_venv.sh "$environment"
     packages="pytest pytest-xdist hypothesis"
+    tests="$(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py"
     case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
-    # The package that memos.compat.mem0 is compared with.
-    [ "$environment" != .venv-integrations ] || packages="$packages mem0ai"
+    if [ "$environment" = .venv-integrations ]; then # memos.compat.mem0 is compared with the package itself
+        packages="$packages mem0ai"
+        tests="$tests tests/integrations/test_mem0_signatures.py"
+    fi
     # shellcheck disable=SC2086 # several words
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
         sh scripts/install.sh "$environment" --editable ".[$(echo "server $*" | tr ' _' ',-')]" $packages
     [ -z "${SETUP_ONLY:-}" ] || return 0
-    # Their warnings are theirs, and so is what they leave open.
-    # shellcheck disable=SC2046
+    # Their warnings are theirs, but for coroutines that nobody awaits.
+    # shellcheck disable=SC2086
     INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
-        -W ignore::ResourceWarning -W ignore::DeprecationWarning -W ignore::pytest.PytestUnraisableExceptionWarning \
-        $(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py tests/integrations/test_mem0_signatures.py
+        -W ignore -W error::RuntimeWarning $tests
 }
 
 common=

@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework: a context provider.
+"""Microsoft Agent Framework: a context provider, and a history provider.
 
 Whose memory it is: `user_id` of the session's state, or else the `user` given to the provider, and the session.
 """
@@ -8,14 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memos.errors import InvalidInput
 from memos.integrations.memory import AgentMemory, Owner, missing_extra
+from memos.integrations.transcript import Transcript
 
 try:
-    from agent_framework import AgentSession, ContextProvider, Message, SessionContext, SupportsAgentRun
+    from agent_framework import (
+        AgentSession,
+        ContextProvider,
+        HistoryProvider,
+        Message,
+        SessionContext,
+        SupportsAgentRun,
+    )
 except ImportError as error:
     raise missing_extra("agent_framework", "agent-framework", error) from error
 
-__all__ = ["MemosContextProvider"]
+__all__ = ["MemosContextProvider", "MemosHistoryProvider"]
 
 _TURNS, _UNTRUSTED = "turns", "untrusted"
 
@@ -75,6 +84,51 @@ class MemosContextProvider(ContextProvider):
     def _owner(self, session: AgentSession, agent: SupportsAgentRun) -> Owner:
         user = session.state.get("user_id") or self._user
         return Owner(None if user is None else str(user), session.session_id, self._cube, agent.name)
+
+
+class MemosHistoryProvider(HistoryProvider):
+    """Keeps the messages of sessions as they are, under the session's id.
+
+    Args:
+        memory: The memory; `memory.last_failure` tells when a history is empty because memory is away.
+        user: Whose sessions they are.
+        cube: A cube to share.
+        source_id: The provider's name in its session.
+        **options: Those of `HistoryProvider`, such as `store_outputs`.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        *,
+        user: str | None = None,
+        cube: str | None = None,
+        source_id: str = "memos_history",
+        **options: Any,
+    ) -> None:
+        super().__init__(source_id, **options)
+        self.memory = memory
+        self._user, self._cube = user, cube
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        return [Message.from_dict(item) for item in await self._transcript(session_id).aitems()]
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        await self._transcript(session_id).aappend([message.to_dict() for message in messages])
+
+    def _transcript(self, session_id: str | None) -> Transcript:
+        if session_id is None:
+            raise InvalidInput("session_id", "is missing; run the agent with an AgentSession")
+        return Transcript(self.memory, Owner(self._user, session_id, self._cube))
 
 
 def _texts(messages: Sequence[Message], role: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""LangChain: a middleware that gives agents memory, a retriever, and tools.
+"""LangChain: a middleware that gives agents memory, a retriever, a chat history, and tools.
 
 Whose memory it is: `user_id` of the runtime context or else of `configurable`, and the thread of `configurable`.
 """
@@ -18,14 +18,25 @@ from memos.integrations.memory import (
     Recalled,
     missing_extra,
 )
+from memos.integrations.transcript import Transcript
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
     from langchain.agents.middleware.types import PrivateStateAttr
     from langchain.tools import BaseTool, ToolRuntime, tool
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.documents import Document
-    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+    from langchain_core.messages import (
+        AIMessage,
+        AnyMessage,
+        BaseMessage,
+        HumanMessage,
+        SystemMessage,
+        ToolMessage,
+        message_to_dict,
+        messages_from_dict,
+    )
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import ensure_config
@@ -36,7 +47,7 @@ try:
 except ImportError as error:
     raise missing_extra("langchain", "langchain", error) from error
 
-__all__ = ["MemosMiddleware", "MemosRetriever", "memory_tools", "owner_of"]
+__all__ = ["MemosChatMessageHistory", "MemosMiddleware", "MemosRetriever", "memory_tools", "owner_of"]
 
 
 def owner_of(config: Mapping[str, Any] | None, context: Any = None) -> Owner:
@@ -167,6 +178,59 @@ class MemosRetriever(BaseRetriever):
         return owner_of(ensure_config(config)) if self.owner is None else self.owner
 
 
+class MemosChatMessageHistory(BaseChatMessageHistory):
+    """A chat history that keeps its messages as they are, and remembers what is said in it for other sessions.
+
+    Args:
+        memory: The memory; `memory.last_failure` tells when a history is empty because memory is away.
+        session_id: The session.
+        user: Whose session it is.
+        cube: A cube to share.
+        remember: Store what is said as memories too.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        session_id: str,
+        *,
+        user: str | None = None,
+        cube: str | None = None,
+        remember: bool = True,
+    ) -> None:
+        self.memory = memory
+        self._owner, self._remembers = Owner(user, session_id, cube), remember
+        self._transcript = Transcript(memory, self._owner)
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages, the oldest first."""
+        return messages_from_dict(self._transcript.items())
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        return messages_from_dict(await self._transcript.aitems())
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        if self._remembers:
+            said, turn, untrusted = _said(messages, self._transcript.items())
+            self.memory.remember(said, self._owner, turn=turn, untrusted=untrusted)
+        self._transcript.append([message_to_dict(message) for message in messages])
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        if self._remembers:
+            said, turn, untrusted = _said(messages, await self._transcript.aitems())
+            await self.memory.aremember(said, self._owner, turn=turn, untrusted=untrusted)
+        await self._transcript.aappend([message_to_dict(message) for message in messages])
+
+    def clear(self) -> None:
+        """Remove the messages; what was remembered of them stays."""
+        self._transcript.clear()
+
+    async def aclear(self) -> None:
+        """Remove the messages; what was remembered of them stays."""
+        await self._transcript.aclear()
+
+
 def memory_tools(
     memory: AgentMemory, *, owner: Callable[[Mapping[str, Any] | None, Any], Owner] = owner_of
 ) -> list[BaseTool]:
@@ -198,6 +262,19 @@ def _document(hit: Hit) -> Document:
     scores = {"score": hit.score, "relevance": hit.relevance, "standing": str(hit.standing)}
     untrusted = is_untrusted(hit.sources)
     return Document(quoted(item, item.memory), id=item.id, metadata={**about, **scores, "untrusted": untrusted})
+
+
+def _said(
+    messages: Sequence[BaseMessage], before: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], str, bool]:
+    """Return what is said in messages, the place of their turn, and whether tools had a say."""
+    roles = {"human": "user", "ai": "assistant"}
+    told = [each for each in messages if each.type in roles and not getattr(each, "tool_calls", None)]
+    since: list[str] = []
+    for kind in [*(str(item["type"]) for item in before), *(message.type for message in messages)]:
+        since = [] if kind == "human" else [*since, kind]
+    said = [{"role": roles[each.type], "content": each.text, "name": each.name} for each in told]
+    return said, str(len(before)), "tool" in since
 
 
 def _question(messages: Sequence[AnyMessage]) -> str:

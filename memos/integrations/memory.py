@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -95,6 +95,7 @@ class Recalled:
         tokens: The estimated tokens of `text`.
         untrusted: Some of it comes from a source that is not trusted.
         failure: Why memory did not answer; None if it did.
+        timings_ms: What the search took, by its parts.
     """
 
     text: str = ""
@@ -102,6 +103,7 @@ class Recalled:
     tokens: int = 0
     untrusted: bool = False
     failure: Failure | None = None
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def answer(self) -> str:
@@ -342,7 +344,7 @@ class AgentMemory(Closing):
         if any(hit.item.memory in known for hit in hits):
             new = [hit for hit in hits if hit.item.memory not in known]
             hits, text, _ = assemble(new, self.token_budget - _FRAME_TOKENS)
-        return _section(hits, text)
+        return replace(_section(hits, text), timings_ms=outcome.value.timings_ms)
 
     def _add_request(
         self,

@@ -17,7 +17,7 @@ from agent_framework import (
 )
 
 from memos.integrations import AgentMemory
-from memos.integrations.agent_framework import MemosContextProvider
+from memos.integrations.agent_framework import MemosContextProvider, MemosHistoryProvider
 from tests.integrations.contract import FACT, QUESTION, Ask, Contract, Turn, run, stored
 
 
@@ -73,3 +73,18 @@ def test_what_the_history_says_already_is_not_recalled(memory: AgentMemory, user
     run(agent.run(FACT, session=session))
     run(agent.run(QUESTION, session=session))
     assert client.asked[-1].count(FACT) == 1
+
+
+def test_a_history_is_there_in_the_next_process_and_is_not_recalled(memory: AgentMemory, user: str) -> None:
+    def look() -> str:
+        """Look at the pet."""
+        return "a green bird"
+
+    client = Scripted(Content.from_function_call("call-1", "look", arguments={}), "It is green.", "Hugo.")
+    for text in (FACT, QUESTION):
+        providers = [MemosHistoryProvider(memory, user=user), MemosContextProvider(memory, user=user)]
+        agent = Agent(client, tools=[look], context_providers=providers)
+        run(agent.run(text, session=AgentSession(session_id="s")))
+    assert client.asked[-1].count(FACT) == 1
+    [_, call, result, *_] = run(providers[0].get_messages("s"))
+    assert (call.contents[0].type, result.contents[0].result) == ("function_call", "a green bird")

@@ -1,4 +1,4 @@
-"""The examples of integrations run, and the pages about them show parts of these examples."""
+"""The examples of integrations run, the pages about them show parts of these examples, and the table is true."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs" / "integrations"
 EXAMPLES = {path.stem.rpartition("_")[0]: path for path in sorted((ROOT / "examples" / "integrations").glob("*.py"))}
-PAGES = [path for path in sorted((ROOT / "docs" / "integrations").glob("*.md")) if path.name != "README.md"]
+SHARED = {"__init__", "memory", "transcript"}
+MODULES = {path.stem for path in (ROOT / "memos" / "integrations").glob("*.py")} - SHARED
 NAMED = os.environ.get("INTEGRATIONS", "").split()
 
 
@@ -25,10 +28,11 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "tuesday: Your parrot is Hugo."
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_shows_its_example(page: Path) -> None:
-    example = EXAMPLES[page.stem].read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_page_shows_its_example(name: str) -> None:
+    example = EXAMPLES[name].read_text(encoding="utf-8")
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert blocks
     for block in blocks:
         rest = iter([line.strip() for line in example.splitlines()])
@@ -36,12 +40,13 @@ def test_a_page_shows_its_example(page: Path) -> None:
             assert line in rest, line  # each behind the one before
 
 
-def test_every_integration_has_an_example_a_page_and_a_row() -> None:
-    modules = {path.stem for path in (ROOT / "memos" / "integrations").glob("*.py")} - {
-        "__init__",
-        "memory",
-        "transcript",
-    }
-    table = (ROOT / "docs" / "integrations" / "README.md").read_text(encoding="utf-8")
-    assert set(EXAMPLES) == modules == {page.stem for page in PAGES}
-    assert modules == set(re.findall(r"^\| \[[^\]]+\]\((\w+)\.md\)", table, re.MULTILINE))
+def test_the_table_names_each_module_with_the_version_it_is_tested_with() -> None:
+    table = (DOCS / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \[[^\]]+\]\((\w+)\.md\) \| ([\d.]+) \|", table, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert rows.keys() == MODULES
+    for name, version in rows.items():
+        [needed] = project["optional-dependencies"][name.replace("_", "-")]
+        apart = Path(__file__).with_name(f"constraints-{name}.txt")
+        pins = apart if apart.exists() else Path(__file__).with_name("constraints.txt")
+        assert f"{re.split('[><=]', needed)[0]}=={version}" in pins.read_text(encoding="utf-8").splitlines(), name

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from memos.integrations import AgentMemory, Owner
-from memos.integrations.langchain import MemosMiddleware, MemosRetriever, memory_tools
-from tests.integrations.contract import FACT, QUESTION, Ask, Contract, Turn, run
+from memos.integrations.langchain import MemosChatMessageHistory, MemosMiddleware, MemosRetriever, memory_tools
+from tests.integrations.contract import FACT, QUESTION, Ask, Contract, Turn, run, stored
 
 
 class Scripted(BaseChatModel):
@@ -119,3 +119,29 @@ def test_the_retriever_returns_documents_of_the_user_of_its_configuration(
     assert (first.page_content, first.metadata["speaker"]) == (FACT, "user")
     assert second.page_content == '<untrusted source="user">My parrot is evil.</untrusted>'
     assert MemosRetriever(memory=memory, owner=Owner("somebody else")).invoke(QUESTION, ask) == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_chat_history_keeps_messages_exactly_and_remembers_what_was_said(
+    memory: AgentMemory, user: str, asynchronous: bool
+) -> None:
+    call = {"name": "look", "args": {"n": 1}, "id": "call-1", "type": "tool_call"}
+    messages = [
+        HumanMessage([{"type": "text", "text": FACT}], id="m1"),
+        AIMessage("", tool_calls=[call], response_metadata={"tokens": 3}),
+        ToolMessage("a green bird", tool_call_id="call-1", artifact={"raw": [1, 2]}),
+        AIMessage("Hugo is green."),
+    ]
+    history, again = (MemosChatMessageHistory(memory, "s", user=user) for _ in range(2))
+    if asynchronous:
+        run(history.aadd_messages(messages[:1]))
+        run(history.aadd_messages(messages[1:]))
+        assert run(again.aget_messages()) == messages
+    else:
+        history.add_messages(messages[:1])
+        history.add_messages(messages[1:])
+        assert again.messages == messages
+    assert stored(memory, user) == [(FACT, "trusted"), ("Hugo is green.", "untrusted")]
+    run(history.aclear()) if asynchronous else history.clear()
+    assert again.messages == []
+    assert memory.failures == 0
