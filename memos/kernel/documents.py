@@ -29,7 +29,7 @@ from memos.core.types import (
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context
 from memos.memcube import documents, erasure, images
-from memos.memcube.ledger import files, items, outbox
+from memos.memcube.ledger import expiry, files, items, outbox
 from memos.reader.arguments import members_of, within
 from memos.reader.masking import Masking
 from memos.scheduler.task import poll_until
@@ -323,7 +323,9 @@ class Images:
         scope = self._context.scopes.check([of], actor, embeds=False)
         with self._context.ledger.read() as connection:
             found = images.find(connection, scope.cubes[0], file)
-        if found is None:  # erased meanwhile
+            of_item = [found.item] if found is not None and found.item is not None else []
+            expired = expiry.expired_among(connection, of_item, self._context.clock.now())
+        if found is None or expired:  # None: erased meanwhile
             raise NotFound("image", file)
         return found
 

@@ -170,8 +170,3 @@ def _is_same(before: Item, told: Mapping[str, Any]) -> bool:
     same = all(getattr(before, name) == value for name, value in told.items())
     # Equal in Python are also 1, 1.0 and True.
     return same and json.dumps(before.info, sort_keys=True) == json.dumps(told["info"], sort_keys=True)
-
-
-def delete(change: Change, states: Sequence[Item], reason: str) -> list[str]:
-    """Delete records; return the ids of their items."""
-    return [state.id for state in changes.delete(change, [state.id for state in states], reason)]

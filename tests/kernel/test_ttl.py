@@ -22,6 +22,7 @@ from memos.scheduler.jobs import retention as job
 from memos.scheduler.scheduler import PeriodicJob
 from tests.fakes import FixedClock, WordEmbedder
 from tests.support.ledgers import contents
+from tests.support.pictures import data_url, picture
 
 SECRET = "The door code is 47B19-xylophone."
 HOUR = timedelta(hours=1)
@@ -39,7 +40,7 @@ def memos(tmp_path: Path, settings: Settings, clock: FixedClock) -> Iterator[Mem
         yield opened
 
 
-def say(memos: MemOS, text: str, **named: Any) -> str:
+def say(memos: MemOS, text: Any, **named: Any) -> str:
     return memos.add(text, **named).item_ids[0]
 
 
@@ -173,6 +174,17 @@ def test_a_change_keeps_the_end_unless_it_is_given_and_writes_no_version_of_its_
     # What two messages say ends with the first of them.
     short, long = say(memos, "I am in Pisa.", ttl_s=3_600), say(memos, "I am in Pisa now.")
     assert memos.get(store_fact(memos, "is in Pisa", short, long)).expires_at == memos.get(short).expires_at
+
+
+def test_a_picture_ends_with_its_message(memos: MemOS, clock: FixedClock) -> None:
+    part = {"type": "image_url", "image_url": {"url": data_url(picture())}}
+    item = say(memos, {"role": "user", "content": [part]}, ttl_s=3_600)
+    [image] = memos.images.of(item)
+    assert memos.images.content(image.id)
+    clock.advance(2 * HOUR)
+    for call in (memos.images.get, memos.images.content, memos.images.description):
+        with pytest.raises(NotFound, match="image"):
+            call(image.id)
 
 
 def test_a_repeated_add_with_another_time_to_live_is_another_call(memos: MemOS) -> None:
