@@ -65,6 +65,8 @@ class Conflict(MemosError):
 
     code = "conflict"
     exit_code = 4
+    item: str | None = None
+    """The stored item that is in the way, where it is one."""
 
 
 class PermissionDenied(MemosError):

@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
-from memos.api.wording import STATUSES, reason_of, unknown_name
+from memos.api.wording import STATUSES, reason_of
+from memos.core.aliases import unknown_name
 from memos.core.identities import Caller
 from memos.errors import InvalidInput, MemosError, shown
 from memos.kernel.memos import MemOS

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from memos import errors
+from memos.core.message_shapes import as_mapping
 from memos.core.tokens import Tokens
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError
@@ -55,13 +56,20 @@ def packed(value: Any) -> Json:
             if _KIND not in value and all(isinstance(key, str) for key in value):
                 return {key: packed(entry) for key, entry in value.items()}
             return {_KIND: "map", _IS: [[packed(key), packed(entry)] for key, entry in value.items()]}
-    if is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value)]
-    elif isinstance(value, BaseModel):
-        names = list(type(value).model_fields)
-    else:
+    if type(value).__module__.startswith("memos."):
+        return {_KIND: "value", _OF: type(value).__name__, _IS: packed(_fields(value))}
+    told = as_mapping("arguments", value)  # a message of another library
+    if not isinstance(told, Mapping):
         raise TypeError(f"has a {type(value).__name__}")
-    return {_KIND: "value", _OF: type(value).__name__, _IS: {name: packed(getattr(value, name)) for name in names}}
+    return packed(told)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, BaseModel):
+        return {name: getattr(value, name) for name in type(value).model_fields}
+    raise TypeError(f"has a {type(value).__name__}")
 
 
 def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -32,7 +32,7 @@ from memos.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from memos.kernel.importing import ImportSummary
+    from memos.kernel.importing import BadRecord, ImportPreview, ImportSummary
     from memos.kernel.memos import MemOS
     from memos.kernel.relocation import MoveSummary, RestoreSummary
     from memos.reader.preview import Preview, PreviewFact
@@ -49,59 +49,117 @@ Backup = Annotated[Path, typer.Argument(help="Folder of the backup")]
 @command
 def import_(
     memos: MemOS,
-    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export, or a folder with --format memoryos")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Export: file, ZIP, folder or several; or the URL of a Qdrant or Neo4j server"),
+    ],
     cube: Annotated[
         str | None,
         typer.Option("--cube", "-c", help="Cube to use (default: default; for a memoryos folder, one per user)"),
     ] = None,
     conversation: Annotated[str | None, typer.Option(help="Conversation id for messages without one")] = None,
     format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format", help="Format such as chatgpt, claude or memoryos; default: detected from the first entry"
-        ),
+        str | None, typer.Option("--format", help="Format such as chatgpt, whatsapp or mem0; default: recognised")
     ] = None,
-    on_bad: Annotated[str, typer.Option("--on-bad", help="On a record that cannot be read: stop or skip")] = "stop",
+    on_bad: Annotated[str, typer.Option("--on-bad", help="On a record that cannot be read: skip or stop")] = "skip",
     mode: ReadMode = "rough",
+    owner: Annotated[str | None, typer.Option(help="Take only this user's memories of the other program")] = None,
+    owners: Annotated[
+        str, typer.Option(help="Memories of several users: refuse, split (a cube each) or together")
+    ] = "refuse",
+    time_zone: Annotated[str | None, typer.Option(help="Time zone of times without an offset")] = None,
+    date_order: Annotated[
+        str | None, typer.Option(help="WhatsApp: what comes first in a date, day or month; default: read from the file")
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Collection of a Qdrant server, or database of a Neo4j server")
+    ] = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Say what would be stored, and store nothing")] = False,
     actor: Actor = LOCAL_OWNER,
     as_json: AsJson = False,
 ) -> Output:
     from memos.compat.importing import import_memoryos  # noqa: PLC0415
-    from memos.kernel.importing import import_export  # noqa: PLC0415
+    from memos.kernel.importing import import_export, preview_export  # noqa: PLC0415
     from memos.reader.importers.formats import Format  # noqa: PLC0415
     from memos.reader.importers.memoryos import FORMAT as MEMORYOS  # noqa: PLC0415
+    from memos.reader.importers.sources import ExportOptions  # noqa: PLC0415
 
-    if on_bad not in ("stop", "skip"):
-        raise InvalidInput("--on-bad", f"must be stop or skip; got {on_bad!r}")
+    _check_choice("--on-bad", on_bad, "skip", "stop")
+    _check_choice("--owners", owners, "refuse", "split", "together")
+    if date_order is not None:
+        _check_choice("--date-order", date_order, "day", "month")
     if format_ == MEMORYOS and mode != "rough":
         raise InvalidInput(
             "--mode", "applies to chat exports only; for a MemoryOS folder, run `memos memory extract` after the import"
         )
-    if format_ is not None and format_ not in {*Format, MEMORYOS}:
-        raise InvalidInput("--format", f"must be one of {', '.join(Format)}, {MEMORYOS}; got {format_!r}")
-    with progress_bar("messages", as_json) as on_progress:
-        how: dict[str, Any] = {"conversation": conversation, "on_bad": on_bad, "on_progress": on_progress}
+    if format_ is not None:
+        _check_choice("--format", format_, *Format, MEMORYOS)
+    given: Any = files[0] if len(files) == 1 else files
+    options = ExportOptions(date_order=cast(Any, date_order), collection=collection)
+    how: dict[str, Any] = {"conversation": conversation}
+    if format_ != MEMORYOS:
+        how |= {"format": Format(format_) if format_ else None, "time_zone": time_zone, "options": options}
+        how |= {"cube": DEFAULT_CUBE if cube is None else cube, "actor": actor}
+    if preview:
         if format_ == MEMORYOS:
-            summary = import_memoryos(memos, file, cube=cube, actor=actor, **how)
+            raise InvalidInput("--preview", "shows other formats than memoryos")
+        found = preview_export(memos, given, **how)
+        return Output(found, _shown_preview(found))
+    with progress_bar("messages", as_json) as on_progress:
+        how |= {"on_bad": on_bad, "on_progress": on_progress}
+        if format_ == MEMORYOS:
+            summary = import_memoryos(memos, Path(files[0]), cube=cube, actor=actor, **how)
         else:
-            how |= {"format": Format(format_) if format_ else None, "mode": mode}
-            summary = import_export(memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, **how)
-    nothing = summary.bad and not summary.added and not summary.known
+            summary = import_export(memos, given, mode=mode, owner=owner, owners=cast(Any, owners), **how)
+    nothing = summary.bad and not (summary.added or summary.known or summary.updated)
     return Output(summary, _imported(summary), code=InvalidInput.exit_code if nothing else 0)
+
+
+def _check_choice(option: str, given: str, *choices: str) -> None:
+    if given not in choices:
+        raise InvalidInput(option, f"must be one of {', '.join(choices)}; got {given!r}")
+
+
+def _shown_preview(found: ImportPreview) -> Iterator[str | Table]:
+    more = " or more; only the first records were read" if found.more else ""
+    yield f"{found.format}: {found.messages} messages of {found.conversations} conversations{more}"
+    if found.owners:
+        yield f"of {len(found.owners)} users: {', '.join(found.owners[:_SHOWN])}"
+    yield from _not_taken(found.left_out_by, found.bad, found.bad_count)
+    rows = (
+        (
+            each.conversation,
+            "" if each.said_at is None else f"{each.said_at:%F %H:%M}",
+            each.speaker,
+            one_line(each.text, _SHOWN_CHARS),
+        )
+        for each in found.first
+    )
+    yield table("conversation", "when", "speaker", "text", rows=rows)
+    yield "nothing was stored"
 
 
 def _imported(summary: ImportSummary) -> Iterator[str]:
     counts = [f"{summary.added} added", f"{summary.known} known", f"{len(summary.bad)} bad"]
+    counts += [f"{summary.updated} updated"] if summary.updated else []
     counts += [f"{summary.left_out} left out"] if summary.left_out else []
     counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
     yield f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
+    if len(summary.cubes) > 1:
+        yield f"in {len(summary.cubes)} cubes: {', '.join(summary.cubes[:_SHOWN])}"
     if summary.masked:
         yield f"{summary.masked} secrets or personal data were masked before storing"
     if summary.note:
         yield summary.note
-    yield from (f"{record.place} {record.problem}" for record in summary.bad[:_SHOWN])
-    if len(summary.bad) > _SHOWN:
-        yield f"and {len(summary.bad) - _SHOWN} more bad records; --json lists them all"
+    yield from _not_taken(summary.left_out_by, summary.bad, len(summary.bad))
+
+
+def _not_taken(left_out: Mapping[str, int], bad: Sequence[BadRecord], count: int) -> Iterator[str]:
+    for reason, number in sorted(left_out.items(), key=lambda each: -each[1])[:_SHOWN]:
+        yield f"left out: {number} {reason}"
+    yield from (f"{record.place} {record.problem}" for record in bad[:_SHOWN])
+    if count > _SHOWN:
+        yield f"and {count - _SHOWN} more bad records; --json lists them all"
 
 
 @command(opens=False)

@@ -297,8 +297,8 @@ TREE: Panels = {
     "In and out": {
         "import": Command(
             "data:import_",
-            "Import a chat export; running it again adds only what is missing.",
-            example="memos import conversations.json --on-bad skip",
+            "Import what another program exported; running it again adds only what is missing.",
+            example="memos import ChatGPT-export.zip --preview",
             more="To load a cube file written by `memos export`, use `memos cube load`.",
         ),
         "export": Command(

@@ -97,7 +97,7 @@ def import_memoryos(
     cube: str | None = None,
     actor: str = LOCAL_OWNER,
     conversation: str | None = None,
-    on_bad: OnBad = "stop",
+    on_bad: OnBad = "skip",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportSummary:
     """Import the pages, knowledge and profiles of a MemoryOS program's data folder; none is stored twice.
@@ -128,7 +128,7 @@ def import_memoryos(
         for name, owner in new.items():
             memos.cubes.create(name, actor=actor, description=described(owner.kind, owner.id))
 
-    doing = Import(memos, folder, FORMAT, actor, on_bad, on_progress, _NOTE)
+    doing = Import(memos, str(folder), FORMAT, actor, on_bad, on_progress, _NOTE)
     return import_parts(doing, parts, make_cubes)
 
 

@@ -29,8 +29,8 @@ from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger import tier_moves as paging
 from memos.memcube.ledger.segments import Page
+from memos.reader.arguments import read_time
 from memos.reader.importers.memoryos import ASSISTANT_KNOWLEDGE, PROFILE, USER_KNOWLEDGE
-from memos.reader.messages import read_time
 from memos.search.question import MAX_TOP_K
 
 _CUT = " […]"

@@ -12,6 +12,7 @@ __all__ = [
     "identities",
     "kv_cache",
     "lora",
+    "message_shapes",
     "ports",
     "settings",
     "streaming",

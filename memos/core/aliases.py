@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -166,3 +167,33 @@ def _with_run_id(info: Json, value: Json) -> Json:
     if info and info.get("run_id", value) != value:
         raise InvalidInput("run_id", "has another value in `info`; give one of them")
     return {**(info or {}), "run_id": value}
+
+
+# Names that other programs use for a field; the first that a body has is suggested.
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    **ALIASES,
+    "content": ("messages", "text", "memory"),
+    "cube": ("cubes",),
+    "cube_id": ("cube", "cubes"),
+    "cubes": ("cube",),
+    "k": ("top_k",),
+    "max_results": ("top_k",),
+    "mem_cube_id": ("cube", "cubes"),
+    "memory_ids": ("item_ids",),
+    "n_results": ("top_k",),
+    "question": ("query",),
+    "text": ("messages", "memory", "query"),
+    "timestamp": ("chat_time", "reference_time"),
+    "user_name": ("user",),
+}
+
+
+def unknown_name(what: str, name: str, known: Collection[str]) -> str:
+    """Return the reason why a field or argument is refused, with the name that was probably meant."""
+    other = next((each for each in _OTHER_NAMES.get(name, ()) if each in known), None)
+    if other is not None:
+        return f"unknown {what}; here it is `{other}`"
+    close = difflib.get_close_matches(name, known, 1)
+    if close:
+        return f"unknown {what}; did you mean `{close[0]}`?"
+    return f"unknown {what}; known are {', '.join(f'`{each}`' for each in known)}" if known else f"unknown {what}"

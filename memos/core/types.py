@@ -263,7 +263,7 @@ class Picture:
 class Message:
     """A validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
 
-    `duration_s` is how long the call took that a tool's message answers.
+    `duration_s` is how long the call took that a tool's message answers; `info` is further data of this message alone.
     """
 
     role: Role
@@ -277,6 +277,7 @@ class Message:
     trust: Trust = Trust.TRUSTED
     duration_s: float | None = None
     pictures: tuple[Picture, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

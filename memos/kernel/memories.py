@@ -13,6 +13,7 @@ from memos.core.browsing import ErasePreview, SortField
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, fields_of, parse
 from memos.core.identities import Right
+from memos.core.message_shapes import Shaped, shape_messages
 from memos.core.ports import ImageSource
 from memos.core.telemetry import Listeners
 from memos.core.text.corrections import read_correction
@@ -139,7 +140,8 @@ class Memories:
         A message id that the conversation has, or a repeated idempotency key, stores nothing twice.
 
         Args:
-            messages: A text, a message as a mapping of `role` and `content`, or a list of messages.
+            messages: A text, a message as a mapping of `role` and `content`, or a list of messages; those of OpenAI,
+                Anthropic and LangChain are taken as they are, as mappings or as objects, and `(role, text)` pairs too.
             cube: The cube to store them in.
             actor: Who stores them.
             conversation: The conversation they belong to.
@@ -165,7 +167,8 @@ class Memories:
             with clock.stage("read"):
                 # Mask before checking, so that no error shows what must not be shown. A request is recognised by a
                 # salted digest of it as it was given.
-                given, said = (messages, tags, info, tools), masking.messages(messages, MAX_MESSAGES)
+                shaped = shape_messages(messages)
+                given, said = (shaped.given, tags, info, tools), masking.messages(shaped, MAX_MESSAGES)
                 tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info))
                 conversation = None if conversation is None else check_name("conversation", conversation)
                 key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
@@ -606,7 +609,7 @@ class Memories:
                 raise NotFound("conversation", name, "List memories with `memos list`.")
             return tuple(reading.queue_all(change.connection, change.cube, name, change.now))
 
-    def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
+    def read(self, messages: Json | Shaped, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
         """Return drafts of what would be stored. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
         read = read_messages(messages, zone, self._context.clock.now(), ImageParts(self._web_images))
@@ -639,6 +642,6 @@ def _request(
     tools: Json,
     ttl_s: float | None,
 ) -> Request:
-    body = [fast.in_own_words(messages), conversation, list(dict.fromkeys(tags)), info or {}]
+    body = [messages, conversation, list(dict.fromkeys(tags)), info or {}]
     rest: list[Json] = [] if ttl_s is None else [tools or None, ttl_s]
     return Request(key, json_copy([*body, *(rest or ([tools] if tools else []))]))

@@ -23,8 +23,8 @@ from memos.memcube.profiles.template import Dimension, Template, read_template, 
 from memos.memcube.profiles.traits import STATIC, dimension_of, trait
 from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 from memos.reader import messages
-from memos.reader.arguments import within
-from memos.reader.messages import read_messages, read_time
+from memos.reader.arguments import read_time, within
+from memos.reader.messages import read_messages
 from memos.scheduler import consolidation
 from memos.scheduler.consolidation import Outcome
 

@@ -26,8 +26,7 @@ from memos.kernel.former_names import least_relevance
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube.judge import judge_for
 from memos.memcube.ledger import items
-from memos.reader.arguments import fraction_of, member_of, switch, within
-from memos.reader.messages import read_time
+from memos.reader.arguments import fraction_of, member_of, read_time, switch, within
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
 from memos.search.question import MAX_QUERY_CHARS, MAX_TOP_K, SearchRequest

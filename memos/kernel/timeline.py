@@ -21,8 +21,7 @@ from memos.memcube import relations
 from memos.memcube.ledger import entities, expiry, items, timeline
 from memos.memcube.ledger.entities import NAME_CHARS, Part
 from memos.memcube.ledger.timeline import Choice, Place, told_at
-from memos.reader.arguments import switch, within
-from memos.reader.messages import read_time
+from memos.reader.arguments import read_time, switch, within
 from memos.search.succession import Replacement, standing_of
 
 _STEPS = 60

@@ -181,9 +181,11 @@ def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
         return None
     item_id, said = known[external]
     if not _same(said, _said(draft.message.text, draft.message.content)):
-        raise Conflict(
+        conflict = Conflict(
             f"Message {external!r} is already stored with other text as item {item_id}; use update to change it."
         )
+        conflict.item = item_id
+        raise conflict
     return item_id
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,15 +14,18 @@ from zoneinfo import ZoneInfo
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
 from memos.core.types import ItemType, Json, Status, Tier
 from memos.errors import InvalidInput, shown
-from memos.reader.messages import read_time
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 _MAX_TAGS = 100
 _MAX_IDS = 10_000
-_INFO_BYTES = 65_536
+INFO_BYTES = 65_536
+"""Most bytes of an item's `info`, as JSON."""
+
 _INFO_LEVELS = 32
 _LONGEST_S = 10**9
+# Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
+_MILLISECONDS_FROM = 1e11
 
 
 def tags_of(raw: Json) -> tuple[str, ...]:
@@ -40,15 +44,15 @@ def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]
     return tuple(sorted({member_of(name, value, kind) for value in raw}))
 
 
-def info_of(raw: Json) -> dict[str, Json]:
+def info_of(raw: Json, where: str = "info") -> dict[str, Json]:
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        raise InvalidInput("info", f"must be an object, not {type(raw).__name__}")
+        raise InvalidInput(where, f"must be an object, not {type(raw).__name__}")
     for name, value in raw.items():
-        _check_json(f"info.{check_name('info', name, 128)}", value, _INFO_LEVELS)
+        _check_json(f"{where}.{check_name(where, name, 128)}", value, _INFO_LEVELS)
     checked = json_copy(dict(raw))
-    check_text("info", json.dumps(checked, ensure_ascii=False), _INFO_BYTES)
+    check_text(where, json.dumps(checked, ensure_ascii=False), INFO_BYTES)
     return dict(checked)
 
 
@@ -58,11 +62,11 @@ def _check_json(where: str, value: Json, levels: int) -> None:
             raise InvalidInput(where, f"is nested deeper than {_INFO_LEVELS} levels; flatten it")
         if isinstance(value, Mapping):
             for name in value:
-                check_text(where, name, _INFO_BYTES)
+                check_text(where, name, INFO_BYTES)
         for entry in value.values() if isinstance(value, Mapping) else value:
             _check_json(where, entry, levels - 1)
     elif isinstance(value, str):
-        check_text(where, value, _INFO_BYTES)
+        check_text(where, value, INFO_BYTES)
     elif value is not None and (not isinstance(value, bool | int | float) or value != value or abs(value) > 2**53):
         raise InvalidInput(
             where,
@@ -125,6 +129,29 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(check_name("time_zone", name, 64))
     except (KeyError, ValueError, OSError) as error:
         raise InvalidInput("time_zone", f"{name!r} is unknown; use a name such as Europe/Paris") from error
+
+
+def read_time(where: str, value: Json, zone: ZoneInfo, now: datetime) -> datetime:
+    if value is None:
+        return now
+    try:
+        moment = _parse_time(value)
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        return aware.astimezone(UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInput(
+            where, f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
+        ) from error
+
+
+def _parse_time(value: Json) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str):
+        return datetime.fromisoformat(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("not a time")
+    return datetime.fromtimestamp(value / 1000 if value >= _MILLISECONDS_FROM else value, UTC)
 
 
 def edits_of(raw: Mapping[str, Any]) -> dict[str, Any]:

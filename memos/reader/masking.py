@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
+from memos.core.message_shapes import Shaped, shape_messages
 from memos.core.text.redaction import mask
 from memos.core.text.statements import key_of
 from memos.core.text.validation import MAX_MESSAGE_BYTES
@@ -66,19 +67,19 @@ class Masking:
     def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:
         return {name: self.any(f"{where}.{name}" if where else name, value) for name, value in raw.items()}
 
-    def messages(self, raw: Json, most: int) -> Json:
-        if isinstance(raw, str):
-            return self.text("messages[0].content", raw)
-        if isinstance(raw, Mapping):
-            return self.any("messages[0]", raw)
-        if not isinstance(raw, Sequence) or isinstance(raw, bytes) or len(raw) > most:
-            return raw
-        return [
+    def messages(self, raw: Json | Shaped, most: int) -> Shaped:
+        """Mask messages of any known shape, unless there are more than `most`: these are refused, not stored."""
+        shaped = shape_messages(raw)
+        given = shaped.messages
+        if not isinstance(given, list) or len(given) > most:
+            return shaped
+        masked = [
             self.text(f"messages[{place}].content", entry)
             if isinstance(entry, str)
             else self.any(f"messages[{place}]", entry)
-            for place, entry in enumerate(raw)
+            for place, entry in zip(shaped.places, given, strict=True)
         ]
+        return replace(shaped, messages=masked)
 
     def fact(self, where: str, fact: Fact) -> Fact:
         subject, before = self.text(f"{where}.subject", fact.subject), key_of(fact.subject, "")

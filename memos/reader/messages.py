@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memos.core.aliases import resolve_aliases
+from memos.core.aliases import resolve_aliases, unknown_name
+from memos.core.message_shapes import FIELDS, MESSAGE_ALIASES, Shaped, shape_messages
 from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
 from memos.core.types import Draft, Item, Json, Message, Picture, Role, Source, ToolCall, Trust
 from memos.errors import InvalidInput, shown
+from memos.reader.arguments import info_of, read_time
 from memos.reader.images import ImageParts, without_bytes
 
 READER = "fast/3"
@@ -33,7 +34,7 @@ def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Js
             end=len(message.text),
             reader=READER,
             tags=tuple(tags),
-            info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
+            info={**info, **message.info, **({} if message.duration_s is None else {"duration_s": message.duration_s})},
             **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
         )
         for message in messages
@@ -98,41 +99,33 @@ def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: 
 MAX_MESSAGES = 1_000
 """Most messages of one add."""
 
-_KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
-_KNOWN = _KEYS | _DURATIONS.keys()
-# Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
-_MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
 _NO_OUTPUT = "[no output]"
+_KNOWN = ", ".join(f"`{name}`" for name in sorted(FIELDS))
 _LONGEST_S = 1e9
 
 
-def read_messages(raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts | None = None) -> list[Message]:
+def read_messages(raw: Json | Shaped, zone: ZoneInfo, now: datetime, images: ImageParts | None = None) -> list[Message]:
     """Return the validated messages of one add, with `images` moved out of the content."""
     # A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
     images = ImageParts() if images is None else images
-    if isinstance(raw, str | bytes | Mapping):
-        raw = [raw]
-    if not isinstance(raw, Sequence):
-        raise InvalidInput("messages", f"must be text, a message or a list of them, not {type(raw).__name__}")
-    if not raw:
-        raise InvalidInput("messages", "is empty; give at least one message")
-    if len(raw) > MAX_MESSAGES:
+    shaped = shape_messages(raw)
+    given = [shaped.messages] if isinstance(shaped.messages, bytes) else shaped.messages
+    if not isinstance(given, list):
+        raise InvalidInput("messages", f"must be text, a message or a list of them, not {type(given).__name__}")
+    if not given:
+        told = "hold nothing that anybody said, only reasoning or results left out" if shaped.left_out else "is empty"
+        raise InvalidInput("messages", f"{told}; give at least one message")
+    if len(given) > MAX_MESSAGES:
         raise InvalidInput(
-            "messages", f"has {len(raw):,} messages, more than the limit of {MAX_MESSAGES:,}; add them in several calls"
+            "messages",
+            f"has {len(given):,} messages, more than the limit of {MAX_MESSAGES:,}; add them in several calls",
         )
-    return [_message(f"messages[{place}]", entry, zone, now, images) for place, entry in enumerate(raw)]
-
-
-def in_own_words(raw: Json) -> Json:
-    """Return messages as they were given, but with our names of their fields: to recognise a repeated request."""
-    if isinstance(raw, Mapping):
-        try:
-            return resolve_aliases(raw, _KNOWN) if set(raw) - _KNOWN else raw
-        except InvalidInput:
-            return raw  # refused where it is read
-    return [in_own_words(entry) for entry in raw] if isinstance(raw, list | tuple) else raw
+    places = shaped.places or (0,)
+    return [
+        _message(f"messages[{place}]", entry, zone, now, images) for place, entry in zip(places, given, strict=True)
+    ]
 
 
 def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: ImageParts) -> Message:
@@ -140,10 +133,11 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: Image
         raw = {"role": "user", "content": raw}
     if not isinstance(raw, Mapping):
         raise InvalidInput(where, f"must be text or an object with role and content, not {type(raw).__name__}")
-    if set(raw) - _KNOWN:
-        raw = resolve_aliases(raw, _KNOWN, where=f"{where}.")
-    if unknown := set(raw) - _KNOWN:
-        raise InvalidInput(where, f"has unknown fields {sorted(map(str, unknown))}; put extra data into info")
+    if set(raw) - FIELDS:
+        raw = resolve_aliases(raw, FIELDS, MESSAGE_ALIASES, where=f"{where}.")
+    if unknown := sorted(map(str, set(raw) - FIELDS)):
+        name = unknown[0] if unknown[0].isidentifier() else shown(unknown[0])
+        raise InvalidInput(f"{where}.{name[:80]}", _unknown_field(unknown[0]))
     role = _role(f"{where}.role", raw.get("role", "user"))
     calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"))
     text, content, pictures = _content(f"{where}.content", raw.get("content"), images)
@@ -167,7 +161,13 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: Image
         trust=_trust(f"{where}.trust", raw.get("trust"), role),
         duration_s=_duration(where, raw, role),
         pictures=pictures,
+        info=info_of(raw.get("info"), f"{where}.info"),
     )
+
+
+def _unknown_field(name: str) -> str:
+    reason = unknown_name("field", name, [*sorted(FIELDS), *sorted(MESSAGE_ALIASES)])
+    return reason if "known are" not in reason else f"unknown field; known are {_KNOWN}; put other data into `info`"
 
 
 def _role(where: str, value: Json) -> Role:
@@ -286,29 +286,6 @@ def _tool_calls(where: str, raw: Json) -> tuple[ToolCall, ...]:
             )
         )
     return tuple(calls)
-
-
-def read_time(where: str, value: Json, zone: ZoneInfo, now: datetime) -> datetime:
-    if value is None:
-        return now
-    try:
-        moment = _parse_time(value)
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
-        return aware.astimezone(UTC)
-    except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(
-            where, f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
-        ) from error
-
-
-def _parse_time(value: Json) -> datetime:
-    if isinstance(value, datetime):
-        return value
-    if isinstance(value, str):
-        return datetime.fromisoformat(value.strip())
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("not a time")
-    return datetime.fromtimestamp(value / 1000 if value >= _MILLISECONDS_FROM else value, UTC)
 
 
 MOST_TOOLS = 512

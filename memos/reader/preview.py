@@ -123,7 +123,7 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Previe
     if len(data) > ENTRY_BYTES:
         raise InvalidInput(name, f"is larger than {ENTRY_BYTES:,} bytes; preview a part of it")
     named = Path(name).suffix.lower() in _JSON
-    if named or data.lstrip()[:1] in (b"{", b"["):
+    if named or data.lstrip()[:1] in (b"{", b"[") or data.startswith(b"PK\x03\x04"):
         try:
             given = _export(data, name, reading, most)
         except InvalidInput:
@@ -161,8 +161,8 @@ def preview(given: PreviewSource, reading: Reading) -> Preview:
         read = read_messages(said, reading.zone, reading.now)
         drafts = fast.read(read, (), {}, reading.zone)
         names = [None if name is None else masking.name("conversation", name) for name in given.conversations]
-        named = enumerate(zip(drafts, names, strict=True), 1)
-        items = [fast.unstored(draft, _CUBE, name, number) for number, (draft, name) in named]
+        placed = enumerate(zip(drafts, said.places, strict=True), 1)
+        items = [fast.unstored(draft, _CUBE, names[place], number) for number, (draft, place) in placed]
     facts: list[Fact] = []
     by, rejected = None, 0
     reader = FactReader(reading.asker)

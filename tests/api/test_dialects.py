@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from memos.api.dialects import RequestIdentity, chat_options, envelope, typed_event
 from memos.api.streaming import encode_event
 from memos.api.values import Value, model_of
-from memos.api.wording import message_of, unknown_name
+from memos.api.wording import message_of
+from memos.core.aliases import unknown_name
 from memos.errors import InvalidInput, NotFound
 
 

@@ -15,6 +15,7 @@ from memos.core.settings import IndexSettings, LimitSettings, TaskSettings, Upke
 from tests.api.conftest import Server
 from tests.api.keys import keys_of
 from tests.fakes import WordEmbedder
+from tests.reader.importers.exports import zipped
 
 EXPORTS = Path(__file__).parents[2] / "examples" / "data"
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -44,12 +45,14 @@ def test_an_import_tells_its_progress_line_by_line(server: Server) -> None:
     lines = [json.loads(line) for line in answer.text.splitlines() if line]
     assert [line["progress"]["done"] for line in lines[:-1]] == [50, 100, 120]
     assert lines[-1]["result"]["added"] == 120
-    wrong = send(server, "/api/v1/imports", b'[{"role": "user"}]', name="a.json", progress=True).text
+    wrong = send(server, "/api/v1/imports", b'[{"role": "user"}]', name="a.json", progress=True, on_bad="stop").text
     assert json.loads(wrong.splitlines()[-1])["error"]["message"].startswith("file: a.json: ")
 
 
 def test_what_cannot_be_imported_is_refused_in_words(server: Server) -> None:
-    answer = send(server, "/api/v1/imports", b'[{"role": "user"}]', name="a.json")
+    told = send(server, "/api/v1/imports", b'[{"role": "user"}]', name="a.json").json()
+    assert (told["added"], told["bad"]) == (0, [{"place": "entry 1", "problem": "has no content"}])
+    answer = send(server, "/api/v1/imports", b'[{"role": "user"}]', name="a.json", on_bad="stop")
     assert answer.status_code == 400
     assert "/proc/" not in answer.text
     assert "has no content" in answer.json()["error"]["message"]
@@ -59,6 +62,24 @@ def test_what_cannot_be_imported_is_refused_in_words(server: Server) -> None:
         server, "/api/v1/imports/preview", b'[{"role":"user","content":"key sk-ant-api03-' + b"a1" * 46 + b'-AA"}]'
     )
     assert "sk-ant-api03-a1" not in secret.text
+
+
+def test_an_archive_is_imported_as_it_comes_and_a_bomb_is_not_unpacked(server: Server, tmp_path: Path) -> None:
+    chat = "\n".join(["03/04/26, 10:00 - Ana: I keep bees.", "03/04/26, 10:01 - Ben: How many?"])
+    data = zipped(tmp_path / "a.zip", {"_chat.txt": chat, "a.jpg": b"x"}).read_bytes()
+    refused = send(server, "/api/v1/imports/preview", data, name="WhatsApp Chat - Ana.zip")
+    assert "date_order" in refused.json()["error"]["message"]
+    asked = {"name": "WhatsApp Chat - Ana.zip", "date_order": "day", "time_zone": "Europe/Paris"}
+    told = send(server, "/api/v1/imports/preview", data, **asked).json()
+    assert (told["format"], told["messages"], told["first"][0]["said_at"]) == ("whatsapp", 2, "2026-04-03T08:00:00Z")
+    done = send(server, "/api/v1/imports", data, **asked).json()
+    assert (done["added"], done["conversations"], done["bad"]) == (2, 1, [])
+    assert send(server, "/api/v1/imports", data, **asked).json()["known"] == 2
+    bomb = zipped(tmp_path / "b.zip", {"bomb.json": b" " * 20_000_000}).read_bytes()
+    answer = send(server, "/api/v1/imports", bomb, name="bomb.zip")
+    assert answer.status_code == 400
+    assert "unpack to more than" in answer.json()["error"]["message"]
+    assert "/proc/" not in answer.text
 
 
 def test_an_erasure_takes_what_its_preview_counted(server: Server) -> None:

@@ -129,6 +129,9 @@ async def try_every_tool(client: Client, user: str) -> None:
     assert (await told(client, "get", id=item))["memory"] == "The otter lives in Rome"
     assert (await told(client, "feedback", text="no, in Bergen", about=[item]))["related"] == [item]
     later = (await told(client, "add", text="The otter moved to Bergen"))["ids"][0]
+    talk = [["human", "Is the vixen asleep?"], {"role": "model", "content": [{"type": "text", "text": "She is."}]}]
+    shaped = (await told(client, "add", messages=talk))["ids"]
+    assert [(await told(client, "get", id=id_))["speaker"] for id_ in shaped] == ["user", "assistant"]
     decided = await told(client, "decide_relation", newer=later, older=item, holds=True)
     assert decided["relations"][0] == {
         "newer": later, "older": item, "kind": "UPDATES", "confidence": 1.0, "decided_by": user

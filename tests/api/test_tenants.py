@@ -110,7 +110,7 @@ LEFT_OUT = {
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
     "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
-    "restore_erased", "remove", "by", "sort", "around", "order",
+    "restore_erased", "remove", "by", "sort", "around", "order", "together", "date_order", "owner",
     "before", "newest", "start", "everyone", "format", "on_bad", "progress", "prefix", "depth", "ttl_s", "index",
     "refresh_ttl",
 }  # fmt: skip

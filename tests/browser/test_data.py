@@ -56,6 +56,9 @@ def test_a_file_that_is_no_export_says_why(open_page: Open, tmp_path: Path) -> N
     page.get_by_label("Drop a file here").set_input_files(tmp_path / "note.json")
     expect(page.locator("#import-preview")).to_contain_text("1 record cannot be read")
     page.get_by_role("button", name="Import").click()
+    expect(page.locator("#import-state")).to_contain_text("1 record cannot be read")
+    page.get_by_label("Skip records that cannot be read").uncheck()
+    page.get_by_role("button", name="Import").click()
     expect(page.get_by_role("alert").filter(has_text="has no content")).to_be_visible()
 
 

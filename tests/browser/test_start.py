@@ -7,6 +7,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open, Site, assert_every_way
+from tests.reader.importers.exports import zipped
 
 HOSTILE = "<img src=x onerror=alert(1)> **bold** [link](javascript:alert(1)) \u202egnp.exe"
 
@@ -51,7 +52,9 @@ def test_files_are_uploaded_with_their_outcome(open_page: Open, tmp_path: Path) 
     good.write_text("The harbour opens at six.", encoding="utf-8")
     bad.write_text('{"messages": [', encoding="utf-8")
     page = open_page("/?cube=ana", "ana")
-    page.locator("#files").set_input_files([good, bad])
+    chats = zipped(tmp_path / "chats.zip", {"chat.json": [{"role": "user", "content": "The ferry leaves at seven."}]})
+    page.locator("#files").set_input_files([good, bad, chats])
+    expect(page.locator("[data-uploads] li", has_text="chats.zip")).to_contain_text("1 messages of 1 conversations")
     expect(page.locator("[data-uploads] li", has_text="note.txt")).to_contain_text("is being read")
     expect(page.locator("[data-uploads] li", has_text="broken.json")).to_contain_text("JSON")
 

@@ -262,17 +262,21 @@ def test_an_import_tells_what_was_bad_left_out_and_out_of_order(store: Store, tm
     ]
     export = tmp_path / "conversations.json"
     export.write_text(json.dumps([{"uuid": "c", "chat_messages": turns}]))
-    assert "entry 1, message 4 is refused: role" in store.failed(2, "import", str(export))
-    text = store.said("import", str(export), "--on-bad", "skip", "--format", "claude")
+    assert "entry 1, message 4 is refused: role" in store.failed(2, "import", str(export), "--on-bad", "stop")
+    shown = store.said("import", str(export), "--preview")
+    assert "claude: 2 messages of 1 conversations" in shown
+    assert "nothing was stored" in shown
+    text = store.said("import", str(export), "--format", "claude")
     lines = text.splitlines()
     assert lines[0] == "2 added, 0 known, 60 bad, 1 left out, 1 out of order (claude, 1 conversations)"
-    assert lines[1].startswith("entry 1, message 4 is refused: role ")
-    assert len(lines) == 52
+    assert lines[1] == "left out: 1 hidden or empty turns"
+    assert lines[2].startswith("entry 1, message 4 is refused: role ")
+    assert len(lines) == 53
     assert lines[-1] == "and 10 more bad records; --json lists them all"
     assert "\x1b" not in text
-    assert len(store.told("import", str(export), "--on-bad", "skip")["bad"]) == 60
+    assert len(store.told("import", str(export))["bad"]) == 60
     export.write_text(json.dumps([{"uuid": "c", "chat_messages": turns[3:]}]))
-    none = store.run("import", str(export), "--on-bad", "skip", "--format", "claude")
+    none = store.run("import", str(export), "--format", "claude")
     assert (none.returncode, none.stdout.splitlines()[0]) == (
         InvalidInput.exit_code, "0 added, 0 known, 60 bad (claude, 0 conversations)",
     )  # fmt: skip
@@ -310,8 +314,8 @@ WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["list", "--filter", "[" * 5000], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["list", "--filter", '{"version": ' + "9" * 5000 + "}"], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["import", "/no/such/file"], ["/no/such/file", "cannot be read"]),
-    (InvalidInput.exit_code, ["import", "x", "--on-bad", "panic"], ["--on-bad", "stop or skip"]),
-    (InvalidInput.exit_code, ["import", "x", "--format", "xml"], ["--format", "chatgpt, claude, locomo"]),
+    (InvalidInput.exit_code, ["import", "x", "--on-bad", "panic"], ["--on-bad", "skip, stop"]),
+    (InvalidInput.exit_code, ["import", "x", "--format", "xml"], ["--format", "chatgpt, claude, gemini"]),
     (InvalidInput.exit_code, ["demo", "--svg", "/no/such/folder/x.svg"], ["--svg", "does not exist"]),
     (InvalidInput.exit_code, ["memory", "erase", "x"], ["--yes", "nothing was erased"]),
     (InvalidInput.exit_code, ["cube", "drop", "talk"], ["--yes", "nothing was erased"]),

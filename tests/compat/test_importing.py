@@ -291,14 +291,17 @@ def test_a_hostile_folder_never_crashes_an_import(memos: MemOS, tmp_path: Path) 
 def test_the_command_imports_a_folder_and_tells_what_it_left(folder: Path, tmp_path: Path) -> None:
     write(folder / "users/bob/short_term.json", [page(7), 5])
     command = [sys.executable, "-m", "memos.cli.app", "import", str(folder), "--format", "memoryos"]
+    command += ["--on-bad", "stop"]
     environment = {**os.environ, "MEMOS_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 2
     assert "users/bob/short_term.json, entry 2 is int, not a page" in done.stderr
-    command += ["--on-bad", "skip"]
+    command = command[:-2]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    first, note, bad = done.stdout.splitlines()
+    first, cubes, note, *left, bad = done.stdout.splitlines()
     assert first == "15 added, 0 known, 1 bad, 3 left out (memoryos, 4 conversations)"
     assert note.startswith("embeddings, heat")
+    assert cubes.startswith("in 3 cubes: ")
+    assert sum(int(line.split()[2]) for line in left) == 3
     assert bad == "users/bob/short_term.json, entry 2 is int, not a page"

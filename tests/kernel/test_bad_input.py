@@ -129,15 +129,26 @@ def test_an_entry_that_is_no_message_is_named_by_its_place(memos: MemOS, raw: An
         memos.add(["fine", raw])
 
 
-@pytest.mark.parametrize("role", ["robot", "", "USER", 7, None, [], {}, LONE, nested(5000), 10**5000], ids=brief)
+@pytest.mark.parametrize("role", ["robot", "", 7, None, [], {}, LONE, nested(5000), 10**5000], ids=brief)
 def test_an_unknown_role_is_refused_with_the_roles_there_are(memos: MemOS, role: Any) -> None:
     with refused(memos, InvalidInput, "messages[0].role", "use one of", "user"):
         memos.add(message(role=role))
 
 
-@pytest.mark.parametrize("field", ["mood", "Content", LONE], ids=brief)
-def test_an_unknown_message_field_is_refused_and_info_offered(memos: MemOS, field: str) -> None:
-    with refused(memos, InvalidInput, "messages[0]", "unknown fields", "info"):
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("mood", ["messages[0].mood", "unknown field", "`info`"]),
+        ("contnet", ["messages[0].contnet", "did you mean `content`?"]),
+        ("timestmp", ["messages[0].timestmp", "did you mean `timestamp`?"]),
+        (LONE, ["unknown field", "`info`"]),
+    ],
+    ids=brief,
+)
+def test_an_unknown_message_field_is_refused_with_the_nearest_or_info(
+    memos: MemOS, field: str, words: list[str]
+) -> None:
+    with refused(memos, InvalidInput, *words):
         memos.add(message(**{field: "x"}))
 
 
@@ -606,7 +617,7 @@ def test_content_nested_too_deeply_is_refused(memos: MemOS, depth: int) -> None:
 
 
 @pytest.mark.parametrize("content", [
-    [], [{}], ["text"], [5], [{"type": "video"}], [{"type": "text"}], [{"type": "text", "text": 5}],
+    [], [{}], [5], [{"type": "hologram"}], [{"type": "text"}], [{"type": "text", "text": 5}],
     [{"type": "text", "text": ""}], [{"type": ["text"]}], [{"type": "file", "file": {"filename": 5}}],
     [{"type": "image_url", "image_url": {"width": math.nan}}], [{"type": "image_url", "image_url": {1, 2}}],
     {"type": "text", "text": "not in a list"}, 5, True,

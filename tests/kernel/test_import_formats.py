@@ -14,6 +14,7 @@ import pytest
 from memos import MemOS, Settings
 from memos.errors import InvalidInput
 from memos.kernel.importing import ImportSummary, import_export
+from memos.reader.importers.base import BRANCH, HIDDEN
 from memos.reader.importers.formats import Format
 from tests.fakes import WordEmbedder
 from tests.support import forks
@@ -82,7 +83,6 @@ MAKERS: dict[Format, Callable[..., dict[str, Any]]] = {
 
 
 def test_every_format_is_imported_once_however_often_and_goes_on_where_it_grew(memos: MemOS, tmp_path: Path) -> None:
-    assert set(MAKERS) == set(Format)
     for format, make in MAKERS.items():
         memos.cubes.create(format)
         path = write(tmp_path / "export.json", [make("a", "yes", "yes", "and no"), make("b", "yes")])
@@ -104,11 +104,11 @@ def test_of_a_cut_file_nothing_is_stored_or_all_before_the_cut(memos: MemOS, tmp
     path = tmp_path / "cut.json"
     path.write_text(whole[:-20])
     with pytest.raises(InvalidInput) as caught:
-        import_export(memos, path, cube="default")
+        import_export(memos, path, cube="default", on_bad="stop")
     end = f"entry 3 is not JSON: the file ends there, in line 1 after {len(whole) - 20:,} bytes"
     assert end in str(caught.value)
     assert items(memos) == []
-    summary = import_export(memos, path, cube="default", on_bad="skip")
+    summary = import_export(memos, path, cube="default")
     assert (summary.added, summary.format) == (4, format)
     [bad] = summary.bad
     assert end.startswith(bad.place)
@@ -139,7 +139,7 @@ def test_a_time_without_a_zone_is_in_the_cubes_and_wrong_order_is_told_not_mende
     assert [f"{item.valid_from:%d %H:%M}" for item in found] == ["20 12:21", "20 00:21", "20 14:21", "20 14:21"]
     path = write(tmp_path / "export.json", [{"content": "x", "chat_time": "03/04/2023"}])
     with pytest.raises(InvalidInput, match=r"entry 1 .*'03/04/2023' is ambiguous.*ISO 8601"):
-        import_export(memos, path, cube="paris")
+        import_export(memos, path, cube="paris", on_bad="stop")
 
 
 def test_what_is_left_out_is_counted(memos: MemOS, tmp_path: Path) -> None:
@@ -147,6 +147,7 @@ def test_what_is_left_out_is_counted(memos: MemOS, tmp_path: Path) -> None:
     conversation["mapping"]["other"] = {**conversation["mapping"]["1"], "children": []}
     summary = import_export(memos, write(tmp_path / "conversations.json", [conversation]), cube="default")
     assert (summary.added, summary.left_out, summary.bad) == (3, 2, ())
+    assert summary.left_out_by == {BRANCH: 1, HIDDEN: 1}
 
 
 def test_a_format_can_be_forced(memos: MemOS, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_format_can_be_forced(memos: MemOS, tmp_path: Path) -> None:
     summary = import_export(memos, path, cube="default", format=Format.GENERIC)
     assert (summary.format, summary.added) == (Format.GENERIC, 1)
     with pytest.raises(InvalidInput, match="entry 1 is not a LoCoMo sample"):
-        import_export(memos, path, cube="default", format=Format.LOCOMO)
+        import_export(memos, path, cube="default", format=Format.LOCOMO, on_bad="stop")
 
 
 def test_progress_counts_to_the_end_with_bad_records(memos: MemOS, tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_file_changed_while_it_is_read_stops_the_import(memos: MemOS, tmp_path
             path.write_text("\n".join([*lines[:100], "x" * 100_000]))
 
     with pytest.raises(InvalidInput, match=r"line \d+ is not JSON.*changed while it was read"):
-        import_export(memos, path, cube="default", on_progress=change)
+        import_export(memos, path, cube="default", on_progress=change, on_bad="stop")
     path.write_text("\n".join(lines))
     assert import_export(memos, path, cube="default").added + 50 <= 200
     assert len(items(memos)) == 200
@@ -194,7 +195,7 @@ def test_a_large_file_on_one_line_is_checked_in_little_memory(memos: MemOS, tmp_
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInput, match="entry 221 is refused: chat_time 'soon'"):
-            import_export(memos, path, cube="default")
+            import_export(memos, path, cube="default", on_bad="stop")
         assert tracemalloc.get_traced_memory()[1] < size / 5
     finally:
         tracemalloc.stop()

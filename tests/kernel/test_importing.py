@@ -287,7 +287,7 @@ def test_records_of_a_wrong_shape_are_named(memos: MemOS, tmp_path: Path, docume
 def test_a_file_that_cannot_be_opened_is_refused(memos: MemOS, tmp_path: Path) -> None:
     refused(memos, tmp_path / "missing.json", "cannot be read", "No such file")
     (tmp_path / "folder.json").mkdir()
-    refused(memos, tmp_path / "folder.json", "cannot be read")
+    refused(memos, tmp_path / "folder.json", "holds no files")
 
 
 def test_an_unknown_cube_is_not_found_and_the_file_untouched(memos: MemOS, tmp_path: Path) -> None:

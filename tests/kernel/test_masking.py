@@ -182,7 +182,7 @@ def test_a_file_inside_a_message_is_no_text() -> None:
     url = "data:image/png;base64," + "AKIAIOSFODNN7EXAMPLE+" * 50
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
     masking = Masking(secrets=True, personal=True)
-    assert masking.messages([message], 10) == [message]
+    assert masking.messages([message], 10).messages == [message]
     assert masking.masked == ()
     assert masking.text("text", url) != url
 

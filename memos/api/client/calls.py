@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from memos.api.wording import STATUSES
+from memos.core.message_shapes import as_mapping
 from memos.core.types import Json
 from memos.errors import (
     BackendTimeout,
@@ -400,6 +401,9 @@ def _plain(value: object) -> Json:
         return dict(value)
     if isinstance(value, Sequence | Set) and not isinstance(value, bytes | bytearray):
         return list(value)
+    told = as_mapping("messages", value)  # a message of another library
+    if isinstance(told, Mapping):
+        return dict(told)
     raise TypeError
 
 

@@ -68,15 +68,21 @@ def run_import(
     cube: str | None = None,
     conversation: str | None = None,
     format: str | None = None,
-    on_bad: str = "stop",
+    on_bad: str = "skip",
     mode: str = "rough",
+    owner: str | None = None,
+    together: bool = False,
+    time_zone: str | None = None,
+    date_order: str | None = None,
     user: str | None = None,
 ) -> Call[values.ImportSummary]:
-    """Store the messages of a chat export; importing it again adds only what is missing.
+    """Store the messages of an export, a ZIP archive too; importing it again adds only what is missing.
 
     Raises: InvalidInput (a record cannot be read), NotFound, Conflict, PermissionDenied.
     """
-    query = {"cube": cube, "format": format, "conversation": conversation, "on_bad": on_bad, "mode": mode, "user": user}
+    about = {"cube": cube, "format": format, "conversation": conversation, "user": user, "owner": owner}
+    how = {"on_bad": on_bad, "mode": mode, "time_zone": time_zone, "date_order": date_order}
+    query = {**about, **how, "together": together or None}
     return replace(_sent(("imports",), values.ImportSummary, query, file), repeatable=True)
 
 
@@ -87,10 +93,13 @@ def preview_import(
     conversation: str | None = None,
     format: str | None = None,
     limit: int = 2_000,
+    time_zone: str | None = None,
+    date_order: str | None = None,
     user: str | None = None,
 ) -> Call[values.ImportPreview]:
-    """Return what the first `limit` records of a chat export would store. Raises: InvalidInput, NotFound."""
+    """Return what the first `limit` records of an export would store. Raises: InvalidInput, NotFound."""
     query = {"cube": cube, "format": format, "conversation": conversation, "limit": limit, "user": user}
+    query |= {"time_zone": time_zone, "date_order": date_order}
     return replace(_sent(("imports", "preview"), values.ImportPreview, query, file), repeatable=True)
 
 

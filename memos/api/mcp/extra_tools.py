@@ -150,8 +150,11 @@ MinRelevance = Annotated[float, Field(strict=True, description="Leave out memori
 
 
 def add(
-    text: Annotated[str, Field(description="Text to remember, as it was said")],
+    text: Annotated[str | None, Field(description="Text to remember, as it was said")] = None,
     role: Annotated[str, Field(description="Who said it: user, assistant, system or tool")] = "user",
+    messages: Annotated[
+        list[Any] | None, Field(description="In place of text: messages {role, content}, also Anthropic's or OpenAI's")
+    ] = None,
     conversation: Annotated[str | None, Field(description="Conversation id")] = None,
     tags: Annotated[list[str] | None, Field(description="Tags")] = None,
     cube: Cube = None,
@@ -159,8 +162,10 @@ def add(
 ) -> Added:
     """Remember something. It is stored for good and can be found when this returns."""
     context = current_context()
+    if (messages is None) == (text is None):
+        raise InvalidInput("text", "or `messages` is required; give one of them")
     receipt = context.memos.add(
-        [{"role": role, "content": text}],
+        [{"role": role, "content": text}] if messages is None else messages,
         cube=cube or context.home,
         actor=context.actor,
         conversation=conversation,

@@ -19,8 +19,8 @@ from pydantic import Field, ValidationError
 
 from memos.api.mcp import extra_tools, tools
 from memos.api.mcp.context import ContextResolver, context_middleware, current_context
-from memos.api.wording import message_of, reason_of, unknown_name
-from memos.core.aliases import ALIASES, resolve_aliases
+from memos.api.wording import message_of, reason_of
+from memos.core.aliases import ALIASES, resolve_aliases, unknown_name
 from memos.core.text.rendering import quoted
 from memos.core.text.validation import MAX_MESSAGE_BYTES
 from memos.core.types import Json

@@ -8,6 +8,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from anyio import to_thread
@@ -22,6 +23,7 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details, shapes
 from memos.api.openmem.shapes import Body, Empty, deleting, ok, only_one, page_of, required
 from memos.core.identities import Caller
+from memos.core.message_shapes import Shaped, shape_messages
 from memos.core.text.validation import check_name
 from memos.core.types import Json, StoredFile
 from memos.errors import Conflict, InvalidInput, NotFound
@@ -62,16 +64,19 @@ def _decoded(where: str, content: str, most: int) -> bytes:
         raise InvalidInput(where, "is not valid base64 (RFC 4648, with padding, without line breaks)") from error
 
 
-def without_files(messages: Json, most: int, fetch: Fetch) -> tuple[Json, tuple[File, ...]]:
-    """Return messages with names and digests in place of files, and the files. Raises: InvalidInput."""
-    if not isinstance(messages, list):
+def without_files(messages: Json, most: int, fetch: Fetch) -> tuple[Json | Shaped, tuple[File, ...]]:
+    """Return messages in our shape with names and digests in place of files, and the files. Raises: InvalidInput."""
+    shaped = shape_messages(messages)
+    if not isinstance(shaped.messages, list):
         return messages, ()
     files: list[File] = []
 
     def taking(where: str, name: str | None, content: Json) -> File:
         return file_of(where, name, content, most, fetch)
 
-    return [_message(f"messages[{n}]", message, files, taking) for n, message in enumerate(messages)], tuple(files)
+    told = zip(shaped.places, shaped.messages, strict=True)
+    kept = [_message(f"messages[{place}]", message, files, taking) for place, message in told]
+    return replace(shaped, messages=kept), tuple(files)
 
 
 def _message(where: str, message: Json, files: list[File], taking: _Taking) -> Json:

@@ -15,6 +15,7 @@ from memos.api.openmem.files import without_files
 from memos.api.openmem.shapes import Body, Subject, check_tokens, deleting, ok, required, said
 from memos.core.clock import new_id
 from memos.core.identities import Caller
+from memos.core.message_shapes import Shaped
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.memos import MemOS
@@ -64,7 +65,7 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
     reading = Reading(
         ZoneInfo(settings.time_zone), memos.clock.now(), settings.mask_secrets, asker=lambda: memos.models.reader
     )
-    given = messages if isinstance(messages, list) else [messages]
+    given = messages.messages if isinstance(messages, Shaped) else [messages]
     found = preview(PreviewSource(tuple(given), (None,) * len(given)), reading)
     lists: dict[str, list[Json]] = {"memory_detail_list": [], "preference_detail_list": []}
     for fact in found.facts:

@@ -41,7 +41,7 @@ class AddBody(Body):
     user_id: Names = Field(None, description="User, or several users, each of whom gets the messages")
     agent_id: Names = Field(None, description="Agent; required without a user")
     conversation_id: str | None = Field(None, description="Conversation it belongs to")
-    messages: Any = Field(None, description="List of messages `{role, content, …}`; required")
+    messages: Any = Field(None, description="List of messages `{role, content, …}` or of other known shapes; required")
     tags: list[str] | None = Field(None, description="Tags")
     info: dict[str, Any] | None = Field(None, description="Metadata to filter by")
     app_id: str | None = Field(None, description="Kept in `info`")
@@ -150,7 +150,7 @@ def get_status(body: StatusBody, memos: CurrentMemos, caller: CurrentCaller) -> 
 
 def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
     """Store a request's messages unless they are stored; resume a request that broke off."""
-    messages = _without_nulls(required("messages", body.messages))
+    messages = required("messages", body.messages)
     messages, files = without_files(messages, memos.settings.limits.file_bytes, memos.documents.fetch)
     check_tokens("messages", said(messages), ADD_TOKENS)
     people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
@@ -218,16 +218,6 @@ def same(path: str, body: Body) -> str:
         return json.dumps([path, body.model_dump(mode="python")], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise Conflict("The body contains a value that JSON cannot represent.") from error
-
-
-def _without_nulls(messages: Json) -> Json:
-    """Return messages without null fields, which OpenAI's clients send."""
-    if not isinstance(messages, list):
-        return messages
-    return [
-        {key: value for key, value in message.items() if value is not None} if isinstance(message, dict) else message
-        for message in messages
-    ]
 
 
 chat_router = APIRouter(tags=["chat"])

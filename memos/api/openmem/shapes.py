@@ -13,6 +13,7 @@ from memos.api.auth import Unauthenticated
 from memos.api.dialects import RequestIdentity, envelope, error_envelope, resolve_identity
 from memos.api.wording import REQUIRED
 from memos.core.identities import EVERYONE, Caller
+from memos.core.message_shapes import Shaped
 from memos.core.tokens import estimate_tokens
 from memos.core.types import CubeKind, Json
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, ModelError, NotFound, PermissionDenied
@@ -135,8 +136,9 @@ def check_tokens(field: str, text: str, most: int) -> None:
         raise TooLong(field, f"has about {tokens:,} tokens, more than the limit of {most:,}; send it in parts")
 
 
-def said(messages: Json) -> str:
+def said(messages: Json | Shaped) -> str:
     texts: list[str] = []
+    messages = messages.messages if isinstance(messages, Shaped) else messages
     for message in messages if isinstance(messages, list) else [messages]:
         content = message.get("content") if isinstance(message, dict) else message
         for part in content if isinstance(content, list) else [content]:

@@ -26,6 +26,7 @@ from memos.api.streaming import CurrentRunner, ServerEvent, event_stream, poll, 
 from memos.api.wording import message_of
 from memos.core.clock import new_id
 from memos.core.identities import Caller
+from memos.core.message_shapes import shape_messages
 from memos.core.types import AddReceipt, Item, Json, Mode, Status, TaskState
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
@@ -200,11 +201,12 @@ def _edit_record(memos: MemOS, item: str, cube: str, actor: str) -> dict[str, An
 
 
 def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
-    said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
-    words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
-    if not words or not isinstance(words[-1], str):
+    said = shape_messages(body.messages).messages
+    last = said[-1] if isinstance(said, list) and said else None
+    words = last.get("content") if isinstance(last, dict) else last
+    if not isinstance(words, str):
         raise InvalidInput("messages", "must end with the correction as text if is_feedback is set")
-    correction = FeedbackBody(user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id)
+    correction = FeedbackBody(user_id=body.user_id, feedback_content=words, session_id=body.session_id)
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
     return [
@@ -550,7 +552,7 @@ class ChatBody(Body):
     query: str
     readable_cube_ids: list[str] | None = None
     writable_cube_ids: list[str] | None = None
-    history: list[dict[str, Any]] | None = None
+    history: list[Any] | None = None
     mode: str | None = None
     system_prompt: str | None = None
     top_k: int = Field(10, ge=1)

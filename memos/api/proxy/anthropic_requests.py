@@ -20,7 +20,7 @@ from memos.api.proxy.requests import (
     text_field,
     tool_answer,
 )
-from memos.api.wording import unknown_name
+from memos.core.aliases import unknown_name
 from memos.core.types import Json
 from memos.errors import InvalidInput
 

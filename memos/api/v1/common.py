@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, Response
 from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, fields_at
 from memos.api.values import Value, wire_type
-from memos.api.wording import message_of, unknown_name
+from memos.api.wording import message_of
 from memos.core import types
-from memos.core.aliases import ALIASES, resolve_aliases
+from memos.core.aliases import ALIASES, resolve_aliases, unknown_name
 from memos.core.identities import Caller
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, cast
 
 import anyio
 from anyio import to_thread
@@ -27,6 +27,7 @@ from memos.kernel import importing
 from memos.kernel.transfer import scratch_file
 from memos.reader.arguments import member_of
 from memos.reader.importers.formats import Format
+from memos.reader.importers.sources import ExportOptions
 
 log = logging.getLogger("memos.api")
 
@@ -49,6 +50,11 @@ Format_ = Annotated[
     str | None, Query(alias="format", description="Format such as `chatgpt` or `claude`; default: detected")
 ]
 FileName = Annotated[str, Query(description="Name of the file; names conversations that have no id")]
+DateOrder_ = Annotated[
+    str | None,
+    Query(description="For WhatsApp: what comes first in a date, `day` or `month`; default: read from the file"),
+]
+TimeZone = Annotated[str | None, Query(description="Time zone of times without an offset; default: the cube's")]
 Talk = Annotated[str | None, Query(description="Conversation id for messages without one; default: the file's name")]
 
 
@@ -62,9 +68,11 @@ async def preview_import(
     name: FileName = "chat",
     conversation: Talk = None,
     limit: Annotated[int, Query(description="Records to look at, at most 10,000")] = 2_000,
+    time_zone: TimeZone = None,
+    date_order: DateOrder_ = None,
     user: UserName = None,
 ) -> ImportPreview:
-    """Read the beginning of a chat export, sent as the body, and say what would be stored; nothing is."""
+    """Read the beginning of an export, sent as the body (a ZIP too), and say what would be stored."""
     target = await to_thread.run_sync(lambda: target_of(memos, caller, CubeBody(user=user, cube=cube)))
     with scratch_file(memos.transfer) as file:
         await receive_file(request, memos, file)
@@ -75,9 +83,11 @@ async def preview_import(
                     memos,
                     path,
                     **target,
-                    conversation=conversation or _stem(name),
+                    conversation=conversation,
                     format=_format(format_),
                     limit=limit,
+                    time_zone=time_zone,
+                    options=_options(name, date_order),
                 )
             return ImportPreview.model_validate(found)
 
@@ -93,19 +103,23 @@ async def run_import(
     format_: Format_ = None,
     name: FileName = "chat",
     conversation: Talk = None,
-    on_bad: Annotated[str, Query(description="On a record that cannot be read: `stop` or `skip`")] = "stop",
+    on_bad: Annotated[str, Query(description="On a record that cannot be read: `skip` or `stop`")] = "skip",
     mode: Annotated[str, Query(description="`rough`, or `fine`: also extract facts, in the background")] = "rough",
+    owner: Annotated[str | None, Query(description="Take only this user's memories of the other program")] = None,
+    together: Annotated[bool, Query(description="Memories of several users of it are one person's")] = False,
+    time_zone: TimeZone = None,
+    date_order: DateOrder_ = None,
     progress: Annotated[bool, Query(description="Answer with lines of JSON that tell the progress")] = False,
     user: UserName = None,
 ) -> Any:
-    """Store the messages of a chat export, sent as the body; sending it again adds only what is missing.
+    """Store the messages of an export, a ZIP archive too, sent as the body; sending it again adds only what is missing.
 
     With `progress` the answer is lines of JSON: `{"progress": {"done": …, "total": …}}`, then `{"result": …}` or
     `{"error": …}`; empty lines are a heartbeat. Closing the connection stops the import after the current batch.
     """
     if on_bad not in ("stop", "skip"):
         raise InvalidInput("on_bad", f"must be `stop` or `skip`; got {on_bad!r:.50}")
-    chosen, mode_ = _format(format_), member_of("mode", mode, Mode)
+    chosen, mode_, options = _format(format_), member_of("mode", mode, Mode), _options(name, date_order)
     target = await to_thread.run_sync(lambda: target_of(memos, caller, CubeBody(user=user, cube=cube), new=True))
     file = scratch_file(memos.transfer)
     try:
@@ -120,11 +134,15 @@ async def run_import(
                 memos,
                 path,
                 **target,
-                conversation=conversation or _stem(name),
+                conversation=conversation,
                 format=chosen,
                 on_bad="skip" if on_bad == "skip" else "stop",
                 on_progress=on_progress,
                 mode=mode_,
+                owner=owner,
+                owners="together" if together else "refuse",
+                time_zone=time_zone,
+                options=options,
             )
         return ImportSummary.model_validate(done)
 
@@ -174,8 +192,10 @@ def _readable(file: IO[bytes], name: str) -> Iterator[Path]:
         raise InvalidInput("file", f"{name[:80]}: {error.reason}") from error
 
 
-def _stem(name: str) -> str:
-    return Path(name).stem[:200] or "chat"
+def _options(name: str, date_order: str | None) -> ExportOptions:
+    if date_order not in (None, "day", "month"):
+        raise InvalidInput("date_order", f"must be `day` or `month`; got {date_order!r:.50}")
+    return ExportOptions(name=Path(name).name[:200] or "chat", date_order=cast(Any, date_order))
 
 
 def _format(given: str | None) -> Format | None:

@@ -236,7 +236,10 @@ Reason = Annotated[str, Query(description="Reason, kept in the history")]
 class AddBody(CubeBody):
     """Content to remember."""
 
-    messages: Any = Field(description="A text, a message `{role, content, …}` or a list of messages")
+    messages: Any = Field(
+        description="A text, a message `{role, content, …}` or a list of messages; OpenAI's, Anthropic's and "
+        "LangChain's are taken as they are"
+    )
     conversation: str | None = Field(None, description="Conversation id")
     tags: list[str] = Field(default=[], description="Tags")
     info: dict[str, Any] = Field(default={}, description="Metadata to filter by")

@@ -151,7 +151,7 @@ class PromptBody(Body):
     conversation: str | None = Field(
         None, description="Conversation id; without `history`, the model sees its most recent messages"
     )
-    history: list[dict[str, Any]] = Field(default=[], description="Earlier messages `{role, content}`")
+    history: list[Any] = Field(default=[], description="Earlier messages `{role, content}`, or of another known shape")
     system_prompt: str | None = Field(None, description="Instructions for the model, in place of the default ones")
     top_k: int | None = Field(None, description="Maximum number of memories from search; default: 12")
     filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")

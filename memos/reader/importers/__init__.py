@@ -1,3 +1,3 @@
-"""Chat exports: one module a format, each from one entry of a file to the messages in it. Knows nothing of cubes."""
+"""Exports of other programs: a module for each program or family of them, from files to messages. Knows no cubes."""
 
-__all__ = ["base", "formats", "memoryos"]
+__all__ = ["base", "formats", "memoryos", "sources"]

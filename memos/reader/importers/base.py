@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+from memos.core.message_shapes import role_of
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput, shown
 
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
+_MOST_VALUES, _NAME_CHARS = 100, 100
 _MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 _MONTH = r"(?P<month>[a-z]{3,9})\.?"
 _DATES = tuple(
     re.compile(pattern)
@@ -104,37 +117,125 @@ def _at(day: datetime, clock: re.Match[str]) -> datetime:
     return moment.replace(tzinfo=timezone(-offset if zone[0] == "-" else offset))
 
 
-_ROLES = {
-    **{str(role): role for role in Role},
-    **dict.fromkeys(("ai", "bot", "chatbot", "model"), Role.ASSISTANT),
-    "human": Role.USER,
-    "developer": Role.SYSTEM,
-    "function": Role.TOOL,
-}
+HIDDEN = "hidden or empty turns"
+BRANCH = "branches that were not shown last"
+REASONING = "reasoning, and results of tools inside an answer"
+CONTENTS = "contents of attached files"
+REMOVED = "messages that were deleted"
+SERVICE = "notices of the program, such as who joined"
+
+SPEAKER = "imported memory"
+"""Who says a memory that another program made and of which it is not known who said it."""
+
+_VALUE_CHARS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """A message of an export and its place; `problem` says why it cannot be read."""
+    """A message of an export and its place; `problem` says why it cannot be read.
 
-    # `left_out` counts entries nobody said: hidden or empty turns, other branches, reasoning. A record with nothing
-    # else has an empty message. `tags` are those of the stored item.
+    Attributes:
+        left_out: How much was left out here, for `reason`; a record with nothing else has an empty message.
+        tags: Tags of the stored item.
+        info: Further data of the stored item.
+        owner: The user it belongs to where the other program had several; those of two never come into one cube.
+        valid_from: When it began to hold, where the other program says so.
+        valid_to: When it stopped to hold.
+        revised: A text that the other program may change: one of the same id and another text is the newer version.
+    """
 
     place: str
     conversation: str
     message: dict[str, Json]
     problem: str | None = None
     left_out: int = 0
+    reason: str = HIDDEN
     tags: tuple[str, ...] = ()
     info: Mapping[str, Json] = field(default_factory=dict)
+    owner: str = ""
+    valid_from: Json = None
+    valid_to: Json = None
+    revised: bool = False
 
 
-def role_of(given: Json) -> Json:
-    return str(_ROLES.get(given.casefold(), given)) if isinstance(given, str) else given
+def left_out(reasons: Mapping[str, int]) -> Iterator[ExportRecord]:
+    """Yield how much was left out for which reason."""
+    for reason, count in reasons.items():
+        if count:
+            yield ExportRecord("the export", "export", {}, left_out=count, reason=reason)
 
 
 def message_of(role: Json, **fields: Json) -> dict[str, Json]:
     return {"role": role_of(role), **{name: value for name, value in fields.items() if value is not None}}
+
+
+def memory_record(  # noqa: PLR0913 - a memory has these properties
+    place: str,
+    conversation: str,
+    text: Json,
+    *,
+    id_: str,
+    tag: str,
+    at: Json = None,
+    name: str = SPEAKER,
+    role: Role = Role.USER,
+    tags: Sequence[str] = (),
+    info: Mapping[str, Json] | None = None,
+    owner: str = "",
+    valid_from: Json = None,
+    valid_to: Json = None,
+) -> ExportRecord:
+    """Return a memory that another program made as a record: `tag` says which program and what it is."""
+    if not isinstance(text, str):
+        return ExportRecord(place, conversation, {}, "has no text", owner=owner)
+    if not text.strip():
+        return ExportRecord(place, conversation, {}, left_out=1, owner=owner)
+    message = message_of(role, content=text.strip(), name=name, message_id=id_, chat_time=at)
+    if info := flat(info or {}):
+        message["info"] = info
+    return ExportRecord(
+        place,
+        conversation,
+        message,
+        tags=tuple(dict.fromkeys((tag, *tags))),
+        owner=owner,
+        valid_from=valid_from,
+        valid_to=valid_to,
+        revised=True,
+    )
+
+
+def flat(fields: Mapping[Any, Json]) -> dict[str, Json]:
+    """Return fields of another program as `info`: nested values as JSON text, long ones cut, empty ones left out."""
+    found: dict[str, Json] = {}
+    for name, value in fields.items():
+        if value is None or value in ("", [], {}):
+            continue
+        if isinstance(value, datetime):
+            told: Json = value.isoformat()
+        elif isinstance(value, bool) or (isinstance(value, int | float) and abs(value) <= 2**53):
+            told = value
+        elif isinstance(value, str):
+            told = value[:_VALUE_CHARS]
+        elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+            told = [each[:_VALUE_CHARS] for each in value[:_MOST_VALUES]]
+        else:
+            told = _short_json(value)
+        found[str(name)[:_NAME_CHARS] or "_"] = told
+    return found
+
+
+def _short_json(value: Json) -> str:
+    """Return the beginning of a value as JSON; of one that shares its parts no more is written than that."""
+    told = ""
+    try:
+        for piece in json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value):
+            told += piece
+            if len(told) > _VALUE_CHARS:
+                break
+    except (TypeError, ValueError, RecursionError):
+        told = told or type(value).__name__
+    return told[:_VALUE_CHARS]
 
 
 def name_of(candidates: Sequence[Json], fallback: str) -> str:
@@ -148,8 +249,19 @@ def numbered(fallback: str, place: str) -> str:
     return f"{fallback}-{place.rsplit(maxsplit=1)[-1]}"
 
 
-def text_part(text: str) -> Json:
-    return {"type": "text", "text": text}
+def mapping_in(raw: Json, field: str) -> Mapping[str, Any]:
+    value = raw.get(field) if isinstance(raw, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def list_in(raw: Json, field: str) -> list[Json]:
+    value = raw.get(field) if isinstance(raw, Mapping) else None
+    return value if isinstance(value, list) else []
+
+
+def text_in(raw: Json, field: str) -> str:
+    value = raw.get(field) if isinstance(raw, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 def image_part(url: Any = None) -> Json:
@@ -158,16 +270,8 @@ def image_part(url: Any = None) -> Json:
     return {"type": "image_url", "image_url": {}, **({} if was is None else {"was": was})}
 
 
-def file_part(name: Any = None) -> Json:
-    return {"type": "file", "file": {"filename": name} if isinstance(name, str) and name.strip() else {}}
-
-
 def content_of(parts: Sequence[Json]) -> Json:
     parts = [part for part in parts if part["type"] != "text" or part["text"].strip()]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
-
-
-def tool_call(name: Json, arguments: Json, call_id: Json) -> Json:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

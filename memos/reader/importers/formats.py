@@ -1,418 +1,244 @@
-"""Formats of chat exports: detect the format of a file and read it as records."""
+"""Formats of exports: recognise what the files of an export are, and read them as records."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from memos.core.text.redaction import mask
 from memos.core.text.validation import check_name
-from memos.core.types import Json, Message, Role
-from memos.errors import InvalidInput, shown
-from memos.reader.importers.base import (
-    ExportRecord,
-    content_of,
-    file_part,
-    image_part,
-    message_of,
-    name_of,
-    numbered,
-    read_date,
-    role_of,
-    text_part,
-    tool_call,
+from memos.core.types import Json, Message
+from memos.errors import InvalidInput
+from memos.reader.importers.base import ExportRecord, left_out, read_date
+from memos.reader.importers.chatgpt import chatgpt_records, is_chatgpt
+from memos.reader.importers.claude import claude_records, is_claude
+from memos.reader.importers.datasets import is_locomo, is_longmemeval, locomo_records, longmemeval_records
+from memos.reader.importers.gemini import gemini_records, is_takeout
+from memos.reader.importers.generic import generic_records, is_langchain_entry, langchain_records
+from memos.reader.importers.graphiti import credentials_of, graphiti_records
+from memos.reader.importers.langgraph import is_langgraph, is_store, langgraph_records, store_records
+from memos.reader.importers.letta import is_letta, letta_records
+from memos.reader.importers.local_chats import (
+    is_librechat,
+    is_lm_studio,
+    is_open_webui,
+    librechat_records,
+    lm_studio_records,
+    open_webui_records,
 )
+from memos.reader.importers.mem0 import (
+    is_mem0,
+    is_mem0_storage,
+    mem0_records,
+    mem0_server_records,
+    mem0_storage_records,
+)
+from memos.reader.importers.mempalace import is_mempalace, mempalace_records
+from memos.reader.importers.notes import is_basic_memory, is_notes, notes_records
+from memos.reader.importers.slack import is_slack, slack_records
+from memos.reader.importers.sources import Export, ExportOptions, Given, SourceFile, kind_of, open_export, printable
 from memos.reader.importers.stream import read_entries
+from memos.reader.importers.telegram import is_telegram, telegram_records
+from memos.reader.importers.whatsapp import is_whatsapp, whatsapp_records
 from memos.reader.messages import read_messages
 
-# What the program tells the model, or the model itself, and nobody says.
-_INNER = ("thoughts", "reasoning_recap", "model_editable_context", "user_editable_context")
-_TEXT_FIELDS = ("text", "result")
+
+class Format(StrEnum):
+    """What an export may be of."""
+
+    CHATGPT = "chatgpt"
+    CLAUDE = "claude"
+    GEMINI = "gemini"
+    OPEN_WEBUI = "open-webui"
+    LIBRECHAT = "librechat"
+    LM_STUDIO = "lm-studio"
+    SLACK = "slack"
+    WHATSAPP = "whatsapp"
+    TELEGRAM = "telegram"
+    NOTES = "notes"
+    BASIC_MEMORY = "basic-memory"
+    MEM0 = "mem0"
+    ZEP = "zep"
+    LETTA = "letta"
+    MEMPALACE = "mempalace"
+    LANGGRAPH = "langgraph"
+    LOCOMO = "locomo"
+    LONGMEMEVAL = "longmemeval"
+    LANGCHAIN = "langchain"
+    GENERIC = "generic"
 
 
-def is_chatgpt(value: Json) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("mapping"), Mapping)
+_DEFAULTS = ExportOptions()
+_LOOKED_AT = 20
+_JSON = (".json", ".jsonl", ".ndjson", ".af", "")
+_SERVERS = {
+    "http": Format.MEM0,
+    "https": Format.MEM0,
+    **dict.fromkeys(("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"), Format.ZEP),
+}
+
+# Formats of several files, or of files that are no JSON; those that are sure come before those that are not.
+_BUNDLES: dict[Format, tuple[Callable[[Export], bool], Callable[[Export, str], Iterator[ExportRecord]]]] = {
+    Format.SLACK: (is_slack, slack_records),
+    Format.TELEGRAM: (is_telegram, telegram_records),
+    Format.WHATSAPP: (is_whatsapp, whatsapp_records),
+    Format.GEMINI: (is_takeout, gemini_records),
+    Format.MEM0: (is_mem0_storage, mem0_storage_records),
+    Format.LANGGRAPH: (is_store, store_records),
+    Format.MEMPALACE: (is_mempalace, mempalace_records),
+    Format.BASIC_MEMORY: (is_basic_memory, notes_records),
+    Format.NOTES: (is_notes, notes_records),
+}
+
+# Formats of JSON: what recognises one of its entries, and what reads one.
+_READERS: dict[Format, tuple[Callable[[Json], bool], Callable[[Json, str, str], Iterator[ExportRecord]]]] = {
+    Format.CHATGPT: (is_chatgpt, chatgpt_records),
+    Format.CLAUDE: (is_claude, claude_records),
+    Format.OPEN_WEBUI: (is_open_webui, open_webui_records),
+    Format.LIBRECHAT: (is_librechat, librechat_records),
+    Format.LM_STUDIO: (is_lm_studio, lm_studio_records),
+    Format.LETTA: (is_letta, letta_records),
+    Format.LANGGRAPH: (is_langgraph, langgraph_records),
+    Format.MEM0: (is_mem0, mem0_records),
+    Format.LOCOMO: (is_locomo, locomo_records),
+    Format.LONGMEMEVAL: (is_longmemeval, longmemeval_records),
+    Format.LANGCHAIN: (is_langchain_entry, langchain_records),
+    Format.GENERIC: (lambda _: True, generic_records),
+}
 
 
-def chatgpt_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield messages from the root to `current_node`, without hidden ones and other branches."""
-    if not is_chatgpt(entry):
-        yield ExportRecord(place, fallback, {}, "is not a ChatGPT conversation: it has no mapping of messages")
-        return
-    mapping = entry["mapping"]
-    own = (entry.get("conversation_id"), entry.get("id"), entry.get("title"))
-    name = name_of(own, numbered(fallback, place))
-    branch, problem = _branch(mapping, entry.get("current_node"))
-    if problem:
-        yield ExportRecord(place, name, {}, problem)
-    # A message without a time was written no earlier than the one before it.
-    time = entry.get("create_time")
-    number = 0
-    for node in branch:
-        message = mapping[node].get("message")
-        if message is not None:
-            number += 1
-            record = _chatgpt_record(message, node, name, f"{place}, message {number}", time)
-            time = record.message.get("chat_time", time)
-            yield record
-    others = sum(_is_said(mapping[key]) for key in mapping.keys() - set(branch))
-    if branch and others:
-        yield ExportRecord(place, name, {}, left_out=others)
-
-
-def _branch(mapping: Mapping[str, Json], current: Json) -> tuple[list[str], str | None]:
-    if current is None:
-        leaves = [key for key, node in mapping.items() if isinstance(node, Mapping) and not node.get("children")]
-        current = leaves[0] if len(leaves) == 1 else None
-    if current is None:
-        return [], "has no current_node, so it is unknown which branch was shown"
-    branch: dict[str, None] = {}
-    while current is not None:
-        node = mapping.get(current) if isinstance(current, str) else None
-        if not isinstance(node, Mapping):
-            return [*reversed(branch)], f"names the node {shown(current)}, which is missing"
-        if current in branch:
-            return [], f"has a cycle at the node {shown(current)}"
-        branch[current] = None
-        current = node.get("parent")
-    return [*reversed(branch)], None
-
-
-def _chatgpt_record(raw: Json, node: str, conversation: str, place: str, time: Json) -> ExportRecord:
-    if not isinstance(raw, Mapping):
-        return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    author = _mapping(raw, "author")
-    metadata = _mapping(raw, "metadata")
-    content = raw.get("content")
-    if not isinstance(content, Mapping | None):
-        return ExportRecord(place, conversation, {}, f"has content that is {type(content).__name__}, not an object")
-    kind = content.get("content_type") if content is not None else None
-    if kind in _INNER or metadata.get("is_visually_hidden_from_conversation"):
-        return ExportRecord(place, conversation, {}, left_out=1)
-    if content is not None and not any(field in content for field in ("parts", *_TEXT_FIELDS)):
-        return ExportRecord(place, conversation, {}, f"has the content type {shown(kind)}, which is unknown")
-    text = content_of([*_parts(content), *_attachments(metadata)])
-    if not text:
-        return ExportRecord(place, conversation, {}, left_out=1)
-    message = message_of(
-        author.get("role"),
-        content=text,
-        name=author.get("name") or None,
-        message_id=raw.get("id") or node,
-        chat_time=raw.get("create_time") or time,
-    )
-    return ExportRecord(place, conversation, message)
-
-
-def _parts(content: Json) -> Iterator[Json]:
-    if not isinstance(content, Mapping):
-        return
-    for text_field in _TEXT_FIELDS:
-        if isinstance(content.get(text_field), str):
-            yield text_part(content[text_field])
-    pieces = content.get("parts")
-    for piece in pieces if isinstance(pieces, list) else ():
-        if isinstance(piece, str):
-            yield text_part(piece)
-        elif isinstance(piece, Mapping) and isinstance(piece.get("text"), str):
-            yield text_part(piece["text"])
-        elif isinstance(piece, Mapping) and piece.get("content_type") == "image_asset_pointer":
-            yield image_part(piece.get("asset_pointer"))
-        elif piece is not None:
-            yield file_part()
-
-
-def _attachments(metadata: Mapping[str, Any]) -> Iterator[Json]:
-    files = metadata.get("attachments")
-    for file in files if isinstance(files, list) else ():
-        if isinstance(file, Mapping) and not str(file.get("mime_type") or file.get("mimeType")).startswith("image/"):
-            yield file_part(file.get("name"))
-
-
-def _mapping(raw: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    value = raw.get(field)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _is_said(node: Json) -> bool:
-    message = node.get("message") if isinstance(node, Mapping) else None
-    return isinstance(message, Mapping) and bool(content_of([*_parts(message.get("content"))]))
-
-
-def is_claude(value: Json) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("chat_messages"), list)
-
-
-def claude_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    if not is_claude(entry):
-        yield ExportRecord(place, fallback, {}, "is not a Claude conversation: it has no chat_messages")
-        return
-    name = name_of((entry.get("uuid"), entry.get("name")), numbered(fallback, place))
-    for number, raw in enumerate(entry["chat_messages"], start=1):
-        yield _claude_record(raw, name, f"{place}, message {number}")
-
-
-def _claude_record(raw: Json, conversation: str, place: str) -> ExportRecord:
-    if not isinstance(raw, Mapping):
-        return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    blocks = [block for block in _list(raw, "content") if isinstance(block, Mapping)]
-    parts, calls, left_out = _blocks(blocks)
-    if not any(part["type"] == "text" and part["text"].strip() for part in parts) and not calls:
-        # `text` repeats the blocks, with a remark in place of what is not text.
-        parts = [*([text_part(raw["text"])] if isinstance(raw.get("text"), str) else []), *parts]
-    for file in (*_list(raw, "attachments"), *_list(raw, "files")):
-        if isinstance(file, Mapping):
-            parts.append(file_part(file.get("file_name")))
-            left_out += bool(file.get("extracted_content"))
-    content = content_of(parts)
-    if not content and not calls:
-        return ExportRecord(place, conversation, {}, left_out=max(1, left_out))
-    message = message_of(
-        raw.get("sender"),
-        content=content,
-        message_id=raw.get("uuid"),
-        chat_time=raw.get("created_at"),
-        tool_calls=calls or None,
-    )
-    return ExportRecord(place, conversation, message, left_out=left_out)
-
-
-def _blocks(blocks: list[Mapping[str, Any]]) -> tuple[list[Json], list[Json], int]:
-    """Return text, tool calls, and the number of blocks left out (reasoning, tool results)."""
-    parts: list[Json] = []
-    calls: list[Json] = []
-    left_out = 0
-    for block in blocks:
-        match block.get("type"):
-            case "text" if isinstance(block.get("text"), str):
-                parts.append(text_part(block["text"]))
-            case "image":
-                parts.append(image_part())
-            case "tool_use":
-                calls.append(tool_call(block.get("name"), block.get("input") or {}, block.get("id")))
-            case _:
-                left_out += 1
-    return parts, calls, left_out
-
-
-def _list(raw: Mapping[str, Any], field: str) -> list[Json]:
-    value = raw.get(field)
-    return value if isinstance(value, list) else []
-
-
-_KEPT = ("role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust")
-_RENAMED = {"speaker": "name", "text": "content", **dict.fromkeys(("timestamp", "time", "create_time"), "chat_time")}
-
-
-def generic_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    if not isinstance(entry, Mapping):
-        yield ExportRecord(place, fallback, {}, f"is {type(entry).__name__}, not an object")
-        return
-    own = (entry.get("conversation"), entry.get("conversation_id"))
-    if isinstance(entry.get("messages"), list):
-        name = name_of((*own, entry.get("id"), entry.get("title")), numbered(fallback, place))
-        for number, message in enumerate(entry["messages"], start=1):
-            yield _message(message, name, f"{place}, message {number}")
-    else:
-        yield _message(entry, name_of(own, fallback), place)
-
-
-def _message(raw: Json, conversation: str, place: str) -> ExportRecord:
-    if not isinstance(raw, Mapping):
-        return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    message: dict[str, Json] = {}
-    for given, value in raw.items():
-        name = _RENAMED.get(str(given), str(given))
-        if name in _KEPT and value is not None and (given == name or name not in message):
-            message[name] = value
-    if "role" in message:
-        message["role"] = role_of(message["role"])
-    if "content" not in message and "tool_calls" not in message:
-        return ExportRecord(place, conversation, {}, "has no content")
-    return ExportRecord(place, conversation, message)
-
-
-_ROLES = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL, "function": Role.TOOL}
-_TEXTS = ("text", "input_text", "output_text")
-_IMAGES = ("image_url", "image", "input_image")
-_FILES = ("file", "input_file", "document")
-
-
-def is_langchain(value: Json) -> bool:
-    if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
-        value = value["messages"]
-    first = value[0] if isinstance(value, list) and value else value
-    return _unwrapped(first) is not None
-
-
-def langchain_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    name, messages = numbered(fallback, place), entry
-    if isinstance(entry, Mapping) and isinstance(entry.get("messages"), list):
-        own = (entry.get("conversation"), entry.get("conversation_id"), entry.get("id"), entry.get("title"))
-        name, messages = name_of(own, name), entry["messages"]
-    if not isinstance(messages, list):
-        yield _langchain_record(entry, fallback, place)
-        return
-    for number, message in enumerate(messages, start=1):
-        yield _langchain_record(message, name, f"{place}, message {number}")
-
-
-def _unwrapped(value: Json) -> tuple[str, Mapping[str, Any]] | None:
-    if not isinstance(value, Mapping):
+def server_format(given: Given) -> Format | None:
+    """Return the format of what is on the server that a URL names; None for files."""
+    if not isinstance(given, str) or "://" not in given:
         return None
-    kind, fields = value.get("type"), value.get("data")
-    if "lc" in value:
-        path, fields = value.get("id"), value.get("kwargs")
-        kind = path[-1] if isinstance(path, list) and path else None
-    if not isinstance(kind, str) or not isinstance(fields, Mapping):
-        return None
-    return re.sub(r"message(chunk)?$", "", kind.casefold()), fields
+    scheme = urlsplit(given).scheme.lower()
+    if scheme not in _SERVERS:
+        raise InvalidInput(
+            "file", f"{scheme}:// is no address of a store; give http(s):// for Qdrant, bolt:// for Neo4j"
+        )
+    return _SERVERS[scheme]
 
 
-def _langchain_record(raw: Json, conversation: str, place: str) -> ExportRecord:
-    found = _unwrapped(raw)
-    if found is None:
-        return ExportRecord(place, conversation, {}, "is not a LangChain message: it has no type with data or kwargs")
-    kind, fields = found
-    role = fields.get("role", kind) if kind == "chat" else _ROLES.get(kind)
-    if role is None:
-        known = ", ".join((*_ROLES, "chat"))
-        return ExportRecord(place, conversation, {}, f"is of the type {shown(kind)}, which is unknown; use {known}")
-    content, left_out = _content(fields.get("content"))
-    message = message_of(
-        role,
-        content=content,
-        name=fields.get("name") or None,
-        message_id=fields.get("id") or None,
-        tool_calls=_calls(fields) or None,
-        tool_call_id=fields.get("tool_call_id") or None,
-    )
-    return ExportRecord(place, conversation, message, left_out=left_out)
+def label_of(given: Given) -> str:
+    """Return what an export is called in errors: a path, or a URL without name and password."""
+    if isinstance(given, str) and "://" in given:
+        return credentials_of(given)[0]
+    return str(given) if isinstance(given, str | Path) else ", ".join(map(str, given))[:200]
 
 
-def _content(raw: Json) -> tuple[Json, int]:
-    if not isinstance(raw, list):
-        return raw, 0
-    parts: list[Json] = []
-    left_out = 0
-    for block in raw:
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if isinstance(block, str):
-            parts.append(text_part(block))
-        elif kind in _TEXTS and isinstance(block.get("text"), str):
-            parts.append(text_part(block["text"]))
-        elif kind in _IMAGES:
-            given = block.get("image_url") or block.get("url")
-            parts.append(image_part(given.get("url") if isinstance(given, Mapping) else given))
-        elif kind in _FILES:
-            parts.append(file_part(block.get("filename")))
-        elif kind != "tool_use":  # those are the message's tool_calls
-            left_out += 1
-    return content_of(parts), left_out
+def detect(given: Given, name: str | None = None) -> Format:
+    """Return the format of an export. Raises: InvalidInput (it cannot be read, or nothing in it is known)."""
+    server = server_format(given)
+    if server is not None:
+        return server
+    with open_export(given, ExportOptions(name=name)) as export:
+        for format_, (matches, _) in _BUNDLES.items():
+            if matches(export):
+                return format_
+        if export.single:
+            return _format_of(export.files[0]) or Format.GENERIC
+        found: list[Format | None] = []
+        failed: InvalidInput | None = None
+        for file in export.files:
+            if file.suffix in _JSON:
+                try:
+                    found.append(_format_of(file))
+                except InvalidInput as error:  # it is told when it is read
+                    failed = failed or error
+        known = next((each for each in found if each not in (None, Format.GENERIC)), None)
+        if known is not None or Format.GENERIC in found:
+            return known or Format.GENERIC
+        if failed is not None:
+            raise failed
+        raise InvalidInput(export.label, f"holds nothing that is known; known are exports of {', '.join(Format)}")
 
 
-def _calls(fields: Mapping[str, Any]) -> Json:
-    calls = fields.get("tool_calls")
-    broken = fields.get("invalid_tool_calls")
-    if isinstance(calls, list | None) and isinstance(broken, list | None) and (calls or broken):
-        entries = [*(calls or []), *(broken or [])]
-        return [
-            tool_call(call.get("name"), call.get("args") or "", call.get("id")) if isinstance(call, Mapping) else call
-            for call in entries
-        ]
-    if calls:
-        return calls
-    extra = fields.get("additional_kwargs")
-    extra = extra if isinstance(extra, Mapping) else {}
-    if isinstance(older := extra.get("function_call"), Mapping):
-        return [tool_call(older.get("name"), older.get("arguments") or "", None)]
-    return extra.get("tool_calls")
+def _format_of(file: SourceFile) -> Format | None:
+    """Return the format of a file's first entries, None if they are neither objects nor lists."""
+    for entry in islice(read_entries(file), _LOOKED_AT):
+        if isinstance(entry.value, dict | list):
+            return next(format_ for format_, (matches, _) in _READERS.items() if matches(entry.value))
+    return None
 
 
-_SESSION = re.compile(r"session_(\d{1,6})")
-
-
-def is_locomo(value: Json) -> bool:
-    held = value.get("conversation") if isinstance(value, Mapping) else None
-    return isinstance(held, Mapping) and any(_SESSION.fullmatch(str(key)) for key in held)
-
-
-def locomo_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    if not is_locomo(entry):
-        yield ExportRecord(place, fallback, {}, "is not a LoCoMo sample: its conversation has no session_1")
+def read_export(
+    given: Given, format: Format, conversation: str | None = None, options: ExportOptions = _DEFAULTS
+) -> Iterator[ExportRecord]:
+    """Yield every message of an export in order, bad ones marked; `conversation` names unnamed ones."""
+    options = replace(options, conversation=conversation or options.conversation)
+    if server_format(given) is not None:
+        yield from _of_server(str(given), format, options)
         return
-    sample = name_of((entry.get("sample_id"),), numbered(fallback, place))
-    held = entry["conversation"]
-    sessions = sorted((int(found[1]), key) for key in held if (found := _SESSION.fullmatch(str(key))))
-    for _, key in sessions:
-        here, turns = f"{place}, {key}", held[key]
-        if not isinstance(turns, list):
-            yield ExportRecord(here, sample, {}, f"is {type(turns).__name__}, not a list of turns")
-            continue
-        for number, turn in enumerate(turns, start=1):
-            yield _locomo_turn(turn, f"{sample}/{key}", f"{here}, message {number}", held.get(f"{key}_date_time"))
+    with open_export(given, options) as export:
+        fallback = options.conversation or _stem(options.name or Path(export.label).name)
+        bundle = _BUNDLES.get(format)
+        if bundle is not None and (format not in _READERS or bundle[0](export)):
+            yield from bundle[1](export, fallback)
+        else:
+            yield from _of_entries(export, format, options.conversation, fallback)
+        yield from left_out(export.left_out)
 
 
-def _locomo_turn(raw: Json, conversation: str, place: str, time: Json) -> ExportRecord:
-    if not isinstance(raw, Mapping):
-        return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    text, caption = raw.get("text"), raw.get("blip_caption")
-    if isinstance(caption, str) and caption.strip() and isinstance(text or "", str):
-        text = f"{text or ''} [image: {caption}]".lstrip()
-    if text is None:
-        return ExportRecord(place, conversation, {}, "has no text")
-    # Both speakers are people.
-    message = message_of(Role.USER, content=text, name=raw.get("speaker"), message_id=raw.get("dia_id"), chat_time=time)
-    return ExportRecord(place, conversation, message)
+def _stem(name: str) -> str:
+    return Path(name).stem[:200] or "export"
 
 
-def is_longmemeval(value: Json) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("haystack_sessions"), list)
-
-
-def longmemeval_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRecord]:
-    """Yield the turns of every session."""
-    # A turn's id is its number in the session, so a session shared by several questions is stored once.
-    if not is_longmemeval(entry):
-        yield ExportRecord(place, fallback, {}, "is not a LongMemEval question: it has no haystack_sessions")
+def _of_server(url: str, format: Format, options: ExportOptions) -> Iterator[ExportRecord]:
+    if format is not _SERVERS[urlsplit(url).scheme.lower()]:
+        raise InvalidInput("format", f"{format} is not read from a server; give its file")
+    if format is Format.ZEP:
+        yield from graphiti_records(url, options.collection)
         return
-    sessions = entry["haystack_sessions"]
-    names, dates = entry.get("haystack_session_ids"), entry.get("haystack_dates")
-    for session_field, values in (("haystack_session_ids", names), ("haystack_dates", dates)):
-        if not isinstance(values, list) or len(values) != len(sessions):
-            told = (
-                f"has {len(sessions)} haystack_sessions but another number of {session_field}, so they cannot be "
-                "matched"
-            )
-            yield ExportRecord(place, fallback, {}, told)
-            return
-    for number, (name, date, turns) in enumerate(zip(names, dates, sessions, strict=True), start=1):
-        here = f"{place}, session {number}"
-        conversation = name_of((name,), "")
-        if not isinstance(turns, list) or not conversation:
-            yield ExportRecord(here, fallback, {}, "is not a list of turns with a session id")
+    address, login = credentials_of(url)
+    yield from mem0_server_records(address, options.collection or "mem0", login[1] if login else None)
+
+
+def _of_entries(export: Export, format: Format, conversation: str | None, fallback: str) -> Iterator[ExportRecord]:
+    """Yield the messages of all files of JSON that are of a format; others are left out and named."""
+    matches, records = _READERS[format]
+    for file in export.files:
+        named = conversation or (fallback if export.single else file.stem[:200] or fallback)
+        if not export.single and (file.suffix not in _JSON or not _is_of(file, matches, format)):
+            yield ExportRecord(printable(file.name), named, {}, left_out=1, reason=_kind_of(file))
             continue
-        for turn_number, turn in enumerate(turns, start=1):
-            yield _longmemeval_turn(turn, conversation, f"{here}, message {turn_number}", turn_number, date)
+        before = "" if export.single else f"{file.label}: "
+        try:
+            for entry in read_entries(file):
+                place = f"{before}{entry.place}"
+                if entry.problem is not None:
+                    yield ExportRecord(place, named, {}, entry.problem)
+                else:
+                    yield from records(entry.value, place, named)
+        except InvalidInput as error:
+            if export.single:
+                raise
+            yield ExportRecord(printable(file.name), named, {}, error.reason)
 
 
-def _longmemeval_turn(raw: Json, conversation: str, place: str, number: int, date: Json) -> ExportRecord:
-    if not isinstance(raw, Mapping):
-        return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    if raw.get("content") is None:
-        return ExportRecord(place, conversation, {}, "has no content")
-    message = message_of(raw.get("role"), content=raw["content"], message_id=f"turn-{number}", chat_time=date)
-    return ExportRecord(place, conversation, message)
+def _is_of(file: SourceFile, matches: Callable[[Json], bool], format: Format) -> bool:
+    """Return True unless the first entries of a file are of something else; a damaged file is told when it is read."""
+    try:
+        if format is Format.GENERIC:
+            return _format_of(file) in (Format.GENERIC, None)
+        held = [entry.value for entry in islice(read_entries(file), _LOOKED_AT) if entry.problem is None]
+    except InvalidInput:
+        return file.suffix != ""
+    return any(map(matches, held)) or not held
+
+
+def _kind_of(file: SourceFile) -> str:
+    if file.suffix in _JSON[:3]:
+        return f"{file.name.rpartition('/')[2]}, which holds no conversations"
+    return kind_of(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,12 +292,22 @@ def _read(record: ExportRecord, zone: ZoneInfo, now: datetime) -> tuple[ExportRe
     dated = record
     if "chat_time" in record.message:
         dated = replace(record, message={**record.message, "chat_time": read_date(record.message["chat_time"])})
+    if record.valid_from is not None or record.valid_to is not None:
+        dated = replace(dated, valid_from=_moment(record.valid_from, zone), valid_to=_moment(record.valid_to, zone))
     [message] = read_messages([dated.message], zone, now)
     return dated, message
 
 
+def _moment(value: Json, zone: ZoneInfo) -> datetime | None:
+    if value is None:
+        return None
+    at = read_date(value)
+    return at if at.tzinfo is not None else at.replace(tzinfo=zone)
+
+
 def _made_id(record: ExportRecord, seen: _Seen) -> str:
-    told = json.dumps([record.conversation, record.message], sort_keys=True)
+    said = {name: value for name, value in record.message.items() if name != "info"}
+    told = json.dumps([record.conversation, said], sort_keys=True)
     key = _digest(told)
     seen.said[key] += 1
     return f"import:{hashlib.sha256(f'{seen.said[key]} {told}'.encode()).hexdigest()[:32]}"
@@ -487,43 +323,3 @@ def _late(record: ExportRecord, message: Message, seen: _Seen) -> bool:
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-_LOOKED_AT = 20
-
-
-class Format(StrEnum):
-    CHATGPT = "chatgpt"
-    CLAUDE = "claude"
-    LOCOMO = "locomo"
-    LONGMEMEVAL = "longmemeval"
-    LANGCHAIN = "langchain"
-    GENERIC = "generic"
-
-
-_READERS: dict[Format, tuple[Callable[[Json], bool], Callable[[Json, str, str], Iterator[ExportRecord]]]] = {
-    Format.CHATGPT: (is_chatgpt, chatgpt_records),
-    Format.CLAUDE: (is_claude, claude_records),
-    Format.LOCOMO: (is_locomo, locomo_records),
-    Format.LONGMEMEVAL: (is_longmemeval, longmemeval_records),
-    Format.LANGCHAIN: (is_langchain, langchain_records),
-    Format.GENERIC: (lambda _: True, generic_records),
-}
-
-
-def detect(path: Path) -> Format:
-    for entry in islice(read_entries(path), _LOOKED_AT):
-        if isinstance(entry.value, dict | list):
-            return next(format for format, (matches, _) in _READERS.items() if matches(entry.value))
-    return Format.GENERIC
-
-
-def read_export(path: Path, format: Format, conversation: str | None = None) -> Iterator[ExportRecord]:
-    """Yield every message of an export in order, bad ones marked; `conversation` names unnamed ones."""
-    fallback = conversation or path.stem
-    _, records = _READERS[format]
-    for entry in read_entries(path):
-        if entry.problem is not None:
-            yield ExportRecord(entry.place, fallback, {}, entry.problem)
-        else:
-            yield from records(entry.value, entry.place, fallback)

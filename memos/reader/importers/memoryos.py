@@ -108,7 +108,7 @@ def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecor
                 f"{page.place}, {name}", conversation, message if at is None else {**message, "chat_time": at}
             )
     if copies:
-        yield ExportRecord(f"{prefix}{MID}", conversation, {}, left_out=2 * copies)
+        yield ExportRecord(f"{prefix}{MID}", conversation, {}, left_out=2 * copies, reason="pages of several sessions")
 
 
 def _entries(path: Path, prefix: str) -> Iterator[Entry]:
@@ -196,7 +196,8 @@ def _profiles(owner: Owner, profiles: Json, where: str, conversation: str) -> It
     for name, profile in profiles.items():
         here = f"{where}, profile of {_printable(name)[:80]}"
         if owner.kind != "user" or name != owner.id:
-            yield ExportRecord(here, conversation, {}, left_out=1)  # nobody's here: the original never shows it either
+            # The original never shows it either.
+            yield ExportRecord(here, conversation, {}, left_out=1, reason="profiles of other users")
             continue
         given = profile if isinstance(profile, Mapping) else {}
         yield _known(here, conversation, given.get("data"), given.get("last_updated"), PROFILE)

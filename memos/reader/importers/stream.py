@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import SEEK_CUR
@@ -17,6 +16,7 @@ from typing import BinaryIO
 from memos.core.text.validation import decode
 from memos.core.types import Json
 from memos.errors import InvalidInput
+from memos.reader.importers.sources import SourceFile, file_on_disk
 
 BLOCK = 262_144
 """Bytes read at once."""
@@ -33,12 +33,12 @@ class Window:
 
     # Of an oversized entry only the newest block is held.
 
-    def __init__(self, file: BinaryIO, line: int, max_bytes: int) -> None:
+    def __init__(self, file: BinaryIO, line: int, max_bytes: int, held: bytes = b"") -> None:
         self.line = line
         self.last = b""
         self._file = file
         self._max_bytes = max_bytes
-        self._held = bytearray()
+        self._held = bytearray(held)
         self._start = 0
         self._at = 0
         self._too_large = False
@@ -62,6 +62,9 @@ class Window:
         self.line += self._held.count(b"\n", self._start, self._at)
         self._start, self._too_large = self._at, False
         return raw, line
+
+    def rest(self) -> bytes:
+        return bytes(self._held[self._at :])
 
     def rest_has_content(self) -> bool:
         rest = bytes(self._held[self._at :])
@@ -112,11 +115,11 @@ ENTRY_BYTES = 67_108_864
 
 _BOM = b"\xef\xbb\xbf"
 _OTHER_FILES = {
-    b"PK": "is a ZIP archive; unpack it and give the conversations.json in it",
     b"\x1f\x8b": "is compressed (gzip); unpack it first",
     b"\xff\xfe": "is not UTF-8: it begins as UTF-16 does; convert the file to UTF-8",
     b"\xfe\xff": "is not UTF-8: it begins as UTF-16 does; convert the file to UTF-8",
 }
+_HEADER_BYTES = 65_536
 _CUT = "the download may be incomplete"
 
 
@@ -127,30 +130,29 @@ class Entry:
     problem: str | None = None
 
 
-def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
+def read_entries(given: SourceFile | Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
     """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; or the one object."""
+    source = given if isinstance(given, SourceFile) else file_on_disk(given)
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-            raise InvalidInput(str(path), "is not a regular file; save it to a file first, because it is read twice")
-        with path.open("rb") as file:
+        with source.open() as file:
             head, line = _begin(file)
             if not head:
-                raise InvalidInput(str(path), "is empty; give a JSON or JSONL chat export")
+                raise InvalidInput(source.label, "is empty; give a JSON or JSONL chat export")
             if reason := _OTHER_FILES.get(head):
-                raise InvalidInput(str(path), reason)
+                raise InvalidInput(source.label, reason)
             start = file.tell()
-            jsonl = path.suffix.lower() in (".jsonl", ".ndjson")
+            jsonl = source.suffix in (".jsonl", ".ndjson")
             listed = head[:1] == b"["
             by_lines = (jsonl or not listed) and _by_lines(file, jsonl and not listed, max_bytes)
             file.seek(start)
             if by_lines:
                 yield from _of_lines(file, line, max_bytes)
             elif listed:
-                yield from _of_list(path, file, line, max_bytes)
+                yield from _of_list(source.label, file, line, max_bytes)
             else:
-                yield from _of_document(path, file, max_bytes)
+                yield from _of_document(source.label, file, max_bytes)
     except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
+        raise InvalidInput(source.label, f"cannot be read ({error.strerror})") from error
 
 
 def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
@@ -166,6 +168,39 @@ def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_
     except OSError as error:
         raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
     yield from read_entries(path, max_bytes)
+
+
+def read_lists(
+    source: SourceFile, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES
+) -> Iterator[tuple[bytes, Entry | None]]:
+    """Yield the entries of each list behind a match of `opening`, with the text before that list; None begins one.
+
+    `opening` has to match a key with its bracket, not preceded by a backslash, so that it matches inside no string.
+    Of the text before a list the last 64 KiB are kept.
+    """
+    with source.open() as file:
+        held, ended = b"", False
+        while True:
+            found = opening.search(held)
+            if found is None:
+                block = b"" if ended else file.read(BLOCK)
+                if not block:
+                    return
+                held = held[-_HEADER_BYTES:] + block
+                continue
+            header = held[max(0, found.start() - _HEADER_BYTES) : found.start()]
+            yield header, None
+            window = Window(file, 1, max_bytes, held[found.end() :])
+            for number, (raw, _) in enumerate(pieces(window), start=1):
+                place = f"entry {number}"
+                if not window.last:
+                    ended = True
+                    yield header, Entry(place, problem=f"is not JSON: the file ends there; {_CUT}")
+                elif raw is None:
+                    yield header, _too_large(place, max_bytes)
+                elif raw.strip() or window.last == b",":
+                    yield header, _parsed(place, raw)
+            held = window.rest()
 
 
 def _begin(file: BinaryIO) -> tuple[bytes, int]:
@@ -219,21 +254,21 @@ def _too_large(place: str, max_bytes: int) -> Entry:
     return Entry(place, problem=f"is larger than {max_bytes:,} bytes; split it into conversations")
 
 
-def _of_document(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[Entry]:
+def _of_document(label: str, file: BinaryIO, max_bytes: int) -> Iterator[Entry]:
     file.seek(0)
     raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
         reason = f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read entry by entry"
         if (begin := raw.lstrip()[:1]) != b"{":
             reason = f"is not JSON: it begins with {begin!r}"
-        raise InvalidInput(str(path), reason)
-    text = decode(str(path), raw)
+        raise InvalidInput(label, reason)
+    text = decode(label, raw)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(str(path), f"is not JSON: {_why(error)}; {_CUT}") from error
+        raise InvalidInput(label, f"is not JSON: {_why(error)}; {_CUT}") from error
     if not isinstance(document, Mapping):
-        raise InvalidInput(str(path), f"must hold a list or an object, not {type(document).__name__}")
+        raise InvalidInput(label, f"must hold a list or an object, not {type(document).__name__}")
     lists = [document[name] for name in ("conversations", "sessions") if isinstance(document.get(name), list)]
     for number, value in enumerate(lists[0] if lists else [document], start=1):
         yield Entry(f"entry {number}", value)
@@ -251,7 +286,7 @@ def _of_lines(file: BinaryIO, number: int, max_bytes: int) -> Iterator[Entry]:
         number += 1
 
 
-def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[Entry]:
+def _of_list(label: str, file: BinaryIO, line: int, max_bytes: int) -> Iterator[Entry]:
     file.read(1)
     window = Window(file, line, max_bytes)
     number = readable = 0
@@ -269,7 +304,7 @@ def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[
     if not window.last:
         end = f"in line {window.line} after {file.tell():,} bytes; {_CUT}"
         if not readable:
-            raise InvalidInput(str(path), f"is not JSON: the file ends inside entry {number + 1}, {end}")
+            raise InvalidInput(label, f"is not JSON: the file ends inside entry {number + 1}, {end}")
         yield Entry(f"entry {number + 1}", problem=f"is not JSON: the file ends there, {end}")
     elif window.rest_has_content():
         yield Entry(f"entry {number + 1}", problem=f"comes after the end of the list, in line {window.line}; remove it")

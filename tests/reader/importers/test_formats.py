@@ -325,11 +325,11 @@ def test_lists_of_langchain_messages_are_conversations_and_old_forms_are_read(tm
 @pytest.mark.parametrize(("message", "problem"), [
     ({"type": "remove", "data": {"content": "x"}}, "the type 'remove', which is unknown; use human, ai, system"),
     ({"type": "human", "content": "x"}, "not a LangChain message"),
-    (lc("HumanMessage"), "content is required"),
+    (lc("HumanMessage"), "has no content"),
     ({"type": "ai", "data": {"content": " ", "tool_calls": []}}, "empty"),
     ({"type": "ai", "data": {"content": "x", "tool_calls": 5}}, "must be a list"),
     ({"type": "ai", "data": {"content": "x", "tool_calls": [5]}}, "must look like"),
-    ({"type": "chat", "data": {"content": "x"}}, "'chat' is unknown"),
+    ({"type": "chat", "data": {"content": "x"}}, "'chat', which is unknown"),
     ({"lc": 1, "type": "not_implemented", "id": [], "repr": "x"}, "not a LangChain message"),
     (5, "not a LangChain message"),
 ])  # fmt: skip

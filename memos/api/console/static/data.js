@@ -97,10 +97,16 @@ async function preview() {
   }
 }
 
+/** How much is not taken, and why. */
+function leftOut(told) {
+  const reasons = Object.entries(told.left_out_by).sort((one, other) => other[1] - one[1]).slice(0, 5);
+  return `${count(told.left_out, "entry", "entries")}${reasons.length ? ` (${reasons.map(([why, number]) => `${number} ${why}`).join(", ")})` : ""}`;
+}
+
 function previewed(told) {
   const more = told.more ? " in the first part of the file" : "";
   const what = `${count(told.messages, "message", "messages")} in ${count(told.conversations, "conversation", "conversations")}${more}`;
-  const left = told.left_out ? `; ${count(told.left_out, "entry", "entries")} that nobody said stay out` : "";
+  const left = told.left_out ? `; ${leftOut(told)} stay out` : "";
   const list = make("div");
   for (const message of told.first) {
     const head = make("p", "", { class: "meta" }, make("strong", message.speaker),
@@ -155,7 +161,7 @@ function imported(result) {
   const cube = encodeURIComponent(field("into").value);
   return [
     make("div", "", { class: "success" },
-      make("p", `${count(result.added, "message", "messages")} stored${known}.${masked}`),
+      make("p", `${count(result.added, "message", "messages")} stored${known}.${masked}${result.left_out ? ` ${leftOut(result)} stayed out.` : ""}`),
       make("p", "", { class: "row" }, make("a", "Ask the first question", { class: "button primary", href: `${root}/ask?cube=${cube}` }),
         make("a", "See the memories", { class: "button", href: `${root}/memories?cube=${cube}` }))),
     ...problems(result.bad, result.bad.length),

@@ -1,7 +1,7 @@
 // Upload of files that are dropped or chosen, each with its progress.
 
 // What is taken for a chat export on the first page; everything else is a document.
-const EXPORTS = /\.jsonl?$/i;
+const EXPORTS = /\.(?:jsonl?|ndjson|zip|af)$|(?:whatsapp.*|_chat)\.txt$/i;
 
 const root = document.querySelector('meta[name="root"]').content;
 const drop = document.querySelector("[data-drop]");
@@ -45,7 +45,8 @@ function upload(file) {
       told = JSON.parse(request.responseText);
     } catch { /* a page of an error */ }
     if (request.status < 300 && isExport) {
-      end(`${told.added} messages of ${told.conversations} conversations are stored. Ask about them`, drop.dataset.ask);
+      const bad = told.bad.length ? ` ${told.bad.length} could not be read.` : "";
+      end(`${told.added} messages of ${told.conversations} conversations are stored.${bad} Ask about them`, drop.dataset.ask);
     } else if (request.status < 300) {
       end("is being read", drop.dataset.done);
       drop.dispatchEvent(new CustomEvent("uploaded", { detail: { file: told, entry } }));
