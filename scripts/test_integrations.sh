@@ -22,8 +22,8 @@ run() { # environment, modules
     tests="$(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py"
     case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
     if [ "$environment" = .venv-integrations ]; then # memos.compat.mem0 is compared with the package itself
-        packages="$packages mem0ai"
-        tests="$tests tests/integrations/test_mem0_signatures.py"
+        packages="$packages mem0ai langmem"
+        tests="$tests tests/integrations/test_mem0_signatures.py tests/integrations/test_langmem_page.py"
     fi
     # shellcheck disable=SC2086 # several words
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \

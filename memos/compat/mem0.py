@@ -296,7 +296,7 @@ class _Store:
             where = self._cube_of(scope["user_id"])
             return [] if where is None else self._of_known(lambda: self._listed(where, node, most))
         found = [item for cube in self._cubes() for item in self._listed({"cube": cube}, node, most)]
-        return sorted(found, key=lambda item: (item.created_at, item.id), reverse=True)[:most]
+        return sorted(found, key=lambda item: (item.said_at or item.created_at, item.id), reverse=True)[:most]
 
     def _of_known(self, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """Return nothing if a server does not know the user."""
@@ -336,7 +336,7 @@ class _Store:
         found: list[Any] = []
         while len(found) < most:
             size = min(_PAGE, most - len(found))
-            page = self._memos.memories.list(**where, filter=node, sort="-created_at", limit=size, offset=len(found))
+            page = self._memos.memories.list(**where, filter=node, sort="-said_at", limit=size, offset=len(found))
             found += page
             if len(page) < size:
                 break

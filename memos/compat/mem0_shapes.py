@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -29,7 +30,7 @@ _KEPT = (*SCOPES, "actor_id")
 _INNER = {*_KEPT, "role", "expiration_date", _ENDS}
 _ROLES = {"user": "user", "assistant": "assistant", "tool": "tool", "function": "tool"}
 _SHOWN: Json = {"status": {"in": ["active", "archived"]}}
-_FIELDS = {"created_at": "created_at", "updated_at": "updated_at", "role": "role", "data": "memory", "memory": "memory"}
+_FIELDS = {"created_at": "said_at", "updated_at": "updated_at", "role": "role", "data": "memory", "memory": "memory"}
 _OPERATORS = {name: name for name in ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin")}
 _OPERATORS |= {"contains": "like", "icontains": "like"}
 _ORDER = ("gt", "gte", "lt", "lte")
@@ -40,6 +41,11 @@ _ENDPOINTS = {
     "lmstudio": ("lmstudio_base_url", "http://localhost:1234/v1"),
     "ollama": ("ollama_base_url", "http://localhost:11434/v1"),
     "vllm": ("vllm_base_url", "http://localhost:8000/v1"),
+}
+# Where mem0 takes address and key from if the configuration has none.
+_ENVIRONMENT = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "deepseek": ("DEEPSEEK_API_BASE", "DEEPSEEK_API_KEY"),
 }
 _UNUSED = ("vector_store", "embedder", "graph_store", "reranker", "history_db_path", "custom_instructions")
 
@@ -239,7 +245,7 @@ def result_of(item: Any, scope: Mapping[str, str]) -> dict[str, Any]:
         "memory": item.memory,
         "hash": hashlib.md5(item.memory.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest(),
         "metadata": {name: value for name, value in info.items() if name not in _INNER} or None,
-        "created_at": item.created_at.isoformat(),
+        "created_at": (item.said_at or item.created_at).isoformat(),
         "updated_at": item.updated_at.isoformat(),
         "role": str(item.role),
     }
@@ -289,8 +295,9 @@ def settings_of(config: Any, *, given: bool) -> Settings | None:
         log.warning("mem0: the llm provider %r is not known here; set MEMOS_CHAT_MODEL__BASE_URL and MODEL.", provider)
         return None
     field, usual = _ENDPOINTS[provider]
-    url = str(options.get(field) or usual).rstrip("/")
-    key = options.get("api_key")
+    given_url, given_key = (os.environ.get(name) for name in _ENVIRONMENT.get(provider, ("", "")))
+    url = str(options.get(field) or given_url or usual).rstrip("/")
+    key = options.get("api_key") or given_key
     return Settings(
         chat_model=ChatSettings(
             base_url=f"{url}/v1" if provider == "ollama" and not url.endswith("/v1") else url,

@@ -22,6 +22,7 @@ __all__ = [
     "moves",
     "opening",
     "profiles",
+    "records",
     "relocation",
     "retention",
     "review",

@@ -16,6 +16,7 @@ __all__ = [
     "parametric",
     "profiles",
     "prompt_prefix",
+    "records",
     "relations",
     "tools",
     "verify",
