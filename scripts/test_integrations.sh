@@ -18,8 +18,8 @@ run() { # environment, modules
     environment=$1
     shift
     sh scripts/make_venv.sh "$environment"
-    packages="pytest pytest-xdist hypothesis"
-    tests="$(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_examples.py"
+    packages="packaging pytest pytest-xdist hypothesis"
+    tests="$(printf 'tests/integrations/test_%s.py ' "$@") tests/integrations/test_installed.py"
     case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
     if [ "$environment" = .venv-integrations ]; then # memos.compat.mem0 is compared with the package itself
         packages="$packages mem0ai langmem"
