@@ -126,7 +126,7 @@ def _first_state(
 ) -> Item:
     names = ("memory", "type", "tier", "status", "key", "value", "tags", "info", "confidence", "entities", "keywords")
     told = {name: getattr(draft, name) for name in (*names, "valid_from", "valid_to")}
-    told["expires_at"] = expiry.end_of(ttl_s, change.now)
+    told["expires_at"] = None if ttl_s is None else change.now + timedelta(seconds=ttl_s)
     if place is not None:
         told |= {"position": place.position, "page": place.page, "session": place.session}
     message = draft.message

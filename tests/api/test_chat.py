@@ -200,7 +200,7 @@ def test_a_client_that_goes_away_stores_nothing_and_many_slow_answers_hold_up_no
         {"min_relevance": True}, {"min_relevance": 0.2, "relevance": 0.1},
         {"history": [{"role": "nobody", "content": "x"}]}, {"history": "x"}, {"token_budget": -1}, {"max_tokens": 0},
         {"temperature": 3}, {"top_p": 0}, {"filter": {"x": {"y": 1}}}, {"unknown": 1}, {"conversation": ""},
-        {"stream": "perhaps"}, {"mode": "finest"}, {"tags": [""]}, {"info": {"x": {"y": 1}}},
+        {"stream": "perhaps"}, {"mode": "finest"}, {"tags": [""]}, {"info": {"x": {"y": 2**60}}},
     ],
     ids=str,
 )  # fmt: skip

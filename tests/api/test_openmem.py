@@ -160,7 +160,7 @@ WRONG = [
     ("add/message", {"user_id": "u", "messages": "\ud800"}, 400, 40000),
     ("add/message", {"user_id": "u\0", "messages": OTTER}, 400, 40000),
     ("add/message", {"user_id": "u", "messages": OTTER, "tags": "x"}, 400, 40000),
-    ("add/message", {"user_id": "u", "messages": OTTER, "info": {"a": {"b": 1}}}, 400, 40000),
+    ("add/message", {"user_id": "u", "messages": OTTER, "info": {"a": {"b": 2**60}}}, 400, 40000),
     ("add/message", {"user_id": "u", "messages": OTTER, "info": {"a": float("nan")}}, 400, 40000),
     ("add/message", {"user_id": "u", "messages": OTTER, "allow_knowledgebase_ids": ["none"]}, 404, 50120),
     ("add/message", {"user_id": "u", "messages": [{"role": "user", "content": "w" * 80_004}]}, 413, 40305),

@@ -243,7 +243,7 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
         "chunk": chunk.number,
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
-        "info": {path: value for path, value in info_paths(item.info) if path.split(".")[0] not in TOLD_INFO},
+        "info": _indexed_info(item.info) if item.info else {},
         "live": int(item.recorded_to is None and item.status in FOUND),
         "standing": 0 if (arm := standing_arm(chunk)) is None else STANDING_OF[arm],
     }
@@ -252,6 +252,10 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
     if item.record_id is not None:
         record["record_folders"] = folders_of(item.record_id)
     return record
+
+
+def _indexed_info(info: Mapping[str, Json]) -> dict[str, Json]:
+    return {path: value for path, value in info_paths(info) if path.split(".")[0] not in TOLD_INFO}
 
 
 class GraphFollower:

@@ -172,7 +172,8 @@ def record_of(item: Item) -> dict[str, Json]:
         "record_id": item.record_id,
         "expires_at": None if item.expires_at is None else to_micros(item.expires_at),
     }
-    record.update({f"info.{path}": value for path, value in info_paths(item.info)})
+    if item.info:
+        record.update({f"info.{path}": value for path, value in info_paths(item.info)})
     return record
 
 
