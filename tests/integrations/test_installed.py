@@ -1,4 +1,4 @@
-"""What `make test-integrations` has installed: the examples run, and no extra pulls what its framework does not need."""
+"""What `make test-integrations` has installed: examples run, and no extra pulls what its framework does not need."""
 
 from __future__ import annotations
 
