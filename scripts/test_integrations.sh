@@ -12,7 +12,7 @@ done
 
 # What frameworks would tell their makers; litellm fetches a list of prices when it is imported.
 export DO_NOT_TRACK=1 HAYSTACK_TELEMETRY_ENABLED=False AGNO_TELEMETRY=false CREWAI_DISABLE_TELEMETRY=true
-export OTEL_SDK_DISABLED=true OPENAI_AGENTS_DISABLE_TRACING=1 LANGSMITH_TRACING=false LITELLM_LOCAL_MODEL_COST_MAP=True
+export OTEL_SDK_DISABLED=true OPENAI_AGENTS_DISABLE_TRACING=1 LANGSMITH_TRACING=false LITELLM_LOCAL_MODEL_COST_MAP=True MEM0_TELEMETRY=False
 
 run() { # environment, modules
     environment=$1
@@ -23,6 +23,11 @@ run() { # environment, modules
     tests=$(printf 'tests/integrations/test_%s.py ' "$@")
     case " $* " in *" autogen "*) packages="$packages autogen-ext" ;; esac
     case " $* " in *" claude_agent "*) extras="mcp $*" tests="$tests tests/integrations/test_claude_code.py" ;; esac
+    tests="$tests tests/integrations/test_installed.py"
+    if [ "$environment" = .venv-integrations ]; then # memos.compat.mem0 is compared with the package itself
+        packages="$packages mem0ai langmem"
+        tests="$tests tests/integrations/test_mem0_signatures.py tests/integrations/test_langmem_page.py"
+    fi
     # shellcheck disable=SC2086 # several words
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
         sh scripts/install.sh "$environment" --editable ".[$(echo "$extras" | tr ' _' ',-')]" $packages
@@ -30,8 +35,7 @@ run() { # environment, modules
     # Their warnings are theirs, but for coroutines that nobody awaits.
     # shellcheck disable=SC2086
     INTEGRATIONS="$*" "$environment/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" --dist loadfile \
-        -W ignore -W error::RuntimeWarning \
-        $tests tests/integrations/test_installed.py
+        -W ignore -W error::RuntimeWarning $tests
 }
 
 common=

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -31,7 +32,7 @@ from memos.version import __version__
 
 if TYPE_CHECKING:
     from memos.api.mcp.http import Mcp
-    from memos.api.openai_proxy.upstream import Upstream
+    from memos.api.proxy.upstream import Upstream
     from memos.api.tracing import Tracing
 
 
@@ -44,7 +45,7 @@ _GROUPS = {
     "/api/openmem/v1": "memos.api.openmem",
     "/product": "memos.api.product",
 }
-_PROXY = "/openai/v1"
+_PROXIES = {"/openai/v1": "memos.api.proxy.openai", "/anthropic/v1": "memos.api.proxy.anthropic"}
 _CONSOLE = "/console"
 
 
@@ -82,9 +83,10 @@ class RouteGroups:
     def __init__(self, memos: MemOS, local_token: str | None, stopping: Callable[[], bool]) -> None:
         self._memos, self._token, self._stopping = memos, local_token, stopping
         self._upstream: Upstream | None = None
+        self._making_upstream = threading.Lock()
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
-        paths = (*_GROUPS, _PROXY, _CONSOLE)
+        paths = (*_GROUPS, *_PROXIES, _CONSOLE)
         self._builders = {path: partial(self._built, path) for path in paths}
         self._lazy = {path: LazyApp(build) for path, build in self._builders.items()}
         self._ready: dict[str, ASGIApp] = {}
@@ -125,16 +127,21 @@ class RouteGroups:
     def _built(self, path: str) -> ASGIApp:
         if path == _CONSOLE:
             return self._console()
-        app = self._proxy() if path == _PROXY else import_module(_GROUPS[path]).create(self._memos, self._token)
+        if path in _PROXIES:
+            app: FastAPI = import_module(_PROXIES[path]).create(self._memos, self._token, self._one_upstream())
+        else:
+            app = import_module(_GROUPS[path]).create(self._memos, self._token)
         app.state.stopping = self._stopping
         return app
 
-    def _proxy(self) -> FastAPI:
-        from memos.api.openai_proxy import create  # noqa: PLC0415 - see above
-        from memos.api.openai_proxy.upstream import Upstream  # noqa: PLC0415 - see above
+    def _one_upstream(self) -> Upstream:
+        """Return the endpoint of all proxies: together they have one limit of requests at once."""
+        from memos.api.proxy.upstream import Upstream  # noqa: PLC0415 - see above
 
-        self._upstream = Upstream(self._memos.settings.chat_model, lambda: self._memos.models.local)
-        return create(self._memos, self._token, self._upstream)
+        with self._making_upstream:
+            if self._upstream is None:
+                self._upstream = Upstream(self._memos.settings.chat_model, lambda: self._memos.models.local)
+            return self._upstream
 
     def _console(self) -> ASGIApp:
         from memos.api.console.app import create  # noqa: PLC0415 - see above

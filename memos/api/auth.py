@@ -91,7 +91,7 @@ class Unauthenticated(PermissionDenied):
 class KeyAuthentication:
     """Limits requests to the rights of their key; `local_token` is that of who can read the data folder.
 
-    With `sessions` the secret of a console's session is taken in place of a key.
+    With `sessions` the secret of a console's session is taken in place of a key; a `key_header` has a key too.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class KeyAuthentication:
         local_token: str | None,
         open_paths: frozenset[str],
         sessions: bool = False,
+        key_header: str | None = None,
     ) -> None:
         self._app = app
         self._memos = memos
@@ -110,6 +111,7 @@ class KeyAuthentication:
         self._local_token = local_token
         self._open_paths = open_paths
         self._sessions = sessions
+        self._key_header = key_header
         self._limiter: anyio.CapacityLimiter | None = None
         self._attempts = LoginThrottle()
 
@@ -132,7 +134,7 @@ class KeyAuthentication:
             await self._app(scope, receive, send)
 
     async def _caller(self, connection: HTTPConnection) -> Caller:
-        secret = read_key(connection.headers.get("authorization", ""))
+        secret = self._secret(connection)
         if self._local_token is not None and hmac.compare_digest(secret.encode(), self._local_token.encode()):
             return local_caller(self._memos.clock)
         if self._limiter is None:
@@ -149,6 +151,11 @@ class KeyAuthentication:
             await to_thread.run_sync(self._memos.quotas.request, caller, limiter=self._limiter)
         return caller
 
+    def _secret(self, connection: HTTPConnection) -> str:
+        if self._key_header is not None and (secret := connection.headers.get(self._key_header, "").strip()):
+            return secret
+        return read_key(connection.headers.get("authorization", ""), self._key_header)
+
     def _authenticate(self, secret: str) -> Caller:
         if self._sessions and secret.startswith(PREFIX):
             return self._memos.sessions.authenticate(secret)
@@ -161,10 +168,11 @@ def set_retry_after(error: MemosError, response: Response) -> None:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
 
 
-def read_key(header: str) -> str:
+def read_key(header: str, other: str | None = None) -> str:
     scheme, _, secret = header.strip().partition(" ")
     if scheme.lower() not in _SCHEMES or not secret.strip():
-        raise Unauthenticated("The request has no API key; send the header `Authorization: Bearer KEY`.")
+        meant = "Authorization: Bearer KEY" if other is None else f"{other}: KEY"
+        raise Unauthenticated(f"The request has no API key; send the header `{meant}`.")
     return secret.strip()
 
 

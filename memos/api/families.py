@@ -113,10 +113,11 @@ def create_group(
     documented: bool = False,
     large: frozenset[str] = frozenset(),
     sessions: bool = False,
+    key_header: str | None = None,
 ) -> FastAPI:
     """Return the application of a route group; `open_paths` need no key, `large` ones limit bodies themselves.
 
-    With `sessions` the secret of a session of the console is taken as a key.
+    With `sessions` the secret of a session of the console is taken as a key. A key may also be in `key_header`.
     """
     app = FastAPI(
         title=title,
@@ -164,6 +165,7 @@ def create_group(
         local_token=local_token,
         open_paths=open_paths | ({"/openapi.json"} if documented else set()),
         sessions=sessions,
+        key_header=key_header,
     )
     return app
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from memos.core.types import LinkKind, Role, Segment, Status, Trust
+from memos.core.types import Json, LinkKind, Role, Segment, Status, ToolCall, Trust
 
 
 class FacetName(StrEnum):
@@ -67,6 +68,25 @@ class Said:
     role: Annotated[Role, "Role of the speaker"]
     at: Annotated[datetime | None, "When it was said"]
     text: Annotated[str, "Its text"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it was said; one that was corrected has its new text and no parts."""
+
+    item: Annotated[str, "Id of the memory that the message is"]
+    role: Annotated[Role, "Role of the speaker"]
+    at: Annotated[datetime, "When it was said"]
+    text: Annotated[str, "Its text; calls of tools are the last lines"]
+    content: Annotated[tuple[Mapping[str, Json], ...], "Its parts, if it was more than text; images have a `file`"]
+    tool_calls: Annotated[tuple[ToolCall, ...], "Calls of tools"]
+    tool_call_id: Annotated[str | None, "The call that the message answers"]
+
+    @property
+    def words(self) -> str:
+        """Return the text without the lines of its calls."""
+        lines = "\n".join(f"{call.name}({call.arguments})" for call in self.tool_calls)
+        return self.text.removesuffix(lines).removesuffix("\n") if lines else self.text
 
 
 @dataclass(frozen=True, slots=True)

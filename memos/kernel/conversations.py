@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from memos.core.browsing import StoredMessage
 from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Json, Role, Source, Trust
 from memos.kernel.context import Context
-from memos.memcube.ledger import expiry, items, tier_moves
+from memos.memcube.ledger import browsing, expiry, items, tier_moves
 from memos.memcube.ledger.segments import Page
 from memos.reader.arguments import ids_of, within
 
@@ -75,6 +76,31 @@ class Conversations:
         now = self._context.clock.now()
         left = [Page(page.number, tuple(expiry.live(page.messages, now))) for page in pages]
         return [page for page in left if page.messages]
+
+    def messages(
+        self, item_ids: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> tuple[StoredMessage, ...]:
+        """Return messages as they were said, in the order of their ids; unknown, deleted and expired ones are left out.
+
+        Raises: InvalidInput, NotFound (cube).
+        """
+        scope, ids = self._context.scopes.check([cube], actor, embeds=False), ids_of(item_ids, least=0)
+        with self._context.ledger.read() as connection:
+            found = browsing.messages(connection, scope.cubes[0], ids, self._context.clock.now())
+        return tuple(found[id_] for id_ in ids if id_ in found)
+
+    def transcript(
+        self, conversation: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = _MOST
+    ) -> tuple[StoredMessage, ...]:
+        """Return the newest messages of a conversation as they were said, the oldest first.
+
+        Deleted and expired ones are left out. Raises: InvalidInput, NotFound (cube).
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
+        name = self._context.scopes.masking(scope).name("conversation", name)
+        with self._context.ledger.read() as connection:
+            return tuple(browsing.transcript(connection, scope.cubes[0], name, limit, self._context.clock.now()))
 
 
 def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:

@@ -182,7 +182,8 @@ class MemOS(FormerNames):
             IntegrityError: The ledger is damaged, or a newer version made it.
         """
         settings = settings or Settings()
-        home = Path(path) if path is not None else settings.home
+        # Absolute, since a program may change its working directory.
+        home = (Path(path) if path is not None else settings.home).absolute()
         installation = open_installation(
             home, settings, embedder, clock or SystemClock(), chat_model, vision_model, reranker
         )

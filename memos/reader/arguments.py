@@ -19,7 +19,9 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 _MAX_TAGS = 100
 _MAX_IDS = 10_000
-_INFO_BYTES = 65_536
+INFO_BYTES = 65_536
+"""Most bytes of an item's `info`, as JSON."""
+
 _INFO_LEVELS = 32
 _LONGEST_S = 10**9
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
@@ -60,11 +62,11 @@ def _check_json(where: str, value: Json, levels: int) -> None:
             raise InvalidInput(where, f"is nested deeper than {_INFO_LEVELS} levels; flatten it")
         if isinstance(value, Mapping):
             for name in value:
-                check_text(where, name, _INFO_BYTES)
+                check_text(where, name, INFO_BYTES)
         for entry in value.values() if isinstance(value, Mapping) else value:
             _check_json(where, entry, levels - 1)
     elif isinstance(value, str):
-        check_text(where, value, _INFO_BYTES)
+        check_text(where, value, INFO_BYTES)
     elif value is not None and (not isinstance(value, bool | int | float) or value != value or abs(value) > 2**53):
         raise InvalidInput(
             where,

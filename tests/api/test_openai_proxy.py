@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,77 +13,24 @@ import httpx2
 import openai
 import pytest
 
-from memos import MemOS, Settings
-from memos.api.serving import first_key
-from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, RecallSettings, TaskSettings
 from memos.core.text.rendering import MEMORY_NOTICE
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Json, Trust
+from memos.core.types import Trust
 from memos.memcube.ledger.schema import messages as message_rows
 from tests.api.conftest import Server
-from tests.api.running import running
-from tests.fakes import WordEmbedder
-from tests.support.servers.openai_server import Asked, OpenAIServer, Said, answer, counted, error, events
+from tests.api.proxying import CAP, Proxy, behind, proxied
+from tests.support.servers.openai_server import OpenAIServer, Said, answer, counted, error, events
 
-CAP = 200
 TOOL = {
     "type": "function",
     "function": {"name": "weather", "description": "Tells the weather", "parameters": {"type": "object"}},
 }
 
 
-class Proxy:
-    """A running server whose endpoint says what a test tells it to; every test has users of its own."""
-
-    def __init__(self, memos: MemOS, url: str, upstream: OpenAIServer, script: list[Callable[[Asked], Said]]) -> None:
-        self.memos, self.url, self.upstream, self._script = memos, f"{url}/openai/v1", upstream, script
-
-    def says(self, *said: Said) -> None:
-        left = list(said)
-        self._script[:] = [lambda _: left.pop(0) if len(left) > 1 else left[0]]
-
-    def user(self, name: str, *memories: str) -> str:
-        """Make a user; return its key."""
-        self.memos.users.create(name)
-        for memory in memories:
-            self.memos.add(memory, cube=name, actor=name)
-        return self.memos.keys.create(name, "test").secret
-
-    def client(self, key: str, **more: Any) -> openai.OpenAI:
-        return openai.OpenAI(base_url=self.url, api_key=key, **{"max_retries": 0, **more})
-
-    def post(self, key: str, body: Json, headers: dict[str, str] | None = None, **more: Any) -> httpx2.Response:
-        headers = {"Authorization": f"Bearer {key}", **(headers or {})}
-        return httpx2.post(f"{self.url}/chat/completions", json=body, headers=headers, timeout=60, **more)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        return self.upstream.asked[-1].body
-
-    def stored(self, user: str) -> list[tuple[str, str]]:
-        return [(str(item.role), item.memory) for item in self.memos.memories.list(cube=user) if item.type == "message"]
-
-
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    script: list[Callable[[Asked], Said]] = []
-
-    def answers(asked: Asked) -> Said:
-        return script[0](asked)
-
-    with OpenAIServer(answers) as upstream:
-        settings = Settings(
-            index=IndexSettings(wait_s=30),
-            limits=LimitSettings(min_free_bytes=1_000_000),
-            tasks=TaskSettings(workers=0),
-            recall=RecallSettings(tokens=CAP),
-            chat_model=upstream.settings(timeout_s=20),
-        )
-        home: Path = tmp_path_factory.mktemp("proxy")
-        with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
-            assert first_key(memos)
-            with running(memos) as url:
-                yield Proxy(memos, url, upstream, script)
+    with proxied(tmp_path_factory.mktemp("proxy")) as running:
+        yield running
 
 
 def asking(text: Any = "Where does Maria live?", **more: Any) -> dict[str, Any]:
@@ -557,21 +503,13 @@ def test_without_a_configured_model_it_is_a_clear_503(server: Server) -> None:
     assert listed.json() == {"object": "list", "data": []}
 
 
-@contextmanager
-def behind(tmp_path: Path, model: ChatSettings) -> Iterator[tuple[str, str, MemOS]]:
-    settings = Settings(chat_model=model, tasks=TaskSettings(workers=0))
-    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos, running(memos) as url:
-        memos.users.create("ana")
-        yield f"{url}/openai/v1", memos.keys.create("ana", "k").secret, memos
-
-
 def test_an_endpoint_that_is_too_slow_or_not_there_is_told_so(tmp_path: Path) -> None:
     gate, said = threading.Event(), events("In ", "Lyon.")
     held = Said(body=said.body, content_type=said.content_type, hold=gate, held_at=str(said.body).index("Lyon"))
     script = [Said(gate=gate), Said(body=b"{}", hold=gate, held_at=1), held]
     try:
         with OpenAIServer(script) as upstream, behind(tmp_path, upstream.settings(timeout_s=0.5)) as (url, key, memos):
-            with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+            with openai.OpenAI(base_url=f"{url}/openai/v1", api_key=key, max_retries=0) as client:
                 for _ in range(2):
                     with pytest.raises(openai.InternalServerError, match="in time") as caught:
                         client.chat.completions.create(**asking())

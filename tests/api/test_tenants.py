@@ -46,6 +46,7 @@ class Things:
     adapter: str
     conversation: str
     session: str
+    response: str
     record: str
 
     @property
@@ -63,7 +64,7 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "newer": lambda t: t.item, "older": lambda t: t.seen, "into": lambda t: t.seen, "about": lambda t: t.item,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
     "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
-    "session": lambda t: t.session, "ids": lambda t: [t.record],
+    "session": lambda t: t.session, "response": lambda t: t.response, "ids": lambda t: [t.record],
     "records": lambda t: [{"id": t.record, "memory": "hello"}],
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
     "conversation": lambda t: t.conversation, "conversation_id": lambda t: t.conversation,
@@ -110,7 +111,7 @@ LEFT_OUT = {
     "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
     "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
-    "restore_erased", "remove", "by", "sort", "around",
+    "restore_erased", "remove", "by", "sort", "around", "order",
     "before", "newest", "start", "everyone", "format", "on_bad", "progress", "together", "date_order",
     "owner", "prefix", "depth", "ttl_s", "index", "refresh_ttl", "recent", "known",
 }  # fmt: skip
@@ -139,6 +140,11 @@ BODIES: dict[str, Callable[[Things], Any]] = {
     "POST /openai/v1/chat/completions": lambda t: {
         "model": "some", "user": t.name, "messages": [{"role": "user", "content": WORD[:4]}]
     },
+    "POST /openai/v1/responses": lambda t: {"input": WORD[:4], "user": t.name, "previous_response_id": t.response},
+    "POST /anthropic/v1/messages": lambda t: {
+        "max_tokens": 5, "metadata": {"user_id": t.name}, "messages": [{"role": "user", "content": WORD[:4]}]
+    },
+    "POST /anthropic/v1/messages/count_tokens": lambda t: {"messages": [{"role": "user", "content": WORD[:4]}]},
     "POST /api/openmem/v1/add/knowledgebase-file": lambda t: {
         "knowledgebase_id": t.base, "file": [{"name": "a.md", "content": "IyBh"}]
     },
@@ -162,6 +168,7 @@ OUT_OF_REACH = {
     "GET /", "GET /api/v1/activity",
     "GET /api/v1/backups", "POST /api/v1/backups",  # for admins; what those before take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
+    "POST /openai/v1/responses", "POST /anthropic/v1/messages", "GET /anthropic/v1/models/{model}",
     "GET /api/v1/segments/{segment}", "GET /api/v1/doctor", "GET /api/v1/settings",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
@@ -204,8 +211,17 @@ def _possessions(memos: MemOS) -> Things:
     memos.knowledge.create(BASE, actor=VICTIM)
     file = memos.documents.add((f"{WORD}.md", f"# About the {WORD}".encode()), cube=BASE, actor=VICTIM)
     memos.documents.wait(file.id, 60)
+    note = {"response": {"model": "m"}, "inputs": 1, "system": [], "chain": [], "missing": []}
+    response = f"resp_{MADE_UP.replace('-', '')}f"
+    memos.add(
+        [
+            {"role": "user", "content": f"a {WORD}?"},
+            {"role": "assistant", "content": [{"type": "text", "text": f"the {WORD}", "response": note}]},
+        ],
+        idempotency_key=response, conversation=TALK, **mine,
+    )  # fmt: skip
     return Things(
-        name=VICTIM, item=item, file=file.id, image=memos.images.of(seen)[0].id, seen=seen,
+        response=response, name=VICTIM, item=item, file=file.id, image=memos.images.of(seen)[0].id, seen=seen,
         task=memos.tasks.list(cubes=[VICTIM])[0].id, key=memos.keys.list(VICTIM)[0].id,
         receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
         segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
@@ -235,7 +251,7 @@ def _png() -> bytes:
 
 NOTHING = Things(
     NOBODY, *(f"{MADE_UP}{place}" for place in range(9)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all",
-    f"{MADE_UP}a", "instruments/none",
+    f"{MADE_UP}a", f"resp_{MADE_UP.replace('-', '')}e", "instruments/none",
 )  # fmt: skip
 
 

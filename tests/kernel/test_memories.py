@@ -392,3 +392,15 @@ def test_settings_that_contradict_each_other_leave_the_folder_free(tmp_path: Pat
         MemOS.open(tmp_path, settings=settings.model_copy(update={"heat": heat}), embedder=WordEmbedder())
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as opened:
         assert opened.maintenance.verify().clean
+
+
+def test_a_relative_folder_stays_where_it_is_when_the_program_moves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with MemOS.open("memory", embedder=WordEmbedder()) as memos:
+        monkeypatch.chdir("elsewhere")
+        memos.add("I keep bees.")
+        assert memos.search("bees").hits
+    assert list((tmp_path / "elsewhere").iterdir()) == []

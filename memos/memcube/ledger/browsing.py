@@ -11,9 +11,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.browsing import Facet, FacetName, Facets, FacetValue, LearnedBy, Link, Passage, Said, SortField
+from memos.core.browsing import (
+    Facet,
+    FacetName,
+    Facets,
+    FacetValue,
+    LearnedBy,
+    Link,
+    Passage,
+    Said,
+    SortField,
+    StoredMessage,
+)
 from memos.core.filters import Node
-from memos.core.types import Event, Item, LinkKind, Role, Status, Trust
+from memos.core.types import Event, Item, ItemType, LinkKind, Role, Status, ToolCall, Trust
 from memos.memcube.ledger import filter_sql, items, segments
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.expiry import is_live
@@ -199,6 +210,49 @@ def _beside(connection: sa.Connection, message: Any, around: int, now: datetime,
         .limit(around)
     )
     return [Said(row.id, row.speaker, Role(row.role), row.said_at, row.memory) for row in connection.execute(query)]
+
+
+def messages(connection: sa.Connection, cube: str, ids: Iterable[str], now: datetime) -> dict[str, StoredMessage]:
+    """Return messages that are neither deleted nor expired, by the ids of their memories."""
+    query = _MESSAGES.where(t.items.c.cube_id == cube, is_live(now))
+    rows = items.rows_in(connection, query, t.items.c.id, ids)
+    return {row.item_id: _stored(row) for row in rows}
+
+
+def transcript(
+    connection: sa.Connection, cube: str, conversation: str, most: int, now: datetime
+) -> list[StoredMessage]:
+    """Return the newest messages of a conversation that are neither deleted nor expired, the oldest first."""
+    said_in = t.conversations.c.cube_id == cube, t.conversations.c.name == conversation, is_live(now)
+    query = _MESSAGES.join(t.conversations, t.conversations.c.id == t.items.c.conversation_id).where(*said_in)
+    newest = connection.execute(query.order_by(t.items.c.position.desc()).limit(most)).all()
+    return [_stored(row) for row in reversed(newest)]
+
+
+# Derived items have the message as a source too, but are no messages.
+_MESSAGES = (
+    sa.select(
+        t.items.c.id.label("item_id"),
+        t.versions.c.memory,
+        t.messages.c.text,
+        t.messages.c.role,
+        t.messages.c.chat_time,
+        t.messages.c.content,
+        t.messages.c.tool_calls,
+        t.messages.c.tool_call_id,
+    )
+    .join(t.versions, t.versions.c.id == t.items.c.version_id)
+    .join(t.sources, t.sources.c.item_id == t.items.c.id)
+    .join(t.messages, t.messages.c.id == t.sources.c.message_id)
+    .where(t.versions.c.type == ItemType.MESSAGE, t.versions.c.status != Status.DELETED)
+)
+
+
+def _stored(row: Any) -> StoredMessage:
+    # What was corrected must not be shown as it was written.
+    parts = row.content if row.memory == row.text and isinstance(row.content, list) else []
+    calls = tuple(ToolCall(**call) for call in row.tool_calls or ())
+    return StoredMessage(row.item_id, Role(row.role), row.chat_time, row.memory, tuple(parts), calls, row.tool_call_id)
 
 
 def events_of(connection: sa.Connection, cube: str, item: str, limit: int) -> list[Event]:

@@ -83,12 +83,15 @@ def _memory(raw: Json, place: str) -> Iterator[ExportRecord]:
         return
     run, user, agent = (name_of((raw.get(name),), "") for name in ("run_id", "user_id", "agent_id"))
     conversation = f"mem0 {run}" if run else "mem0"
-    if _is_over(raw.get("expiration_date")):
+    ending = _ending(raw.get("expiration_date"))
+    if ending is not None and ending < datetime.now(UTC):
         yield ExportRecord(place, conversation, {}, left_out=1, reason=EXPIRED, owner=user or agent)
         return
     text = raw.get("memory") if "memory" in raw else raw.get("data")
     more = {name: value for name, value in raw.items() if name not in _INNER}
     info = {**more, **mapping_in(raw, "metadata"), "user_id": user, "agent_id": agent, "run_id": run}
+    if ending is not None:
+        info["expires_on"] = int(f"{ending:%Y%m%d}")  # by which memos.compat.mem0 hides it from that day on
     role = role_of(raw.get("role"))
     yield memory_record(
         place,
@@ -104,14 +107,14 @@ def _memory(raw: Json, place: str) -> Iterator[ExportRecord]:
     )
 
 
-def _is_over(value: Json) -> bool:
+def _ending(value: Json) -> datetime | None:
     if not isinstance(value, str) or not value:
-        return False
+        return None
     try:
         at = read_date(value)
     except InvalidInput:
-        return False
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)) < datetime.now(UTC)
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def is_mem0_storage(export: Export) -> bool:

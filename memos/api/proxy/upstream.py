@@ -15,7 +15,8 @@ import anyio
 import httpx2
 from anyio import CancelScope, to_thread
 
-from memos.api.openai_proxy.messages import problem, text_of
+from memos.api.proxy.errors import problem
+from memos.api.proxy.requests import LIMITS, text_of
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
@@ -244,6 +245,8 @@ class Upstream:
         self.settings = settings
         self._inside = LocalModelTransport(inside) if settings.local else None
         self._client: httpx2.AsyncClient | None = None
+        self.limit = LIMITS[0]
+        """The name by which the endpoint takes the most tokens of an answer, as far as is known."""
 
     def check(self) -> None:
         if not self.settings.there:
@@ -261,6 +264,12 @@ class Upstream:
         request = client.build_request("POST", f"{base_url}/chat/completions", content=body, extensions=extensions)
         with _failures(), anyio.fail_after(self.settings.timeout_s):
             return await client.send(request, stream=True)
+
+    def other_limit(self, complaint: bytes) -> str | None:
+        """Return the other name for the most tokens if an endpoint complains about the one, else None."""
+        if not any(name.encode() in complaint for name in LIMITS):
+            return None
+        return next(name for name in LIMITS if name != self.limit)
 
     async def read(self, response: httpx2.Response) -> bytes:
         read = bytearray()
