@@ -22,7 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
-from memos.core.text.frames import Contrast, contrast_of, mentions
+from memos.core.text.frames import Contrast, contrast_of, mentions, names_place_again
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -229,10 +229,15 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     # "the new website" in both tells of no change, "I go by bus now" does.
-    tells = new.ends or bool(new.change_words - (old.change_words - _OF_NOW))
+    changed = new.change_words - (old.change_words - _OF_NOW)
     if contrast is Contrast.VALUE:
         return max(odds, _SAID_SO)
-    if tells:
+    if changed and not new.ends:
+        # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
+        of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
+        if of_itself or names_place_again(pair.older.memory, pair.newer.memory):
+            return min(odds, _NO_CHANGE)
+    if changed or new.ends:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
     if contrast is Contrast.APART:
         return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)

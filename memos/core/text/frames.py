@@ -49,6 +49,22 @@ class _Kind(Enum):
     """A name or a noun without an article, which may be the value: "Ms Duarte is my dentist"."""
 
 
+def names_place_again(older: str, newer: str) -> bool:
+    """Return True if `newer` gives another attribute of the same person the place that `older` gives one.
+
+    "I live in Bergen." … "I changed jobs, I work for Equinor in Bergen now.": whatever has changed, the first holds.
+    """
+    was = _read(older)
+    if was is None or was.predicate not in _TELLING or was.kind is _Kind.THING:
+        return False
+    frames = [frame for words in _clauses(newer) if words and (frame := _frame(words, frozenset())) is not None]
+    mine = [frame for frame in frames if (frame.kind, frame.subject) == (was.kind, was.subject)]
+    if any(frame.predicate == was.predicate for frame in mine):
+        return False
+    places = _places(was)
+    return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
+
+
 def mentions(older: str, newer: str) -> bool | None:
     """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
     frame = _read(older)
@@ -267,12 +283,16 @@ _ALIKE = {
 @cached_by_text(maxsize=4096)
 def _read(text: str) -> _Frame | None:
     """Return the frame of the first clause, None if it has none that is sure."""
-    text = _spelt_out(text)
-    parts = _BREAK.split(_NOW.sub("", _LEAD.sub("", text)))
-    words = [_WORD.findall(part) for part in parts]
-    if not words[0] or max(map(len, words)) > _MOST_WORDS or len(parts) > _MOST_CLAUSES:
+    words = _clauses(text)
+    if not words[0] or max(map(len, words)) > _MOST_WORDS or len(words) > _MOST_CLAUSES:
         return None
     return _frame(words[0], frozenset(_noun(word.casefold()) for part in words[1:] for word in part))
+
+
+def _clauses(text: str) -> list[list[str]]:
+    """Return the words of each clause, without openings and words for now."""
+    parts = _BREAK.split(_NOW.sub("", _LEAD.sub("", _spelt_out(text))))
+    return [_WORD.findall(part) for part in parts]
 
 
 def _spelt_out(text: str) -> str:
@@ -508,6 +528,11 @@ def _unit(words: frozenset[str]) -> frozenset[str]:
 
 _FAVOURITE = words_of("favourite favorite lieblingsfarbe lieblingsessen préféré préférée favorito favorita")
 _PLACES = dict.fromkeys(("", "to", "at", "nach", "à", "en"), "in")
+
+
+def _places(frame: _Frame) -> frozenset[frozenset[str]]:
+    """Return the words of each slot that tells where."""
+    return frozenset(words for slot, words in frame.slots if slot and _PLACES.get(slot, slot) == "in")
 
 
 def _kind(words: frozenset[str], frame: _Frame) -> str | None:
