@@ -13,11 +13,11 @@ from memos.core.text.validation import check_name, check_text
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, NotFound, shown
 from memos.kernel.context import Context
-from memos.kernel.timeline import standings
 from memos.memcube import changes
 from memos.memcube.ledger import entities
 from memos.memcube.ledger.entities import NAME_CHARS, Found, Link, Listing, fold
 from memos.memcube.ledger.timeline import by_ids, told_at
+from memos.memcube.standing import standings
 from memos.reader.arguments import within
 
 KINDS = ("", "person", "thing")

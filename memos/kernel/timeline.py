@@ -14,33 +14,19 @@ from memos.core.clock import from_micros, to_micros
 from memos.core.text.matching import normalized_value
 from memos.core.text.validation import check_name
 from memos.core.timeline import Day, Held, Life, LifeEntry, LifeLine, Replaced, TimeDiff, TimeSpan, TimeStep
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, REPLACING, Item, ItemType, Json, Scope, Standing, Status
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, ItemType, Json, Scope, Standing, Status
 from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context
-from memos.memcube import relations
 from memos.memcube.ledger import entities, items, timeline
 from memos.memcube.ledger.entities import NAME_CHARS, Part
 from memos.memcube.ledger.timeline import Choice, Place, told_at
+from memos.memcube.standing import Stand, standings
 from memos.reader.arguments import switch, within
 from memos.reader.messages import read_time
-from memos.search.succession import Replacement, standing_of
 
 _STEPS = 60
 _ABOUT = 2_000  # newest memories that name somebody, among which a day or a difference is looked for
 _STATED = (Part.SUBJECT, Part.SOURCE, Part.TARGET)
-
-
-Stand = tuple[Standing, str | None, datetime | None]
-
-
-def standings(connection: sa.Connection, states: Sequence[Item], at: datetime) -> dict[str, Stand]:
-    """Return each item's standing at a time, its successor, and since when, by present knowledge."""
-    micros = to_micros(at)
-    found: dict[str, list[Replacement]] = defaultdict(list)
-    for older, newer, confidence, said_at, kind in relations.replacements(connection, [state.id for state in states]):
-        if kind in REPLACING and (said_at is None or said_at <= micros):
-            found[older].append(Replacement(older, newer, confidence, said_at))
-    return {state.id: standing_of(state, found[state.id], at) for state in states}
 
 
 class Timeline:

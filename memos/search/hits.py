@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Hit, ItemType, Standing
+from memos.core.types import Hit, ItemType
 from memos.memcube.ledger import items
 from memos.search.question import Intent, Question
 from memos.search.rank import Recalled
@@ -68,16 +68,7 @@ def _line(number: int, hit: Hit) -> str:
     shown = rendering.with_speaker(hit.item.speaker, hit.item.memory)
     if is_untrusted(hit.sources):
         shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
-    if hit.standing is not Standing.CURRENT:
-        shown = f"({_MARKS[hit.standing]}) {shown}"
-    return rendering.citation(number, _at(hit), shown)
-
-
-_MARKS = {
-    Standing.POSSIBLY_OUTDATED: "possibly outdated",
-    Standing.REPLACED: "no longer true",
-    Standing.ENDED: "no longer true",
-}
+    return rendering.citation(number, _at(hit), rendering.marked(hit.standing, shown))
 
 
 def _at(hit: Hit) -> datetime | None:

@@ -20,9 +20,10 @@ from memos.core.text.instructions import instructs
 from memos.core.text.languages import has_other_script, is_function_word, language_of
 from memos.core.text.preferences import states_preference
 from memos.core.types import RELEVANT, Arm, Role
+from memos.memcube.ledger.timeline import LIKELY
+from memos.memcube.standing import Replacement
 from memos.search.question import Question
 from memos.search.rank import TERM_ARMS, Ranked, asks, tells_nothing
-from memos.search.succession import LIKELY, Replacement
 
 _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled

@@ -52,6 +52,7 @@ from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.standing import Replacement, standing_of, standings
 from memos.search.hits import assemble, prefer_tool_calls
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
@@ -66,7 +67,7 @@ from memos.search.rank import (
 )
 from memos.search.relevance import Relevance
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
-from memos.search.succession import Replacement, by_succession, standing_of
+from memos.search.succession import by_succession
 
 
 @dataclass(slots=True)
@@ -541,6 +542,9 @@ class Searcher:
         # Of an earlier moment there are none: they are those of now.
         related = relations.by_item(reader.connection, states) if request.explain and request.as_of is None else {}
         relevance = found.relevance()
+        # A fact may stand as a message does that was not recalled.
+        facts = [state for state in states.values() if state.type in DERIVED and request.as_of is None]
+        stands = standings(reader.connection, facts, request.reference_time) if facts else {}
         hits = (
             Hit(
                 state,
@@ -550,7 +554,7 @@ class Searcher:
                 found.copies.get(state.id, ()),
                 arm_scores(entry) if request.explain else (),
                 boosts(entry) if request.explain else (),
-                *standing_of(state, found.replaced, request.reference_time),
+                *(stands.get(state.id) or standing_of(state, found.replaced, request.reference_time)),
                 relations=related.get(state.id, ()),
             )
             for entry in best

@@ -15,14 +15,15 @@ from pydantic import BaseModel, Field
 from memos.core.clock import new_id
 from memos.core.ports import Vector
 from memos.core.text.matching import keywords as text_keywords
-from memos.core.text.rendering import with_speaker
-from memos.core.types import UNUSED, Item
+from memos.core.text.rendering import marked, with_speaker
+from memos.core.types import UNUSED, Item, Standing
 from memos.llm.client import LLMClient
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, tasks, tier_moves
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.segments import ARCHIVED, KEPT_KEYWORDS, OPEN, Overflow, Page, SegmentRow
+from memos.memcube.standing import standings
 from memos.scheduler.accesses import Triggers, is_hot, warmth_of
 from memos.scheduler.heat import Access
 from memos.scheduler.learning import meter_of, question, shortened
@@ -297,13 +298,18 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
     return [(chosen.item, chosen.start, chosen.end) for chosen in key_sentences([*old, *new], segment.keywords)]
 
 
-def summary(connection: sa.Connection, segment: SegmentRow) -> str:
+def summary(connection: sa.Connection, segment: SegmentRow, at: datetime | None = None) -> str:
+    """Return what is told of a segment; its own sentences are marked if they do not hold `at` a time."""
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     live = {id_: state for id_, state in states.items() if state.status not in UNUSED}
+    stands = {} if at is None else standings(connection, list(live.values()), at)
     told = [
-        with_speaker(live[item].speaker, live[item].memory[start:end])
+        marked(
+            stands[item].standing if item in stands else Standing.CURRENT,
+            with_speaker(live[item].speaker, live[item].memory[start:end]),
+        )
         for item, start, end in segment.spans
         if item in live
     ]
