@@ -258,7 +258,8 @@ class Picture:
 class Message:
     """A validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
 
-    `duration_s` is how long the call took that a tool's message answers.
+    `duration_s` is how long the call took that a tool's message answers; `recalled` are the ids of the memories that an
+    assistant's answer was made from, `cited` those that it cites.
     """
 
     role: Role
@@ -272,6 +273,8 @@ class Message:
     trust: Trust = Trust.TRUSTED
     duration_s: float | None = None
     pictures: tuple[Picture, ...] = ()
+    recalled: tuple[str, ...] | None = None
+    cited: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,18 @@ def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Js
             end=len(message.text),
             reader=READER,
             tags=tuple(tags),
-            info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
+            info={**info, **_info_of(message)},
             **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
         )
         for message in messages
     ]
+
+
+def _info_of(message: Message) -> dict[str, Json]:
+    """Return what a message itself adds to the info of its memory."""
+    told: dict[str, Json] = {} if message.duration_s is None else {"duration_s": message.duration_s}
+    told |= {} if message.recalled is None else {"recalled": list(message.recalled)}
+    return told | ({"cited": list(message.cited)} if message.cited else {})
 
 
 def unstored(draft: Draft, cube: str, conversation: str | None, number: int) -> Item:
@@ -100,7 +107,9 @@ MAX_MESSAGES = 1_000
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
-_KNOWN = _KEYS | _DURATIONS.keys()
+_ANSWERED_FROM = ("recalled", "cited")
+_KNOWN = _KEYS | _DURATIONS.keys() | set(_ANSWERED_FROM)
+_MOST_RECALLED = 1_000
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
@@ -167,6 +176,7 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: Image
         trust=_trust(f"{where}.trust", raw.get("trust"), role),
         duration_s=_duration(where, raw, role),
         pictures=pictures,
+        **{name: _answered_from(f"{where}.{name}", raw.get(name), role) for name in _ANSWERED_FROM},
     )
 
 
@@ -187,6 +197,19 @@ def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
         raise InvalidInput(f"{where}.{name}", f"must be a number from 0, not {shown(value)}")
     return round(value / _DURATIONS[name], 6)
+
+
+def _answered_from(where: str, value: Json, role: Role) -> tuple[str, ...] | None:
+    """Return the ids of memories that an answer was made from, None if that is not told."""
+    if value is None:
+        return None
+    if role is not Role.ASSISTANT:
+        raise InvalidInput(where, "belongs to a message of the assistant")
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(where, f"must be a list of ids of memories, not {type(value).__name__}")
+    if len(value) > _MOST_RECALLED:
+        raise InvalidInput(where, f"has {len(value):,} ids, more than the limit of {_MOST_RECALLED:,}")
+    return tuple(dict.fromkeys(check_name(where, id_, 64) for id_ in value))
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:

@@ -72,6 +72,9 @@ def test_an_answer_shows_what_was_recalled_and_what_was_written(open_page: Open,
     assert_accessible(page)
     page.reload()
     expect(page.locator(".turn .said")).to_have_text(["What is my secret?", "A blue door."])
+    expect(recalled).to_contain_text("cited")
+    expect(answer.locator(".written li")).to_have_text(["What is my secret?", "A blue door."])
+    assert_accessible(page)
     page.get_by_role("link", name="New conversation").click()
     expect(page.locator(".turn")).to_have_count(0)
 

@@ -291,7 +291,10 @@ def test_it_recalls_from_all_its_cubes_and_stores_in_one(here: Installation) -> 
     result = here.memos.chat("Maria?", cubes=[one, other], store_in=other, tags=["t"], info={"x": 1}, mode="rough")
     assert {reference.cube for reference in result.cited} == {one, other}
     assert len(here.stored(one)) == 1
-    assert [(item.tags, item.info) for item in here.memos.memories.list(cube=other)[1:]] == [(("t",), {"x": 1})] * 2
+    question, answer = here.memos.memories.list(cube=other)[1:]
+    assert (question.tags, question.info) == (("t",), {"x": 1})
+    shown = [reference.item for reference in result.shown]
+    assert (answer.tags, answer.info) == (("t",), {"x": 1, "recalled": shown, "cited": list(result.cited_ids)})
 
 
 def test_an_exchange_that_cannot_be_stored_is_still_answered(here: Installation) -> None:

@@ -163,10 +163,32 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= {"state": state, "word": word}
     made.filters |= {"when": when, "day": day, "ago": ago, "number": number, "size": size, "pretty": pretty}
     made.globals |= {"version": __version__, "asset": asset, "RestError": RestError}
     made.globals["ui"] = made.get_template("_parts.html").module  # a block alone would not see what a template imports
     return made
+
+
+_WORDS = {
+    "superseded": "replaced",
+    "pending": "waits for review",
+    "deleted": "forgotten",
+    "user": "about a person",
+    "assistant": "about the assistant",
+    "long_term": "conclusion",
+}
+
+
+def word(value: str) -> str:
+    """Return what people call a type, a status or a standing."""
+    return _WORDS.get(value, value.replace("_", " "))
+
+
+def state(memory: Mapping[str, Any]) -> str:
+    """Return how a memory, a hit or what held on a day stands: its status if no search finds it, else its standing."""
+    status = str(memory.get("item", memory)["status"])
+    return status if status in ("pending", "deleted") else str(memory["standing"])
 
 
 @cache

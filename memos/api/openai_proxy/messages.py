@@ -14,7 +14,7 @@ from memos.api.wording import message_of
 from memos.core.kv_cache import Prefix, salt_of
 from memos.core.settings import ChatSettings
 from memos.core.streaming import DONE, EventData, without_reasoning
-from memos.core.types import Json
+from memos.core.types import Json, Trust
 from memos.errors import BackendUnavailable, InvalidInput, MemosError
 from memos.kernel.chat.results import Recalled
 
@@ -277,12 +277,13 @@ def _parsed(raw: bytes | str) -> Json:
 
 
 def exchange(
-    new: Sequence[dict[str, Any]], answer: dict[str, Json], *, untrusted: bool, images: bool
+    new: Sequence[dict[str, Any]], answer: dict[str, Json], recalled: Recalled, *, images: bool
 ) -> list[dict[str, Json]]:
     """Return the messages to store of a question and its answer; images and calls too large are replaced by marks."""
     said = [_storable(message, images=images) for message in new]
     # The answer may repeat untrusted text, so it must not be stored as trusted.
-    said.append({**_storable(answer, images=False), "trust": "untrusted" if untrusted else "trusted"})
+    trust = str(Trust.UNTRUSTED if recalled.untrusted else Trust.TRUSTED)
+    said.append({**_storable(answer, images=False), "trust": trust, "recalled": list(recalled.ids)})
     return [message for message in said if message["content"] or message.get("tool_calls") or message["role"] == "tool"]
 
 

@@ -91,7 +91,7 @@ class _Exchange:
 
     def _add(self, answer: dict[str, Json]) -> None:
         for whole in (True, False):
-            said = exchange(self.completion.new, answer, untrusted=self.recalled.untrusted, images=whole)
+            said = exchange(self.completion.new, answer, self.recalled, images=whole)
             tools = self.completion.body.get("tools") if whole else None
             try:
                 self.memos.add(

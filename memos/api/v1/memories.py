@@ -141,9 +141,7 @@ def memory_facets(
 def memory_standings(
     memos: CurrentMemos,
     target: CurrentTarget,
-    id: Annotated[
-        list[str], Query(description="Ids of memories, at most 10,000; unknown ones are left out")
-    ],
+    id: Annotated[list[str], Query(description="Ids of memories, at most 10,000; unknown ones are left out")],
 ) -> Sequence[MemoryStanding]:
     """Return whether memories still hold, in the order of their ids."""
     return memos.browse.standings(id, **target)

@@ -39,6 +39,11 @@ class Recalled:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     prefix: PrefixText | None = None
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of the memories in it."""
+        return tuple(dict.fromkeys(reference.item for reference in self.shown))
+
 
 @dataclass(frozen=True, slots=True)
 class ChatResult:

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.rest import RestError, part
+from memos.api.console.rest import RestError, memories_of, part
 from memos.api.console.view import Page, View
 
 _CHANGES = 10
@@ -91,16 +91,9 @@ async def _changes(view: View, newest: int) -> list[dict[str, Any]]:
         if event["kind"] not in _UPKEEP:
             told += [{**event, "item": id_} for id_ in ids]
     told = told[:_CHANGES]
-    items = await asyncio.gather(*(_item(view, each["item"]) for each in told))
-    return [{**event, "memory": item} for event, item in zip(told, items, strict=True)]
-
-
-async def _item(view: View, id_: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = await view.rest.get(f"/memories/{part(id_)}")
-    except RestError:
-        return None
-    return found
+    there = await memories_of(view.rest, view.cube, [each["item"] for each in told], deleted=True)
+    found = {item["id"]: item for item in there}
+    return [{**event, "memory": found.get(event["item"])} for event in told]
 
 
 PAGES = (Page("/", start), Page("/add", add, "POST"))
