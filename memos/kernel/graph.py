@@ -96,7 +96,8 @@ class Graph:
     def merge(self, name: str, into: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Alias:
         """Show a name, with the names merged into it, under another; `split` takes it back.
 
-        Memories and searches stay as they are. Raises: InvalidInput, NotFound, Conflict (they are the same already).
+        Memories stay as they are; a search for one of the names finds what names the other. Raises: InvalidInput,
+        NotFound, Conflict (they are the same already).
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:

@@ -7,7 +7,7 @@ by time, so that the newest mentions of a name come from the primary key alone.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.graph import Alias, Entity
 from memos.core.types import RELATION, ItemType, Json, Role, Status
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import entity_aliases, items, mentions, versions
 
 NAME_CHARS = 128
@@ -197,6 +198,33 @@ def root_of(connection: sa.Connection, cube: str, name: str) -> str:
     return connection.scalar(sa.select(entity_aliases.c.root).where(*mine)) or fold(name)
 
 
+def has_aliases(connection: sa.Connection, cubes: Sequence[str]) -> bool:
+    """Return True if names were merged in any of these cubes."""
+    return bool(_ANY_ALIAS.rows(connection, cubes=cubes))
+
+
+_ANY_ALIAS = PreparedSelect(
+    sa.select(entity_aliases.c.cube_id)
+    .where(entity_aliases.c.cube_id.in_(sa.bindparam("cubes", expanding=True)))
+    .limit(1)
+)
+
+
+def same_as(connection: sa.Connection, cubes: Sequence[str], names: Set[str]) -> dict[str, tuple[str, ...]]:
+    """Return the other names, as they are written, of those of these folded names that were merged in any cube."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for cube in cubes:
+        together: dict[str, list[str]] = defaultdict(list)
+        for alias in aliases(connection, cube):
+            together[alias.root].append(alias.name)
+        groups = [[root, *others] for root, others in together.items() if not names.isdisjoint([root, *others])]
+        written = spellings(connection, cube, sorted({name for group in groups for name in group}))
+        for group in groups:
+            for name in names & set(group):
+                found[name].update(dict.fromkeys(written.get(other, other) for other in group if other != name))
+    return {name: tuple(others) for name, others in found.items()}
+
+
 def merge(connection: sa.Connection, cube: str, name: str, entity: str, actor: str, now: datetime) -> Alias:
     """Show a name under another; both are roots."""
     made = Alias(new_id(), name, entity, entity, actor, now)
@@ -311,6 +339,9 @@ def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Enti
         each.named |= bool(named)
         each.stated |= bool(stated)
         each.names.add(name)
+    several = {root: each.names for root, each in sums.items() if len(each.names) > 1}
+    for root, count in _distinct(connection, cube, several).items():
+        sums[root].memories = count
     text = fold(wanted.text)
     found = [
         (-each.memories, name)
@@ -322,6 +353,20 @@ def entities(connection: sa.Connection, cube: str, wanted: Listing) -> list[Enti
         least, id_ = wanted.after
         found = [one for one in found if one > (-least, id_)]
     return _described(connection, cube, {name: sums[name] for _, name in found[: wanted.limit]})
+
+
+def _distinct(connection: sa.Connection, cube: str, several: Mapping[str, Collection[str]]) -> dict[str, int]:
+    """Return how many items have any of the names of each entity: one with two of them is one."""
+    m, a = mentions.c, entity_aliases.c
+    merged = sa.and_(a.cube_id == m.cube_id, a.name == m.name)
+    root = sa.func.coalesce(a.root, m.name)
+    query = sa.select(root, sa.func.count(m.item_id.distinct()))
+    query = query.select_from(mentions.outerjoin(entity_aliases, merged)).where(m.cube_id == cube).group_by(root)
+    found: dict[str, int] = {}
+    for batch in _batches(list(several)):  # all names of an entity in one query
+        names = [name for each in batch for name in several[each]]
+        found.update((name, int(count)) for name, count in connection.execute(query.where(m.name.in_(names))))
+    return found
 
 
 def _counted(connection: sa.Connection, cube: str, wanted: Listing, roots: Mapping[str, str]) -> list[Any]:
