@@ -35,6 +35,8 @@ def make_first_schema(home: Path) -> None:
         connection.execute("DROP INDEX ix_items_page")
         connection.execute("DROP INDEX ix_items_told")
         connection.execute("DROP INDEX ix_versions_ended")
+        connection.execute("DROP INDEX ix_versions_pending")
+        connection.execute("DROP INDEX ix_links_supposed")
         connection.execute("DROP INDEX ix_items_wanted")
         connection.execute("DROP INDEX ix_messages_speaker")
         connection.execute("DROP INDEX ix_cubes_owner")

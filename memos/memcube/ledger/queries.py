@@ -9,8 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.filters import Condition, Op
-from memos.core.types import Item, PendingItem, Role, Status, Task, Trust
+from memos.core.types import Item, PendingItem, Role, Task, Trust
 from memos.memcube.ledger import items, queues
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
@@ -33,11 +32,14 @@ WHY = "pending"
 """Key in an item's `info` with the reason why it is pending."""
 
 _WHY_CHARS = 300
+# As the partial index has it: with a parameter SQLite would not use it.
+_PENDING = sa.text("versions.status = 'pending' AND versions.recorded_to IS NULL")
 
 
 def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
-    waiting = Condition("status", Op.EQ, str(Status.PENDING))
-    found = items.matching(connection, [cube], waiting, limit=limit)
+    waiting = items.SELECT.where(versions.c.cube_id == cube, _PENDING)
+    rows = connection.execute(waiting.order_by(items_table.c.created_at, items_table.c.id).limit(limit))
+    found = [items.to_item(row) for row in rows]
     sources = items.sources_of(connection, [state.id for state in found])
     versions_of = sa.select(versions.c.id, versions.c.reason)
     ids = [state.version_id for state in found]
@@ -50,9 +52,7 @@ def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[Pend
 
 def count_pending(connection: sa.Connection, cube: str, most: int) -> int:
     """Return how many items of a cube are pending, `most` if there are more."""
-    current = sa.and_(versions.c.item_id == items_table.c.id, versions.c.recorded_to.is_(None))
-    waiting = sa.select(sa.literal(1)).select_from(items_table.join(versions, current))
-    waiting = waiting.where(items_table.c.cube_id == cube, versions.c.status == Status.PENDING).limit(most)
+    waiting = sa.select(sa.literal(1)).where(versions.c.cube_id == cube, _PENDING).limit(most)
     return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
 
 

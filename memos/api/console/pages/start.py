@@ -22,19 +22,17 @@ async def start(view: View) -> Response:
         raise RestError(404, "not_found", f"There is no cube {named!r} that you may read.")
     overview = activity = None
     changes: list[dict[str, Any]] = []
-    waiting = 0
+    waiting, most = 0, 0
     if view.cube in {each["id"] for each in view.cubes}:
-        overview, pending, doubtful, activity = await asyncio.gather(
-            view.rest.get("/overview", cube=view.cube),
-            view.rest.get("/review", cube=view.cube, limit=100),
-            view.rest.get("/review/relations", cube=view.cube, limit=100),
-            _activity(view),
+        overview, counts, activity = await asyncio.gather(
+            view.rest.get("/overview", cube=view.cube), view.rest.get("/review/counts", cube=view.cube), _activity(view)
         )
-        waiting = len(pending) + len(doubtful)
+        waiting = counts["pending"] + counts["relations"]
+        most = counts["most"]
         changes = await _changes(view, overview["cubes"][0]["events"])
     figures = overview["cubes"][0] if overview else None
     return view.render(
-        "start.html", figures=figures, overview=overview, activity=activity, waiting=waiting, changes=changes
+        "start.html", figures=figures, overview=overview, activity=activity, waiting=waiting, most=most, changes=changes
     )
 
 
