@@ -312,7 +312,7 @@ def test_a_closed_installation_says_so(memos: MemOS) -> None:
 
 def test_what_waits_is_found_by_an_index(memos: MemOS) -> None:
     """Whatever a cube holds: at 100,000 memories reading them all would take 80 ms."""
-    older, newer = memos.add(["I live in Rome.", "I moved to Nice."]).item_ids
+    older, newer = memos.add(["The sky is blue today.", "Nine eggs, two lemons."]).item_ids
     with memos.ledger.write() as connection:
         relations.suppose(connection, "default", newer, older, 0.5, datetime.now(UTC))
     waiting(memos)
