@@ -339,7 +339,7 @@ class Fact:
 class Source:
     """Where an item comes from: characters `start` to `end` of a stored message."""
 
-    message_id: Annotated[str, "Id of the message's memory"]
+    message_id: Annotated[str, "Id of the message, which is not that of its memory"]
     start: Annotated[int, "Start of the passage, in characters"]
     end: Annotated[int, "End of the passage, in characters"]
     speaker: Annotated[str, "Who said it"]

@@ -123,8 +123,8 @@ def _edit(told: Corrected, old: Item, memory: str, related: Sequence[str], zone:
     about = tuple(dict.fromkeys([*related, old.id]))
     items.link(change.connection, [(new, LinkKind.RELATES, id_) for id_ in about], change.cube, change.now)
     # What was read out of the old text must not stand for the new one.
-    stated = fast.stated(memory, old.speaker, old.role, old.said_at, zone)
-    changes.update(change, old.id, None, {**stated, "memory": memory}, f"corrected by {new}")
+    edits = {**fast.restated(old, memory, zone), "memory": memory}
+    changes.update(change, old.id, None, edits, f"corrected by {new}")
     retract(change, [old.id])
     return FeedbackReceipt(new, about, (), indexed=False, outcome=Outcome.EDITED, edited=(old.id,))
 

@@ -196,7 +196,7 @@ class Memories:
                 # What was read out of the old text must not stand for the new one.
                 before = items.require(change.connection, scope.cubes, item)
                 zone = ZoneInfo(scope.time_zone)
-                edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
+                edits = {**fast.restated(before, memory, zone), **edits}
             changes.update(change, item, expected_version, edits, reason)
             masking.record(change)
             if memory is not None:

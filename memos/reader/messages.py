@@ -15,7 +15,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
-from memos.core.types import Draft, Item, Json, Message, Picture, Role, Source, ToolCall, Trust
+from memos.core.types import Draft, Item, Json, Message, Picture, Role, Source, Status, ToolCall, Trust
 from memos.errors import InvalidInput, shown
 from memos.reader.images import ImageParts, without_bytes
 
@@ -100,6 +100,22 @@ def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: 
         "valid_from": times[0].valid_from if times else said_at,
         "valid_to": times[0].valid_to if times else None,
     }
+
+
+def restated(before: Item, text: str, zone: ZoneInfo) -> dict[str, Any]:
+    """Return what the patterns read in a new text of an item, in place of what they read in its old one.
+
+    An end that was not read there, such as that of a replaced statement, stays: other words do not make it hold again.
+    """
+    told = stated(text, before.speaker, before.role, before.said_at, zone)
+    if before.valid_to is None:
+        return told
+    of_its_words = stated(before.memory, before.speaker, before.role, before.said_at, zone)["valid_to"]
+    if before.status is Status.SUPERSEDED or (before.valid_to != of_its_words and told["valid_to"] is None):
+        told["valid_to"] = before.valid_to
+        if told["valid_from"] is not None and told["valid_from"] > before.valid_to:
+            told["valid_from"] = before.valid_from
+    return told
 
 
 MAX_MESSAGES = 1_000
