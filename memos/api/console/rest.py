@@ -26,8 +26,8 @@ class RestError(Exception):
 
 
 def part(text: str) -> str:
-    """Return a text as one part of a path."""
-    return quote(text, safe="")
+    """Return a text as one part of a path; one of dots alone would be a step upwards."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 class Rest:

@@ -77,7 +77,7 @@ async def confirm(view: View) -> Response:
     item = await view.field("item")
     await view.rest.post("/memories/used", {"item_ids": [item], "confirmed": True, **_cube(view)})
     response = _told(view, "Confirmed", "It was marked as right, which keeps it in reach for longer.")
-    return view.notice("Confirmed.", response)
+    return view.announce("Confirmed.", response)
 
 
 async def decide(view: View) -> Response:
@@ -118,7 +118,7 @@ async def undo(view: View) -> Response:
             await view.rest.post(f"/memories/{part(found['item'])}/rollback", body)
     for item in map(str, form.getlist("delete")):
         await view.rest.delete(f"/memories/{part(item)}", reason="undone")
-    return view.notice("Undone.", _told(view, "Undone", "Everything is as it was before."))
+    return view.announce("Undone.", _told(view, "Undone", "Everything is as it was before."))
 
 
 def _cube(view: View) -> dict[str, str]:

@@ -161,7 +161,7 @@ async def _activation(view: View, text: str) -> Response:
     )
     by_purpose = {each["purpose"]: each for each in configured}
     kept = await _kept(view, prefix, measured)
-    return view.notice(text, view.render("models.html", block="kept", by_purpose=by_purpose, **kept))
+    return view.announce(text, view.render("models.html", block="kept", by_purpose=by_purpose, **kept))
 
 
 async def compose(view: View) -> Response:
@@ -207,7 +207,7 @@ async def train(view: View) -> Response:
     if not view.partial:
         return view.redirect("/models")
     response = view.render("models.html", block="log", **_log(await _tasks(view)))
-    return view.notice("The training has begun in the background.", response)
+    return view.announce("The training has begun in the background.", response)
 
 
 async def cancel(view: View) -> Response:

@@ -193,7 +193,7 @@ async def _decided(
         "why": await view.field("why"),
     }
     if not view.partial:
-        return view.redirect("/review", show=view.query("show"), told=told, **steps)
+        return view.redirect("/review", "", show=view.query("show"), told=told, **steps)
     counts = await view.rest.get("/review/counts", cube=view.cube)
     return view.render("review.html", block="decided", counts=counts, told=_TOLD[told], steps=steps)
 

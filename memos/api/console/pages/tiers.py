@@ -158,7 +158,7 @@ async def _changed(view: View, segment: str, text: str) -> Response:
     told = await view.rest.get(f"/segments/{part(segment)}", cube=view.cube, limit=1)
     hottest = _heat(await view.field("hottest"), told["segment"]["heat"])
     response = view.render("tiers_row.html", topic=_topic(told["segment"], hottest), hottest=hottest)
-    return view.notice(text, response)
+    return view.announce(text, response)
 
 
 async def move(view: View) -> Response:

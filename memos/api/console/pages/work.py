@@ -90,7 +90,7 @@ async def cancel(view: View) -> Response:
 async def _changed(view: View, told: str) -> Response:
     if not view.partial:
         return view.redirect("/work", **_asked(view))
-    return view.notice(told, await _show(view, "live"))
+    return view.announce(told, await _show(view, "live"))
 
 
 def _asked(view: View) -> dict[str, str]:

@@ -27,7 +27,7 @@ function upload(file) {
   }
   const request = new XMLHttpRequest();
   request.open("POST", isExport ? `${root}/api/imports?${query}` : `${root}/api/documents/upload`);
-  request.setRequestHeader("X-CSRF-Token", document.querySelector('meta[name="csrf"]').content);
+  request.setRequestHeader("X-CSRF-Token", window.memos.token());
   if (isExport) request.setRequestHeader("Content-Type", "application/octet-stream");
   request.upload.addEventListener("progress", (event) => {
     if (event.lengthComputable) progress.value = event.loaded / event.total;
@@ -49,7 +49,10 @@ function upload(file) {
     } else if (request.status < 300) {
       end("is being read", drop.dataset.done);
       drop.dispatchEvent(new CustomEvent("uploaded", { detail: { file: told, entry } }));
-    } else end(told?.error?.message ?? `failed with ${request.status}`);
+    } else {
+      if (request.status === 401) window.memos.tellSignedOut();
+      end(window.memos.problemOf(request.status, told));
+    }
   });
   request.send(body);
 }
