@@ -414,11 +414,14 @@ class Memories:
         return self._maintenance.finish_erasure(receipt) if wait else receipt
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
-        """Return the current receipt of an erasure. Raises: NotFound."""
+        """Return the current receipt of an erasure, to readers of its cube and to who erased. Raises: NotFound."""
         self._context.lifecycle.check_open()
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
-        receipt = erasure.find(self._context.ledger, check_name("receipt", receipt_id, 64))
-        if receipt is None or (readable is not None and receipt.cube not in readable):
+        ledger = self._context.ledger
+        receipt = erasure.find(ledger, check_name("receipt", receipt_id, 64))
+        reads = receipt is not None and (readable is None or receipt.cube in readable)
+        # A cube that was erased as a whole has no readers left.
+        if receipt is None or not (reads or erasure.is_by(ledger, receipt.id, actor)):
             raise NotFound("receipt", receipt_id)
         return receipt
 

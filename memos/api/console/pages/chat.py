@@ -46,6 +46,8 @@ async def ask(view: View) -> Response:
             answer = await view.rest.post("/chat", body)
         except RestError as error:
             problem = error.message
+    if answer is not None and answer["receipt"] is not None:
+        return view.redirect("/chat", conversation=conversation)
     return view.render(
         "chat.html",
         conversation=conversation,

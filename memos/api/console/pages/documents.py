@@ -54,7 +54,8 @@ async def upload(view: View) -> Response:
         await form.close()
     if not added:
         raise RestError(400, "invalid_input", "Choose a file to add.", "file")
-    return view.redirect(f"/documents/{part(added[0]['id'])}" if len(added) == 1 else "/documents")
+    path = f"/documents/{part(added[0]['id'])}" if len(added) == 1 else "/documents"
+    return view.redirect(path, f"{len(added)} {'file is' if len(added) == 1 else 'files are'} being read.")
 
 
 async def document(view: View) -> Response:
@@ -96,13 +97,13 @@ async def state(view: View) -> Response:
 
 async def read_again(view: View) -> Response:
     new = await view.rest.post(f"/documents/{part(_file(view))}/read-again")
-    return view.redirect(f"/documents/{part(new['id'])}")
+    return view.redirect(f"/documents/{part(new['id'])}", "It is being read again.")
 
 
 async def delete(view: View) -> Response:
     id_ = _file(view)
     await view.rest.delete(f"/documents/{part(id_)}")
-    return view.redirect(f"/documents/{part(id_)}")
+    return view.redirect(f"/documents/{part(id_)}", "Deleted: no search finds it any more.")
 
 
 async def erase(view: View) -> Response:

@@ -126,7 +126,7 @@ async def run_erasure(view: View) -> Response:
             receipt = await view.rest.post("/erasures", body)
     except (RestError, ValueError) as error:
         return await erase(view, str(error))
-    return view.redirect(f"/erasures/{part(receipt['id'])}")
+    return view.redirect(f"/erasures/{part(receipt['id'])}", cube="" if what == "cube" else view.cube)
 
 
 PAGES = (

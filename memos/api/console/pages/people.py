@@ -87,13 +87,13 @@ async def merge(view: View) -> Response:
     if await view.field("keep") == "other":
         name, into = into, name
     made = await view.rest.post("/graph/aliases", {"name": name, "into": into, "cube": view.cube})
-    return view.redirect(entity_path(made["root"]))
+    return view.redirect(entity_path(made["root"]), "Both names are shown as one, and searched together.")
 
 
 async def split(view: View) -> Response:
     """Take a merge back."""
     gone = await view.rest.delete(f"/graph/aliases/{part(await view.field('alias'))}", cube=view.cube)
-    return view.redirect(entity_path(await view.field("back") or gone["root"]))
+    return view.redirect(entity_path(await view.field("back") or gone["root"]), "They are two again.")
 
 
 async def trait(view: View) -> Response:
@@ -115,7 +115,7 @@ async def rollback(view: View) -> Response:
         "version": int(number) if number.isdecimal() and len(number) < 9 else 0,
     }
     await view.rest.post("/profile/rollback", body)
-    return view.redirect(entity_path(subject))
+    return view.redirect(entity_path(subject), "That entry of the profile holds again.")
 
 
 def entity_path(name: str) -> str:

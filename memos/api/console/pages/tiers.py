@@ -152,9 +152,9 @@ async def presets(view: View) -> Response:
 
 async def _changed(view: View, segment: str, text: str) -> Response:
     if await view.field("back") == "topic":
-        return view.redirect("/tiers/topic", id=segment)
+        return view.redirect("/tiers/topic", text, id=segment)
     if not view.partial:
-        return view.redirect("/tiers")
+        return view.redirect("/tiers", text)
     told = await view.rest.get(f"/segments/{part(segment)}", cube=view.cube, limit=1)
     hottest = _heat(await view.field("hottest"), told["segment"]["heat"])
     response = view.render("tiers_row.html", topic=_topic(told["segment"], hottest), hottest=hottest)

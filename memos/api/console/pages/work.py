@@ -89,7 +89,7 @@ async def cancel(view: View) -> Response:
 
 async def _changed(view: View, told: str) -> Response:
     if not view.partial:
-        return view.redirect("/work", **_asked(view))
+        return view.redirect("/work", told, **_asked(view))
     return view.announce(told, await _show(view, "live"))
 
 
