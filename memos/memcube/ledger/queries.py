@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -41,13 +43,29 @@ def pending_items(connection: sa.Connection, cube: str, limit: int) -> list[Pend
     rows = connection.execute(waiting.order_by(items_table.c.created_at, items_table.c.id).limit(limit))
     found = [items.to_item(row) for row in rows]
     sources = items.sources_of(connection, [state.id for state in found])
-    versions_of = sa.select(versions.c.id, versions.c.reason)
-    ids = [state.version_id for state in found]
-    reasons = {row.id: row.reason for row in items.rows_in(connection, versions_of, versions.c.id, ids)}
+    reasons = _reasons(connection, found)
     return [
-        PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.version_id]))
+        PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.id]))
         for state in found
     ]
+
+
+_ROLLED_BACK = re.compile(r"rolled back to version (\d+)")
+
+
+def _reasons(connection: sa.Connection, states: Sequence[Item]) -> dict[str, str]:
+    """Return why each item is as it is: of one that was rolled back, why the version was made that it is like."""
+    query = sa.select(versions.c.item_id, versions.c.version, versions.c.reason)
+    told: dict[str, dict[int, str]] = defaultdict(dict)
+    for row in items.rows_in(connection, query, versions.c.item_id, [state.id for state in states]):
+        told[row.item_id][row.version] = row.reason
+    found = {}
+    for state in states:
+        version, reasons = state.version, told[state.id]
+        while (back := _ROLLED_BACK.fullmatch(reasons[version])) and int(back[1]) < version and int(back[1]) in reasons:
+            version = int(back[1])
+        found[state.id] = reasons[version]
+    return found
 
 
 def count_pending(connection: sa.Connection, cube: str, most: int) -> int:
