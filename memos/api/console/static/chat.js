@@ -91,7 +91,7 @@ async function* events(body) {
 
 async function ask(question) {
   const body = { query: question, conversation: talk.dataset.conversation, stream: true,
-    store: document.getElementById("store").checked };
+    store: document.getElementById("store")?.checked ?? false };
   if (talk.dataset.cube) body.cubes = [talk.dataset.cube];
   turn("mine", question);
   const answer = turn("theirs", "…");
