@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -109,13 +110,23 @@ def _more(view: View, at: str, found: Any, chosen: dict[str, Any]) -> str | None
 def _ends(view: View, span: Any) -> tuple[date, date]:
     """Return the first and the last day of a cube in its time zone, in which the API counts days too."""
     zone = ZoneInfo(next((each["time_zone"] for each in view.cubes if each["id"] == view.cube), "UTC"))
-    first, last = (datetime.fromisoformat(span[end]).astimezone(zone).date() for end in ("first", "last"))
+    first, last = (_day_of(datetime.fromisoformat(span[end]), zone) for end in ("first", "last"))
     return first, last
+
+
+# A day more or less, in any time zone, is a date too.
+_FIRST, _LAST = date.min + timedelta(days=3), date.max - timedelta(days=3)
+
+
+def _day_of(at: datetime, zone: ZoneInfo) -> date:
+    with suppress(OverflowError):  # in the first or the last year
+        at = at.astimezone(zone)
+    return min(max(at.date(), _FIRST), _LAST)
 
 
 def _date(text: str) -> date | None:
     try:
-        return date.fromisoformat(text)
+        return min(max(date.fromisoformat(text), _FIRST), _LAST)
     except ValueError:
         return None
 
