@@ -6,6 +6,7 @@ by time, so that the newest mentions of a name come from the primary key alone.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from memos.core.clock import new_id
 from memos.core.graph import Alias, Entity
@@ -426,16 +428,29 @@ def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum]) -
 
 
 def spellings(connection: sa.Connection, cube: str, names: Collection[str]) -> dict[str, str]:
-    """Return how names are written, by folded name; a lookup in the primary key for each."""
+    """Return how names are written, by folded name: one query, with a lookup in the primary key for each."""
+    if not names:
+        return {}
     m = mentions.c
+    listed = _listed(connection)
     written = (
         sa.select(m.spelling)
-        .where(m.cube_id == cube, m.name == sa.bindparam("name"))
+        .where(m.cube_id == cube, m.name == listed.c.value)
         .order_by(m.part.desc(), m.item_id.desc())
         .limit(1)
+        .correlate(listed)
+        .scalar_subquery()
     )
-    found = {name: connection.scalar(written, {"name": name}) for name in names}
-    return {name: spelling for name, spelling in found.items() if spelling is not None}
+    rows = connection.execute(sa.select(listed.c.value, written), {"names": json.dumps(list(names))})
+    return {name: spelling for name, spelling in rows if spelling is not None}
+
+
+def _listed(connection: sa.Connection) -> sa.TableValuedAlias:
+    """Return the texts of the JSON list in the parameter `names` as rows."""
+    given = sa.bindparam("names", type_=sa.Text)
+    if connection.dialect.name == "sqlite":
+        return sa.func.json_each(given).table_valued("value", name="listed")
+    return sa.func.json_array_elements_text(sa.cast(given, postgresql.JSON)).table_valued("value", name="listed")
 
 
 MENTIONS = "mentions"

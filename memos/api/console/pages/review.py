@@ -209,7 +209,7 @@ async def _meanwhile(view: View, error: RestError, item: str) -> Response:
         raise error
     case = await _waiting(view, item, await view.field("why"))
     if case is None:
-        return await _gone(view, await _what_became(view, item))
+        return await _gone(view, await _what_became(view, item, error))
     told = "It was changed meanwhile, so nothing was decided: this is what it says now."
     if not view.partial:
         return view.redirect("/review", told, show=view.query("show"), first=item)
@@ -218,13 +218,13 @@ async def _meanwhile(view: View, error: RestError, item: str) -> Response:
     return view.announce(told, view.render("review.html", block="undone", **shown))
 
 
-async def _what_became(view: View, item: str) -> str:
-    """Say who decided a memory that no longer waits."""
+async def _what_became(view: View, item: str, refusal: RestError) -> str:
+    """Say who decided a memory that no longer waits. Raises: RestError (there is none that the key may read)."""
     try:
         last = (await view.rest.get(f"/memories/{part(item)}/history"))[-1]
     except RestError as error:
-        if error.status != 404:
-            raise
+        if "was erased" not in error.message:
+            raise refusal from error
         return "It was erased meanwhile, so there is nothing to decide."
     states = {"deleted": "rejected it", "superseded": "merged it into another", "active": "approved it"}
     return f"{last['actor']} {states.get(last['after']['status'], 'changed it')} meanwhile; nothing was changed now."
