@@ -149,7 +149,8 @@ class Timeline:
             if not states:
                 keyed = timeline.with_property(connection, cube, entities.fold(name), _ABOUT)
             about = sorted(entities.mentioning(connection, cube, names, _ABOUT), reverse=True)
-            named = timeline.by_ids(connection, cube, about[:limit])
+            # A trait repeats what a fact says.
+            named = [state for state in timeline.by_ids(connection, cube, about[:limit]) if not _is_trait(state)]
             stands = standings(connection, [*keyed, *named], now)
             spelled = entities.spellings(connection, cube, [root]).get(root, name)
         memories = tuple(Held(item, told_at(item), *stands[item.id]) for item in named)
@@ -203,12 +204,16 @@ def _choice(connection: sa.Connection, cube: str, kind: str, about: str | None) 
     return Choice(kind, entities.mentioning(connection, cube, names, _ABOUT))
 
 
+def _is_trait(item: Item) -> bool:
+    return item.type is ItemType.PROFILE
+
+
 def _lines(keyed: Sequence[Item], stands: Mapping[str, Stand]) -> tuple[LifeLine, ...]:
     by_key: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in keyed:
         whose, _, attribute = (item.key or "").partition("|")
         # A trait repeats what a fact says; tools have keys of another form.
-        if attribute and item.value and item.type is not ItemType.PROFILE:
+        if attribute and item.value and not _is_trait(item):
             by_key[whose, attribute].append(item)
     lines = []
     for (whose, attribute), same in by_key.items():

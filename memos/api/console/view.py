@@ -202,11 +202,49 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"state": state, "word": word}
+    made.filters |= {"state": state, "word": word, "property": property_of, "happened": happened}
     made.filters |= {"when": when, "day": day, "ago": ago, "number": number, "size": size, "pretty": pretty}
     made.globals |= {"version": __version__, "asset": asset, "RestError": RestError}
     made.globals["ui"] = made.get_template("_parts.html").module  # a block alone would not see what a template imports
     return made
+
+
+EVENTS = {
+    "add": "added",
+    "analyse": "read into facts",
+    "archive": "archived",
+    "change": "cube changed",
+    "compose": "prompt beginning composed",
+    "create": "cube created",
+    "define": "tool defined",
+    "delete": "deleted",
+    "derive": "read out of a message",
+    "end": "ended",
+    "erase": "erased",
+    "file": "document",
+    "load": "loaded",
+    "mask": "masked",
+    "merge": "said again",
+    "move": "moved between tiers",
+    "pin": "pinned",
+    "read": "messages read",
+    "relation": "decided on two statements",
+    "retention": "rule of retention applied",
+    "rollback": "rolled back",
+    "rule": "rule of retention changed",
+    "share": "shared",
+    "split": "names split",
+    "supersede": "replaced",
+    "template": "profile template changed",
+    "unpin": "unpinned",
+    "update": "changed",
+}
+"""What is said of an event, by its kind."""
+
+
+def happened(kind: str) -> str:
+    """Return what is said of an event."""
+    return EVENTS.get(kind, kind.replace("_", " "))
 
 
 _WORDS = {
@@ -222,6 +260,11 @@ _WORDS = {
 def word(value: str) -> str:
     """Return what people call a type, a status or a standing."""
     return _WORDS.get(value, value.replace("_", " "))
+
+
+def property_of(key: str | None) -> str:
+    """Return what a key is about, such as `residence` of `maya|residence` and of `maya|profile:life.residence`."""
+    return (key or "").rpartition("|")[2].rpartition(".")[2].replace("_", " ")
 
 
 def state(memory: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def _chosen(cube: str, choice: Choice) -> sa.Select[Any]:
         query = query.where(versions.c.key.contains("|"), versions.c.type.not_in(_OTHERS))
     elif choice.kind == "statements":
         others = (Role.ASSISTANT, Role.SYSTEM, Role.TOOL)
-        query = query.where(versions.c.role.not_in([str(role) for role in others]))
+        query = query.where(versions.c.role.not_in([str(role) for role in others]), versions.c.type.not_in(_OTHERS))
     if choice.ids is not None:
         query = query.where(items.c.id.in_(choice.ids))
     return query

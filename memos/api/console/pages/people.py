@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from memos.api.console.pages.timeline import lines_of
+from memos.api.console.pages.timeline import lines_of, once
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View, environment
 
@@ -44,7 +44,7 @@ async def person(view: View) -> Response:
         entity=entity,
         edges=[_named(edge, found) for edge in found["edges"]],
         complete=found["complete"],
-        life=life | {"lines": lines_of(life)},
+        life=life | {"lines": lines_of(life), "memories": once(life["memories"])},
         merged=[alias for alias in aliases if alias["root"] == entity["id"]],
         others=[each["name"] for each in others["entities"] if each["id"] != entity["id"]],
         groups=profile["groups"],

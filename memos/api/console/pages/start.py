@@ -32,7 +32,13 @@ async def start(view: View) -> Response:
         changes = await _changes(view, overview["cubes"][0]["events"])
     figures = overview["cubes"][0] if overview else None
     return view.render(
-        "start.html", figures=figures, overview=overview, activity=activity, waiting=waiting, most=most, changes=changes
+        "start.html",
+        figures=figures,
+        overview=overview,
+        activity=activity,
+        waiting=waiting,
+        most=most,
+        changes=changes,
     )
 
 
