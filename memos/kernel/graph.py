@@ -16,12 +16,13 @@ from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.ledger import entities
 from memos.memcube.ledger.entities import NAME_CHARS, Found, Link, Listing, fold
-from memos.memcube.ledger.timeline import by_ids, told_at
+from memos.memcube.ledger.timeline import by_ids, quotes_of
 from memos.memcube.standing import standings
 from memos.reader.arguments import within
 
 KINDS = ("", "person", "thing")
 _EDGES_PER_NODE = 3
+_QUOTE_CHARS = 500
 
 
 class Graph:
@@ -127,16 +128,16 @@ class Graph:
 
     def _edges(self, connection: sa.Connection, cube: str, found: Found) -> tuple[Edge, ...]:
         """Return edges with the memory each is from; of names in one memory the standing does not matter."""
-        states = {item.id: item for item in by_ids(connection, cube, sorted({link.item for link in found.links}))}
-        stated = [states[link.item] for link in found.links if link.stated and link.item in states]
+        quotes = quotes_of(connection, cube, sorted({link.item for link in found.links}), _QUOTE_CHARS)
+        stated = by_ids(connection, cube, sorted({link.item for link in found.links if link.stated}))
         stands = standings(connection, stated, self._context.clock.now())
         made = []
         for link in found.links:
-            if (item := states.get(link.item)) is None:
+            if (quote := quotes.get(link.item)) is None:
                 continue
-            edge = Edge(*_fields(link), memory=item.memory[:500], at=told_at(item))
-            if link.stated:
-                edge = replace(edge, standing=stands[item.id][0], replaced_by=stands[item.id][1])
+            edge = Edge(*_fields(link), memory=quote.memory, at=quote.at)
+            if link.stated and (stand := stands.get(link.item)) is not None:
+                edge = replace(edge, standing=stand.standing, replaced_by=stand.replaced_by)
             made.append(edge)
         return tuple(made)
 

@@ -584,14 +584,19 @@ def overview(connection: sa.Connection, cube: str, names: Collection[str], limit
 
 
 def _by_item(connection: sa.Connection, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
-    m = mentions.c
-    # Without the cube, whose rows SQLite would rather look through than follow the index on items.
-    query = sa.select(m.item_id, m.name, m.part, m.relation)
     found: dict[str, list[Any]] = defaultdict(list)
     for batch in _batches(ids):
-        for row in connection.execute(query.where(m.item_id.in_(batch))):
+        for row in _OF_ITEMS.rows(connection, ids=batch):
             found[row.item_id].append(row)
     yield from found.items()
+
+
+# Without the cube, whose rows SQLite would rather look through than follow the index on items.
+_OF_ITEMS = PreparedSelect(
+    sa.select(mentions.c.item_id, mentions.c.name, mentions.c.part, mentions.c.relation).where(
+        mentions.c.item_id.in_(sa.bindparam("ids", expanding=True))
+    )
+)
 
 
 def _batches(values: Collection[str]) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from memos.api.console.view import Page, View, environment
 _ROWS = 60
 _SIZES = (50, 200, 500, 1000, 2000)
 _TABLE = 200
+_PAGES = ("graph", "trait", "names", "merge", "split", "rollback")
 
 
 async def people(view: View) -> Response:
@@ -31,11 +32,10 @@ async def person(view: View) -> Response:
     """Show what is known of one person or thing."""
     name = view.request.path_params["entity"]
     rest, cube = view.rest, view.cube
-    found, life, aliases, others = await asyncio.gather(
+    found, life, aliases = await asyncio.gather(
         rest.get("/graph/neighbours", cube=cube, name=name, limit=100),
         rest.get("/timeline/life", cube=cube, name=name, limit=20),
         rest.get("/graph/aliases", cube=cube),
-        rest.get("/graph/entities", cube=cube, least=2, limit=100),
     )
     entity = found["entity"]
     profile = await rest.get("/profile", cube=cube, subject=entity["name"])
@@ -46,9 +46,16 @@ async def person(view: View) -> Response:
         complete=found["complete"],
         life=life | {"lines": lines_of(life), "memories": once(life["memories"])},
         merged=[alias for alias in aliases if alias["root"] == entity["id"]],
-        others=[each["name"] for each in others["entities"] if each["id"] != entity["id"]],
+        others=(),
         groups=profile["groups"],
     )
+
+
+async def names(view: View) -> Response:
+    """Show the most frequent names as suggestions for the one that is the same."""
+    found = await view.rest.get("/graph/entities", cube=view.cube, least=2, limit=100)
+    others = [each["name"] for each in found["entities"] if each["id"] != view.query("but")]
+    return view.render("person.html", block="names", others=others)
 
 
 async def graph(view: View) -> Response:
@@ -119,8 +126,8 @@ async def rollback(view: View) -> Response:
 
 
 def entity_path(name: str) -> str:
-    """Return the path of a person or thing; names are found in any capitals, and two are pages."""
-    return f"/people/{quote(name.upper() if name in ('graph', 'trait') else name, safe='')}"
+    """Return the path of a person or thing; names are found in any capitals, and some are pages."""
+    return f"/people/{quote(name.upper() if name in _PAGES else name, safe='')}"
 
 
 def _kind(view: View) -> str:
@@ -146,6 +153,7 @@ PAGES = (
     Page("/people", people),
     Page("/people/graph", graph),
     Page("/people/trait", trait),
+    Page("/people/names", names),
     Page("/people/merge", merge, "POST"),
     Page("/people/split", split, "POST"),
     Page("/people/rollback", rollback, "POST"),
