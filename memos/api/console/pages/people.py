@@ -63,7 +63,8 @@ async def graph(view: View) -> Response:
     name, kind = view.query("name").strip(), _kind(view)
     limit = int(view.query("limit")) if view.query("limit") in map(str, _SIZES) else 200
     problem = ""
-    found: Any = {"entities": [], "edges": [], "complete": True}
+    # Of a large cube it takes a while: scripts ask for it once the page is there, and make the table of it too.
+    found: Any = None
     if name:
         try:
             around = await view.rest.get("/graph/neighbours", cube=view.cube, name=name, limit=min(limit, 500))
@@ -71,15 +72,20 @@ async def graph(view: View) -> Response:
         except RestError as error:
             if error.status != 404:
                 raise
-            problem = error.message
-    else:
+            problem, found = error.message, {"entities": [], "edges": [], "complete": True}
+    elif view.query("table"):
         found = await view.rest.get("/graph", cube=view.cube, kind=kind, least=2, limit=limit)
-    told = {
+    told: dict[str, Any] = {
         "name": name,
         "kind": kind,
         "limit": limit,
         "sizes": _SIZES,
         "problem": problem,
+        "asked": found is None,
+        "table": _TABLE,
+    }
+    found = found or {"entities": [], "edges": [], "complete": True}
+    told |= {
         "number": len(found["entities"]),
         "edges": [_named(edge, found) for edge in found["edges"][:_TABLE]],
         "total": len(found["edges"]),
