@@ -36,6 +36,8 @@ async def documents(view: View) -> Response:
 
 async def row(view: View) -> Response:
     """Show one file as a row of the list, as it stands now."""
+    if not view.partial:
+        return view.redirect("/documents")
     file = await view.rest.get(f"/documents/{part(view.query('file'))}")
     return view.render("documents.html", block="rows", files=[file], more="", states=_STATES)
 
@@ -87,6 +89,8 @@ async def document(view: View) -> Response:
 async def state(view: View) -> Response:
     """Show how far the reading of a file is; once it has ended, the whole page anew."""
     id_ = _file(view)
+    if not view.partial:
+        return view.redirect(f"/documents/{part(id_)}")
     file, work = await asyncio.gather(
         view.rest.get(f"/documents/{part(id_)}"), view.rest.get("/tasks", about=id_, limit=1)
     )

@@ -60,9 +60,9 @@ async def facets(view: View) -> Response:
     for name, values in wanted.chosen.items():  # what is chosen is shown even if it is not among the most frequent
         known = {each["value"] for each in found[name]["values"]}
         found[name]["values"] += [{"value": value, "count": None} for value in values if value not in known]
-    return view.render(
-        "_facets.html", wanted=wanted, facets=[(name, FACETS[name], found[name]) for name in FACETS], whole=whole
-    )
+    shown = [(name, FACETS[name], found[name]) for name in FACETS]
+    block = "filters" if view.partial else None
+    return view.render("memories_facets.html", block=block, wanted=wanted, facets=shown, whole=whole)
 
 
 PAGES = (

@@ -53,6 +53,8 @@ async def person(view: View) -> Response:
 
 async def names(view: View) -> Response:
     """Show the most frequent names as suggestions for the one that is the same."""
+    if not view.partial:
+        return view.redirect("/people")
     found = await view.rest.get("/graph/entities", cube=view.cube, least=2, limit=100)
     others = [each["name"] for each in found["entities"] if each["id"] != view.query("but")]
     return view.render("person.html", block="names", others=others)

@@ -95,6 +95,7 @@ window.memos = { api, notify, activeRow, make, token, problemOf, tellSignedOut }
 document.body.addEventListener("notice", (event) => notify(event.detail.value ?? event.detail));
 
 // Forms.
+const sent = new Set();
 document.querySelector("[data-submit-at-once]")?.requestSubmit();
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
@@ -105,11 +106,17 @@ document.addEventListener("change", (event) => {
 });
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm ?? event.submitter?.dataset.confirm;
-  if (question && !window.confirm(question)) {
+  if (sent.has(event.target) || (question && !window.confirm(question))) {
     event.preventDefault();
     event.stopImmediatePropagation();
   }
 }, true);
+// A second click must not do it twice; who comes back to the page may send it again.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method === "post" && !event.defaultPrevented && !form.hasAttribute("hx-post")) sent.add(form);
+});
+window.addEventListener("pageshow", () => sent.clear());
 
 // Clicks.
 document.addEventListener("click", async (event) => {
