@@ -17,6 +17,7 @@ __all__ = [
     "profiles",
     "prompt_prefix",
     "relations",
+    "standing",
     "tools",
     "verify",
 ]
