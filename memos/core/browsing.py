@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from memos.core.types import Json, LinkKind, Role, Segment, Status, ToolCall, Trust
+from memos.core.types import Json, LinkKind, Role, Segment, Standing, Status, ToolCall, Trust
 
 
 class FacetName(StrEnum):
@@ -116,6 +116,16 @@ class Link:
     confidence: Annotated[float | None, "Confidence of a judged link from 0 to 1; 0 if a person rejected it"]
     decided_by: Annotated[str | None, "`rules`, `model`, `feedback`, or the actor who judged it"]
     at: Annotated[datetime, "When it was made"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStanding:
+    """Whether a memory still holds."""
+
+    item: Annotated[str, "Id of the memory"]
+    standing: Annotated[Standing, "Whether it still holds"]
+    replaced_by: Annotated[str | None, "Id of the memory that replaced it, or probably did"]
+    since: Annotated[datetime | None, "Since when it stands so"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,10 @@ LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier", "expires_at
 live change without an update of the index.
 """
 
-TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", "skill"})
-"""Names in `info` under which tool memory and skills quote what was said; only the ledger has them."""
+TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", "skill", "recalled", "cited"})
+"""Names in `info` that only the ledger has: tool memory and skills quote there what was said, and answers list the
+memories that they were made from.
+"""
 
 SEPARATOR = "/"
 """Between the parts of a record's id."""

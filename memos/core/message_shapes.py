@@ -32,6 +32,8 @@ FIELDS = frozenset(
         "info",
         "duration_s",
         "duration_ms",
+        "recalled",
+        "cited",
     }
 )
 """The fields of a message."""

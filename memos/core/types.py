@@ -263,7 +263,8 @@ class Picture:
 class Message:
     """A validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
 
-    `duration_s` is how long the call took that a tool's message answers; `info` is further data of this message alone.
+    `duration_s` is how long the call took that a tool's message answers; `recalled` are the ids of the memories that an
+    assistant's answer was made from, `cited` those that it cites; `info` is further data of this message alone.
     """
 
     role: Role
@@ -278,6 +279,8 @@ class Message:
     duration_s: float | None = None
     pictures: tuple[Picture, ...] = ()
     info: Mapping[str, Json] = field(default_factory=dict)
+    recalled: tuple[str, ...] | None = None
+    cited: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +345,7 @@ class Fact:
 class Source:
     """Where an item comes from: characters `start` to `end` of a stored message."""
 
-    message_id: Annotated[str, "Id of the message's memory"]
+    message_id: Annotated[str, "Id of the message, which is not that of its memory"]
     start: Annotated[int, "Start of the passage, in characters"]
     end: Annotated[int, "End of the passage, in characters"]
     speaker: Annotated[str, "Who said it"]

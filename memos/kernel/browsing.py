@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from memos.core.browsing import FacetName, Facets, HeatPoint, Link, Passage, Places
+from memos.core.browsing import FacetName, Facets, HeatPoint, Link, MemoryStanding, Passage, Places
 from memos.core.filters import fields_of, parse
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event, Json
 from memos.kernel.context import Context, retry_read
+from memos.memcube import standing
 from memos.memcube.ledger import browsing, items
-from memos.reader.arguments import members_of, within
+from memos.reader.arguments import ids_of, members_of, within
 from memos.scheduler.heat import History, Policy, Warmth, heat_then
 from memos.scheduler.scheduler import Scheduler
 
@@ -64,6 +65,21 @@ class Browsing:
         with self._context.ledger.read() as connection:
             now = self._context.clock.now()
             return browsing.facets(connection, scope.cubes[0], node, names, most, now, deleted=deleted)
+
+    @retry_read
+    def standings(
+        self, item_ids: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> tuple[MemoryStanding, ...]:
+        """Return whether memories of a cube hold now, in the order of their ids; unknown ones are left out.
+
+        Raises: InvalidInput, NotFound (cube).
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        wanted = ids_of(item_ids, least=0)
+        with self._context.ledger.read() as connection:
+            states = items.current(connection, scope.cubes, wanted)
+            found = standing.standings(connection, list(states.values()), self._context.clock.now())
+        return tuple(MemoryStanding(id_, *found[id_]) for id_ in wanted if id_ in found)
 
     @retry_read
     def passages(

@@ -148,8 +148,8 @@ def _edit(told: Corrected, old: Item, memory: str, related: Sequence[str], zone:
 
 def _rewrite(change: Change, old: Item, memory: str, reason: str, zone: ZoneInfo) -> None:
     # What was read out of the old text must not stand for the new one.
-    stated = fast.stated(memory, old.speaker, old.role, old.said_at, zone)
-    changes.update(change, old.id, None, {**stated, "memory": memory}, reason)
+    edits = {**fast.restated(old, memory, zone), "memory": memory}
+    changes.update(change, old.id, None, edits, reason)
     retract(change, [old.id])
 
 

@@ -14,15 +14,16 @@ from memos.core.text.validation import check_name, check_text
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, NotFound, shown
 from memos.kernel.context import Context
-from memos.kernel.timeline import standings
 from memos.memcube import changes
 from memos.memcube.ledger import entities
 from memos.memcube.ledger.entities import NAME_CHARS, Found, Link, Listing, fold
-from memos.memcube.ledger.timeline import by_ids, told_at
+from memos.memcube.ledger.timeline import by_ids, quotes_of
+from memos.memcube.standing import standings
 from memos.reader.arguments import within
 
 KINDS = ("", "person", "thing")
 _EDGES_PER_NODE = 3
+_QUOTE_CHARS = 500
 
 
 class Graph:
@@ -97,7 +98,8 @@ class Graph:
     def merge(self, name: str, into: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Alias:
         """Show a name, with the names merged into it, under another; `split` takes it back.
 
-        Memories and searches stay as they are. Raises: InvalidInput, NotFound, Conflict (they are the same already).
+        Memories stay as they are; a search for one of the names finds what names the other. Raises: InvalidInput,
+        NotFound, Conflict (they are the same already).
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
@@ -128,17 +130,16 @@ class Graph:
     def _edges(self, connection: sa.Connection, cube: str, found: Found) -> tuple[Edge, ...]:
         """Return edges with the memory each is from; of names in one memory the standing does not matter."""
         now = self._context.clock.now()
-        named = sorted({link.item for link in found.links})
-        states = {item.id: item for item in by_ids(connection, cube, named, now)}
-        stated = [states[link.item] for link in found.links if link.stated and link.item in states]
+        quotes = quotes_of(connection, cube, sorted({link.item for link in found.links}), _QUOTE_CHARS, now)
+        stated = by_ids(connection, cube, sorted({link.item for link in found.links if link.stated}), now)
         stands = standings(connection, stated, now)
         made = []
         for link in found.links:
-            if (item := states.get(link.item)) is None:
+            if (quote := quotes.get(link.item)) is None:
                 continue
-            edge = Edge(*_fields(link), memory=item.memory[:500], at=told_at(item))
-            if link.stated:
-                edge = replace(edge, standing=stands[item.id][0], replaced_by=stands[item.id][1])
+            edge = Edge(*_fields(link), memory=quote.memory, at=quote.at)
+            if link.stated and (stand := stands.get(link.item)) is not None:
+                edge = replace(edge, standing=stand.standing, replaced_by=stand.replaced_by)
             made.append(edge)
         return tuple(made)
 

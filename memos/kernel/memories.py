@@ -213,12 +213,13 @@ class Memories:
         lives = {"ttl_s": ttl_of(given.pop("ttl_s"))} if "ttl_s" in given else {}
         edits = edits_of(given) if given or not lives else {}
         reason = masking.text("reason", check_text("reason", reason, 1000))
-        memory = edits.get("memory")
+        memory, zone = edits.get("memory"), ZoneInfo(scope.time_zone)
         with self._context.change(scope) as change:
             before = items.require(change.connection, scope.cubes, item)
             if memory is not None:
                 # What was read out of the old text must not stand for the new one.
-                edits = {**_read_again(before, memory, ZoneInfo(scope.time_zone)), **edits}
+                read = names_in(memory) if before.type is ItemType.RECORD else fast.restated(before, memory, zone)
+                edits = {**read, **edits}
             _check_type(before, edits)
             changes.update(change, item, expected_version, edits, reason, **lives)
             masking.record(change)
@@ -437,11 +438,14 @@ class Memories:
         return self._maintenance.finish_erasure(receipt) if wait else receipt
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
-        """Return the current receipt of an erasure. Raises: NotFound."""
+        """Return the current receipt of an erasure, to readers of its cube and to who erased. Raises: NotFound."""
         self._context.lifecycle.check_open()
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
-        receipt = erasure.find(self._context.ledger, check_name("receipt", receipt_id, 64))
-        if receipt is None or (readable is not None and receipt.cube not in readable):
+        ledger = self._context.ledger
+        receipt = erasure.find(ledger, check_name("receipt", receipt_id, 64))
+        reads = receipt is not None and (readable is None or receipt.cube in readable)
+        # A cube that was erased as a whole has no readers left.
+        if receipt is None or not (reads or erasure.is_by(ledger, receipt.id, actor)):
             raise NotFound("receipt", receipt_id)
         return receipt
 
@@ -614,12 +618,6 @@ class Memories:
         zone = ZoneInfo(scope.time_zone)
         read = read_messages(messages, zone, self._context.clock.now(), ImageParts(self._web_images))
         return fast.read(read, tags, info, zone)
-
-
-def _read_again(before: Item, memory: str, zone: ZoneInfo) -> dict[str, Any]:
-    if before.type is ItemType.RECORD:
-        return names_in(memory)
-    return fast.stated(memory, before.speaker, before.role, before.said_at, zone)
 
 
 def _check_type(before: Item, edits: Mapping[str, Any]) -> None:

@@ -85,7 +85,7 @@ class Review:
             before = _waiting(change, item)
             # Key and value of the old text must not remain.
             zone = ZoneInfo(scope.time_zone)
-            told = messages.stated(edits["memory"], before.speaker, before.role, before.said_at, zone)
+            told = messages.restated(before, edits["memory"], zone)
             edits = {**told, **edits, "status": Status.ACTIVE}
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)

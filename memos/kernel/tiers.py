@@ -6,8 +6,8 @@ instructions, preferences, the current topic, then the hottest facts related to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Unpack
 
@@ -19,7 +19,18 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
-from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, UNSAID, Item, ItemType, SearchResult, Segment, Status
+from memos.core.types import (
+    DEFAULT_CUBE,
+    FOUND,
+    LOCAL_OWNER,
+    UNSAID,
+    Item,
+    ItemType,
+    SearchResult,
+    Segment,
+    Standing,
+    Status,
+)
 from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context, accept_aliases, retry_read
 from memos.kernel.moves import SegmentContents, TierMove, moves_before
@@ -29,6 +40,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queries import has_untrusted
+from memos.memcube.standing import standings
 from memos.reader.arguments import ids_of, switch, within
 from memos.scheduler.heat import Access
 from memos.scheduler.jobs.segments import summary
@@ -50,6 +62,9 @@ class WorkingMemory:
     items: Annotated[tuple[Item, ...], "Memories in it, in order"]
     topic: Annotated[str, "What the current topic is about"]
     left_out: Annotated[int, "Number of lines left out for lack of room"]
+    standings: Annotated[Mapping[str, Standing], "Whether each memory still holds, by its id"] = field(
+        default_factory=dict
+    )
     topic_untrusted: bool = False
 
 
@@ -68,12 +83,22 @@ class Compose:
             last = [] if place is None else expiry.live(_last_said(connection, cube, place[0]), self.now)
             said = "\n".join(item.memory[:_QUESTION_CHARS] for item in last)[:_QUESTION_CHARS].strip()
             topic, found = ("", False) if place is None else _topic(connection, *place, self.now)
-            standing = _standing(connection, cube, self.now, {item.speaker.casefold() for item in last})
+            pinned = _ordered(connection, cube, expiry.is_live(self.now) & t.items.c.pinned.is_(True))
+            wishes = _wishes(connection, cube, self.now, {item.speaker.casefold() for item in last})
         near = [hit.item.id for hit in self.related(said)] if said else []
         with self.ledger.read() as connection:
             facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
+            stands = standings(connection, [*pinned, *wishes, *facts], self.now)
+
+        def holds(item: Item) -> bool:
+            return stands[item.id].standing in (Standing.CURRENT, Standing.POSSIBLY_OUTDATED)
+
         shown = wrap_untrusted(topic, "conversation") if found else topic
-        return replace(_fit(conversation, standing, (topic, shown), facts, max_tokens), topic_untrusted=found)
+        entries = [(item, _line(item, stands[item.id].standing)) for item in (*pinned, *filter(holds, wishes))]
+        further = [(item, _line(item, stands[item.id].standing)) for item in filter(holds, facts)]
+        made = _fit(conversation, entries, (topic, shown), further, max_tokens)
+        told = {item.id: stands[item.id].standing for item in made.items}
+        return replace(made, topic_untrusted=found, standings=told)
 
 
 def _place(connection: sa.Connection, cube: str, name: str) -> tuple[str, int] | None:
@@ -97,23 +122,22 @@ def _topic(connection: sa.Connection, conversation: str, first_short: int, now: 
     found = segment_rows.get_segments(connection, [segment]) if segment is not None else {}
     if segment is None or segment not in found:
         return "", False
-    return summary(connection, found[segment], now), has_untrusted(connection, segment)
+    return summary(connection, found[segment], now, mark=True), has_untrusted(connection, segment)
 
 
-def _standing(connection: sa.Connection, cube: str, now: datetime, speakers: Set[str]) -> list[Item]:
-    """Return what is pinned, then instructions, then preferences: in each those of who speaks first, then the hottest.
+def _wishes(connection: sa.Connection, cube: str, now: datetime, speakers: Set[str]) -> list[Item]:
+    """Return instructions, then preferences: in each those of who speaks first, then the hottest.
 
     Two people may share a cube: what one of them ordered is not what the other did.
     """
     so = _still_so(now)
-    pinned = _ordered(connection, cube, expiry.is_live(now) & t.items.c.pinned.is_(True))
     orders = _ordered(connection, cube, so & (t.versions.c.type == ItemType.INSTRUCTION))
     wishes = _ordered(connection, cube, so & (t.versions.c.type == ItemType.PREFERENCE))
 
     def others(item: Item) -> bool:
         return item.speaker.casefold() not in speakers
 
-    return [*pinned, *sorted(orders, key=others), *sorted(wishes, key=others)]
+    return [*sorted(orders, key=others), *sorted(wishes, key=others)]
 
 
 def _hottest(connection: sa.Connection, cube: str, now: datetime) -> list[Item]:
@@ -143,17 +167,19 @@ def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[b
 
 
 def _fit(
-    conversation: str | None, standing: Iterable[Item], topic: tuple[str, str], facts: Iterable[Item], max_tokens: int
+    conversation: str | None,
+    standing: Sequence[tuple[Item, str]],
+    topic: tuple[str, str],
+    facts: Sequence[tuple[Item, str]],
+    max_tokens: int,
 ) -> WorkingMemory:
     """Take lines while they fit, skipping what is too long. A topic is what it says and how it is shown."""
     chosen: dict[str, Item] = {}
     lines: list[str] = []
     used = left_out = 0
-    entries: list[tuple[Item | None, str]] = [(item, _line(item)) for item in standing]
-    entries += [(None, f"Topic: {topic[1]}")] if topic[0] else []
-    entries += [(item, _line(item)) for item in facts]
+    about: list[tuple[Item | None, str]] = [(None, f"Topic: {topic[1]}")] if topic[0] else []
     told, noticed = "", False
-    for item, line in entries:
+    for item, line in (*standing, *about, *facts):
         # One sentence may have given several facts.
         if (item is not None and item.id in chosen) or line in lines:
             continue
@@ -173,12 +199,12 @@ def _fit(
     return WorkingMemory(conversation, "\n".join(lines), used, tuple(chosen.values()), told, left_out)
 
 
-def _line(item: Item) -> str:
+def _line(item: Item, standing: Standing) -> str:
     at = item.valid_from or item.said_at
     text = item.memory if item.type in UNSAID else rendering.with_speaker(item.speaker, item.memory)
     if is_untrusted(item.sources):
         text = wrap_untrusted(item.memory, speaker_of(item, item.sources))
-    return f"- {rendering.dated(at, text)}"
+    return f"- {rendering.dated(at, rendering.marked(standing, text, item.memory))}"
 
 
 class Tiers:

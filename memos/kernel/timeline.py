@@ -14,32 +14,18 @@ from memos.core.clock import from_micros, to_micros
 from memos.core.text.matching import normalized_value
 from memos.core.text.validation import check_name
 from memos.core.timeline import Day, Held, Life, LifeEntry, LifeLine, Replaced, TimeDiff, TimeSpan, TimeStep
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, REPLACING, Item, ItemType, Json, Scope, Standing, Status
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, ItemType, Json, Scope, Standing, Status
 from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context
-from memos.memcube import relations
 from memos.memcube.ledger import entities, expiry, items, timeline
 from memos.memcube.ledger.entities import NAME_CHARS, Part
 from memos.memcube.ledger.timeline import Choice, Place, told_at
+from memos.memcube.standing import Stand, standings
 from memos.reader.arguments import read_time, switch, within
-from memos.search.succession import Replacement, standing_of
 
 _STEPS = 60
 _ABOUT = 2_000  # newest memories that name somebody, among which a day or a difference is looked for
 _STATED = (Part.SUBJECT, Part.SOURCE, Part.TARGET)
-
-
-Stand = tuple[Standing, str | None, datetime | None]
-
-
-def standings(connection: sa.Connection, states: Sequence[Item], at: datetime) -> dict[str, Stand]:
-    """Return each item's standing at a time, its successor, and since when, by present knowledge."""
-    micros = to_micros(at)
-    found: dict[str, list[Replacement]] = defaultdict(list)
-    for older, newer, confidence, said_at, kind in relations.replacements(connection, [state.id for state in states]):
-        if kind in REPLACING and (said_at is None or said_at <= micros):
-            found[older].append(Replacement(older, newer, confidence, said_at))
-    return {state.id: standing_of(state, found[state.id], at) for state in states}
 
 
 class Timeline:
@@ -164,7 +150,8 @@ class Timeline:
             if not states:
                 keyed = timeline.with_property(connection, cube, entities.fold(name), _ABOUT, now)
             about = sorted(entities.mentioning(connection, cube, names, _ABOUT), reverse=True)
-            named = timeline.by_ids(connection, cube, about[:limit], now)
+            # A trait repeats what a fact says.
+            named = [state for state in timeline.by_ids(connection, cube, about[:limit], now) if not _is_trait(state)]
             stands = standings(connection, [*keyed, *named], now)
             spelled = entities.spellings(connection, cube, [root]).get(root, name)
         memories = tuple(Held(item, told_at(item), *stands[item.id]) for item in named)
@@ -218,12 +205,16 @@ def _choice(connection: sa.Connection, cube: str, kind: str, about: str | None, 
     return Choice(now, kind, entities.mentioning(connection, cube, names, _ABOUT))
 
 
+def _is_trait(item: Item) -> bool:
+    return item.type is ItemType.PROFILE
+
+
 def _lines(keyed: Sequence[Item], stands: Mapping[str, Stand]) -> tuple[LifeLine, ...]:
     by_key: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in keyed:
         whose, _, attribute = (item.key or "").partition("|")
         # A trait repeats what a fact says; tools have keys of another form.
-        if attribute and item.value and item.type is not ItemType.PROFILE:
+        if attribute and item.value and not _is_trait(item):
             by_key[whose, attribute].append(item)
     lines = []
     for (whose, attribute), same in by_key.items():

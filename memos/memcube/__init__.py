@@ -18,6 +18,7 @@ __all__ = [
     "prompt_prefix",
     "records",
     "relations",
+    "standing",
     "tools",
     "verify",
 ]

@@ -289,6 +289,13 @@ def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
         return None if row is None else _receipt(connection, row)
 
 
+def is_by(ledger: Ledger, receipt_id: str, actor: str) -> bool:
+    """Return True if an actor did the erasure of a receipt."""
+    with ledger.read() as connection:
+        of_actor = sa.select(t.tombstones.c.id).where(t.tombstones.c.id == receipt_id, t.tombstones.c.actor == actor)
+        return connection.scalar(of_actor) is not None
+
+
 def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
     with ledger.write() as connection:
         for receipt in receipts:

@@ -14,11 +14,13 @@ import sqlalchemy as sa
 from memos.core.text import rendering
 from memos.core.text.rendering import is_untrusted, memory_section, remembered
 from memos.core.tokens import estimate_tokens
-from memos.core.types import UNSAID, Item, Status
+from memos.core.types import UNSAID, Item, Standing, Status
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import cubes, row_of, warmth
+from memos.memcube.ledger.schema import items as items_
 from memos.memcube.ledger.schema import prefix_entries as t
 from memos.memcube.ledger.tasks import NewTask
+from memos.memcube.standing import standings
 
 COMPOSE, WARM = "compose", "warm"
 """Kinds of tasks: the prefix of a cube is composed; a model computes its KV before somebody asks."""
@@ -132,12 +134,38 @@ def lines_of(
     shown = [row for row in rows if row.item in states and may_include(states[row.item], now)]
     changed = [row.item for row in shown if states[row.item].version != row.version]
     versions = items.all_versions(connection, changed) if changed else {}
+    outdated = _outdated(connection, [states[row.item] for row in shown], now)
     found: list[Line] = []
     for row in shown:
         state = states[row.item]
         after = [each for each in versions.get(row.item, [state]) if each.version >= row.version]
         found += _lines(row, after, now)
+        if row.item in outdated:
+            since, told = outdated[row.item]
+            found.append(_correction(row, state, max(since, row.added_at), f"{told}: {_told(state)}"))
     return sorted(found, key=lambda line: (line.at, line.correction, line.ordinal, line.version))
+
+
+def _outdated(connection: sa.Connection, states: Sequence[Item], now: datetime) -> dict[str, tuple[datetime, str]]:
+    """Return when something was stored that replaces or may replace an item, and what to say of the item since then.
+
+    Of what was superseded or has ended, its versions tell.
+    """
+    stands = standings(connection, states, now)
+    by = {
+        state.id: stand.replaced_by
+        for state in states
+        if (stand := stands[state.id]).replaced_by is not None and state.status is Status.ACTIVE
+    }
+    stored = {each.id: each.created_at for each in items.rows_in(connection, _STORED, items_.c.id, by.values())}
+    return {
+        id_: (stored[newer], "no longer so" if stands[id_].standing is Standing.REPLACED else "possibly outdated")
+        for id_, newer in by.items()
+        if newer in stored
+    }
+
+
+_STORED = sa.select(items_.c.id, items_.c.created_at)
 
 
 def may_include(state: Item, now: datetime) -> bool:

@@ -22,7 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
-from memos.core.text.frames import Contrast, contrast_of, mentions
+from memos.core.text.frames import Contrast, contrast_of, mentions, names_place_again
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -231,12 +231,17 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     # "the new website" in both tells of no change, "I go by bus now" does.
-    tells = new.ends or bool(new.change_words - (old.change_words - _OF_NOW))
+    changed = new.change_words - (old.change_words - _OF_NOW)
     if contrast is Contrast.VALUE:
         return max(odds, _SAID_SO)
     if contrast is Contrast.LIKELY and pair.cosine >= _ALIKE:
         odds = max(odds, _LIKELY)
-    if tells:
+    if changed and not new.ends:
+        # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
+        of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
+        if of_itself or names_place_again(pair.older.memory, pair.newer.memory):
+            return min(odds, _NO_CHANGE)
+    if changed or new.ends:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
     if contrast is Contrast.APART:
         return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
@@ -458,14 +463,14 @@ def by_item(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple[
 
 def supposed(connection: sa.Connection, cube: str, limit: int) -> list[Relation]:
     """Return the relations of a cube that corrections suppose and nobody has decided, oldest first."""
-    waiting = _RELATIONS.where(links.c.cube_id == cube, links.c.decided_by == FEEDBACK)
+    waiting = _RELATIONS.where(links.c.cube_id == cube, _SUPPOSED)
     rows = connection.execute(waiting.order_by(links.c.created_at, links.c.from_id).limit(limit))
     return [_relation(row) for row in rows]
 
 
 def count_supposed(connection: sa.Connection, cube: str, most: int) -> int:
     """Return how many relations of a cube await a decision, `most` if there are more."""
-    waiting = sa.select(sa.literal(1)).where(links.c.cube_id == cube, links.c.decided_by == FEEDBACK).limit(most)
+    waiting = sa.select(sa.literal(1)).where(links.c.cube_id == cube, _SUPPOSED).limit(most)
     return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
 
 
@@ -525,6 +530,8 @@ def suppose(connection: sa.Connection, cube: str, newer: str, older: str, confid
     connection.execute(sa.insert(links), [row | {"confidence": confidence, "decided_by": FEEDBACK}])
 
 
+# As the partial index has it: with a parameter SQLite would not use it.
+_SUPPOSED = sa.text("links.decided_by = 'feedback'")
 _RELATIONS = (
     sa.select(links.c.from_id, links.c.to_id, links.c.kind, links.c.confidence, links.c.decided_by, items_.c.said_at)
     .join(items_, items_.c.id == links.c.from_id)

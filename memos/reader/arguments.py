@@ -52,7 +52,7 @@ def info_of(raw: Json, where: str = "info") -> dict[str, Json]:
     for name, value in raw.items():
         _check_json(f"{where}.{check_name(where, name, 128)}", value, _INFO_LEVELS)
     checked = json_copy(dict(raw))
-    check_text(where, json.dumps(checked, ensure_ascii=False), _INFO_BYTES)
+    check_text(where, json.dumps(checked, ensure_ascii=False), INFO_BYTES)
     return dict(checked)
 
 

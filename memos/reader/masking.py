@@ -16,7 +16,7 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 
 # What others refer to by its exact letters, and what is no text.
-_KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time"})
+_KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time", "recalled", "cited"})
 _NAMED = ("key", "token", "secret", "auth", "password", "pwd")
 _FILE = re.compile(r"data:[^\s,]{0,200};base64,[A-Za-z0-9+/=]*\Z")
 _MESSAGE = re.compile(r"messages\[\d+\](?:\.tool_calls\[\d+\])?")

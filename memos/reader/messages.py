@@ -15,7 +15,7 @@ from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text, is_blank
-from memos.core.types import Draft, Item, Json, Message, Picture, Role, Source, ToolCall, Trust
+from memos.core.types import Draft, Item, Json, Message, Picture, Role, Source, Status, ToolCall, Trust
 from memos.errors import InvalidInput, shown
 from memos.reader.arguments import info_of, read_time
 from memos.reader.images import ImageParts, without_bytes
@@ -34,11 +34,18 @@ def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Js
             end=len(message.text),
             reader=READER,
             tags=tuple(tags),
-            info={**info, **message.info, **({} if message.duration_s is None else {"duration_s": message.duration_s})},
+            info={**info, **message.info, **_info_of(message)},
             **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
         )
         for message in messages
     ]
+
+
+def _info_of(message: Message) -> dict[str, Json]:
+    """Return what a message itself adds to the info of its memory."""
+    told: dict[str, Json] = {} if message.duration_s is None else {"duration_s": message.duration_s}
+    told |= {} if message.recalled is None else {"recalled": list(message.recalled)}
+    return told | ({"cited": list(message.cited)} if message.cited else {})
 
 
 def unstored(draft: Draft, cube: str, conversation: str | None, number: int) -> Item:
@@ -96,10 +103,28 @@ def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: 
     }
 
 
+def restated(before: Item, text: str, zone: ZoneInfo) -> dict[str, Any]:
+    """Return what the patterns read in a new text of an item, in place of what they read in its old one.
+
+    An end that was not read there, such as that of a replaced statement, stays: other words do not make it hold again.
+    """
+    told = stated(text, before.speaker, before.role, before.said_at, zone)
+    if before.valid_to is None:
+        return told
+    of_its_words = stated(before.memory, before.speaker, before.role, before.said_at, zone)["valid_to"]
+    if before.status is Status.SUPERSEDED or (before.valid_to != of_its_words and told["valid_to"] is None):
+        told["valid_to"] = before.valid_to
+        if told["valid_from"] is not None and told["valid_from"] > before.valid_to:
+            told["valid_from"] = before.valid_from
+    return told
+
+
 MAX_MESSAGES = 1_000
 """Most messages of one add."""
 
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
+_ANSWERED_FROM = ("recalled", "cited")
+_MOST_RECALLED = 1_000
 _MAX_NESTING = 64
 _NO_OUTPUT = "[no output]"
 _KNOWN = ", ".join(f"`{name}`" for name in sorted(FIELDS))
@@ -162,6 +187,7 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, images: Image
         duration_s=_duration(where, raw, role),
         pictures=pictures,
         info=info_of(raw.get("info"), f"{where}.info"),
+        **{name: _answered_from(f"{where}.{name}", raw.get(name), role) for name in _ANSWERED_FROM},
     )
 
 
@@ -187,6 +213,19 @@ def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
         raise InvalidInput(f"{where}.{name}", f"must be a number from 0, not {shown(value)}")
     return round(value / _DURATIONS[name], 6)
+
+
+def _answered_from(where: str, value: Json, role: Role) -> tuple[str, ...] | None:
+    """Return the ids of memories that an answer was made from, None if that is not told."""
+    if value is None:
+        return None
+    if role is not Role.ASSISTANT:
+        raise InvalidInput(where, "belongs to a message of the assistant")
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(where, f"must be a list of ids of memories, not {type(value).__name__}")
+    if len(value) > _MOST_RECALLED:
+        raise InvalidInput(where, f"has {len(value):,} ids, more than the limit of {_MOST_RECALLED:,}")
+    return tuple(dict.fromkeys(check_name(where, id_, 64) for id_ in value))
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:

@@ -242,7 +242,7 @@ class DecayPolicy:
         return 0.0
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
-        return replace(_counted(warmth, access, at, now), level=self.decay.add(warmth.level, at, now, WEIGHTS[access]))
+        return _counted(warmth, access, at, now, self.decay.add(warmth.level, at, now, WEIGHTS[access]))
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
         return _summed(one, other, log_add_exp(one.level, other.level))
@@ -280,7 +280,7 @@ class MemoryOsPolicy:
         return self.formula.gamma
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
-        return self._levelled(_counted(warmth, access, at, now))
+        return self._levelled(_counted(warmth, access, at, now, warmth.level))
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
         return self._levelled(_summed(one, other, NEVER))
@@ -303,12 +303,12 @@ class MemoryOsPolicy:
         return replace(warmth, level=self.formula.lasting(warmth.visits, warmth.interactions))
 
 
-def _counted(warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
-    return replace(
-        warmth,
-        visits=warmth.visits + (access is Access.RETRIEVED),
-        interactions=warmth.interactions + (access is Access.MERGED),
-        last=_later(warmth.last, min(at, now)),
+def _counted(warmth: Warmth, access: Access, at: datetime, now: datetime, level: float) -> Warmth:
+    return Warmth(
+        level,
+        warmth.visits + (access is Access.RETRIEVED),
+        warmth.interactions + (access is Access.MERGED),
+        _later(warmth.last, min(at, now)),
     )
 
 

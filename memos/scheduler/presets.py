@@ -97,7 +97,7 @@ class _Lived:
 def compare(connection: sa.Connection, cube: str, settings: TierSettings, now: datetime) -> PresetComparison:
     """Replay what is recorded of a cube's hottest topics under each preset, and under the settings in use."""
     rows = segment_rows.hottest(connection, cube, _TOPICS)
-    uses = segment_rows.uses_of(connection, [row.id for row in rows], _MOST_USES)
+    uses = segment_rows.uses_of(connection, cube, [row.id for row in rows], _MOST_USES, _USES_OF_A_TOPIC)
     history = {row.id: _history(row, uses[row.id], now) for row in rows}
     total = tier_moves.count(connection, cube)
     given = dict(PRESETS)

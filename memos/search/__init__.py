@@ -1,3 +1,3 @@
 """Finds memories for a question: recall, fusion, ranking, reranking and explanation."""
 
-__all__ = ["explain", "question", "rerank", "searcher", "succession"]
+__all__ = ["explain", "question", "rerank", "searcher"]

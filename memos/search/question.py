@@ -19,6 +19,8 @@ from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
+from memos.memcube.ledger.entities import fold
+from memos.search.merged_names import MergedName, spelled_otherwise
 
 MAX_TOP_K = 1_000  # largest `top_k` of a search
 MAX_QUERY_CHARS = 20_000  # longest question in characters
@@ -253,6 +255,7 @@ class Question:
     spans: tuple[Span, ...]
     intents: frozenset[Intent]
     is_request: bool
+    merged: tuple[MergedName, ...] = ()
 
     @property
     def asks_order(self) -> bool:
@@ -261,7 +264,20 @@ class Question:
 
     def names_speaker(self, speaker: str) -> bool:
         named = _meant(speaker)
-        return named is not None and named.search(self.text) is not None
+        if named is not None and named.search(self.text) is not None:
+            return True
+        return any(fold(speaker) in map(fold, each.others) for each in self.merged)
+
+    def with_merged(self, merged: tuple[MergedName, ...]) -> Question:
+        """Return the question with the other names of those in it: they are of whom it asks."""
+        if not merged:
+            return self
+        claims = [self.claim, *map(read_claim, spelled_otherwise(self.text, merged, _MOST_CLAIMS))]
+        people, names = (frozenset().union(*(getattr(each, part) for each in claims)) for part in ("people", "names"))
+        return replace(self, claim=replace(self.claim, people=people, names=names), merged=merged)
+
+
+_MOST_CLAIMS = 8
 
 
 def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -20,9 +20,11 @@ from memos.core.text.instructions import instructs
 from memos.core.text.languages import has_other_script, is_function_word, language_of
 from memos.core.text.preferences import states_preference
 from memos.core.types import RELEVANT, Arm, Role
+from memos.memcube.ledger.entities import fold
+from memos.memcube.ledger.timeline import LIKELY
+from memos.memcube.standing import Replacement
 from memos.search.question import Question
 from memos.search.rank import TERM_ARMS, Ranked, asks, tells_nothing
-from memos.search.succession import LIKELY, Replacement
 
 _POOL = 20  # best candidates that are looked at
 _FAR = 0.25  # cosine of what no vector arm recalled
@@ -179,6 +181,8 @@ class Relevance:
         ranked = _as_before_succession(ranked)
         first = ranked[:_POOL]
         speakers = {entry.item.speaker.casefold() for entry in first}
+        # A word of a merged name: who is told of under another name has none of it.
+        speakers |= {word for each in question.merged for name in each.every for word in fold(name).split()}
         words = [term for term in dict.fromkeys(_asked_terms(question.text)) if not _names(term, speakers)]
         best = max((entry.score for entry in first), default=0.0)
         self._best = best if best > 0 else 1.0

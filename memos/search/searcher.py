@@ -53,6 +53,8 @@ from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.standing import Replacement, standing_of, standings
+from memos.search.merged_names import MergedName, merged_names, spelled_otherwise
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
     Fused,
@@ -66,7 +68,7 @@ from memos.search.rank import (
 )
 from memos.search.relevance import Relevance
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
-from memos.search.succession import Replacement, by_succession, standing_of
+from memos.search.succession import by_succession
 
 
 @dataclass(slots=True)
@@ -207,6 +209,7 @@ _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 _BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
 _UNREAD_WEIGHT = 0.5  # of the vector arms for a question in a script that the embedder does not read
 _NAME_SHARE = np.float32(0.6)
+_MOST_VARIANTS = 3  # of a question with other names in it that are embedded, each about two milliseconds
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
 
@@ -221,10 +224,14 @@ class _Vectors(NamedTuple):
 
 
 class LexicalRecall(NamedTuple):
-    """The recall that needs no vector; `near` is None when the graph is down."""
+    """The recall that needs no vector; `near` is None when the graph is down.
+
+    `terms` are those of the question and of the names that were merged with its own, of which `asked` are its own.
+    """
 
     question: Question
     terms: SparseVector
+    asked: int
     waiting: list[str]
     arms: Arms
     near: list[str] | None
@@ -335,13 +342,18 @@ class Searcher:
     ) -> tuple[_Vectors, Future[LexicalRecall]]:
         # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
         speakers = ledger_queries.frequent_speakers(connection, request.scope.cubes)
+        merged = merged_names(connection, request.scope.cubes, request.query)
         text, names = without_speaker_names(request.query, speakers)
         # Half of a search needs no vector, and the embedder leaves the interpreter to others.
         try:
-            helped = self.helper.submit(self._recall_without_vector, request, rules, limit)
+            helped = self.helper.submit(self._recall_without_vector, request, rules, limit, merged)
         except RuntimeError as error:  # its threads were ended meanwhile
             raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
         dense = self.embedder.embed_query(text)
+        if merged:
+            otherwise = spelled_otherwise(request.query, merged, _MOST_VARIANTS)
+            others = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in otherwise)
+            dense = _mean([dense, *(self.embedder.embed_query(each) for each in others if each != text)])
         return _Vectors(dense, _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])), helped
 
     def _rank(
@@ -366,7 +378,7 @@ class Searcher:
             named = recalled.pop(Arm.NAMED.value, [])
         with clock.stage("fuse"):
             unread = has_other_script(question.text) and not reads_other_scripts(self.embedder.fingerprint)
-            fused = fuse(recalled, len(lexical.terms.indices), _UNREAD_WEIGHT if unread else 1.0)
+            fused = fuse(recalled, lexical.asked, _UNREAD_WEIGHT if unread else 1.0)
         with clock.stage("hydrate"):
             early = [*near, *preferences.items(), *map(_item_of, search.dated)]
             pool = _read_candidates(search.reader, self._enough(request), fused, early)
@@ -385,7 +397,7 @@ class Searcher:
         found = RankedCandidates(
             candidates=search.reader,
             question=question,
-            terms=len(lexical.terms.indices),
+            terms=lexical.asked,
             rules=search.rules,
             ranked=ranked,
             copies=copies,
@@ -424,13 +436,20 @@ class Searcher:
                 ranked, copies = _collapse(connection, order, request.as_of)
         return replace(found, ranked=ranked, copies=copies, scored=tuple(scored))
 
-    def _recall_without_vector(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
-        terms = self.terms.encode_query(request.query)
+    def _recall_without_vector(
+        self, request: SearchRequest, rules: Rules, limit: int, merged: tuple[MergedName, ...]
+    ) -> LexicalRecall:
+        asked = terms = self.terms.encode_query(request.query)
+        if merged:
+            terms = self.terms.encode_query(
+                " ".join([request.query, *(name for each in merged for name in each.others)])
+            )
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
         arms = self._recall(request, rules, _term_arms(terms), limit)
-        question = read_question(request.query, request.reference_time, request.zone)
-        return LexicalRecall(question, terms, waiting, arms, self._graph_neighbours(request, arms))
+        question = read_question(request.query, request.reference_time, request.zone).with_merged(merged)
+        near = self._graph_neighbours(request, arms)
+        return LexicalRecall(question, terms, len(asked.indices), waiting, arms, near)
 
     def _enough(self, request: SearchRequest) -> int:
         return max(_MIN_POOL, request.top_k * 2, CANDIDATES if request.rerank and self.reranker is not None else 0)
@@ -472,7 +491,7 @@ class Searcher:
         self._add_unindexed(connection, request, of_then, recalled, vectors, lexical, down=None in arms.values())
         for arm in _BESIDE:
             recalled.pop(arm.value, None)
-        found = fuse(recalled, len(lexical.terms.indices))
+        found = fuse(recalled, lexical.asked)
         # What has nothing to do with the words was said then all the same; where nothing has, all is as good.
         rest = dict.fromkeys(point.key for points in recalled.values() for point in points)
         for fused in found:
@@ -545,6 +564,9 @@ class Searcher:
         # Of an earlier moment there are none: they are those of now.
         related = relations.by_item(reader.connection, states) if request.explain and request.as_of is None else {}
         relevance = found.relevance()
+        # A fact may stand as a message does that was not recalled.
+        facts = [state for state in states.values() if state.type in DERIVED and request.as_of is None]
+        stands = standings(reader.connection, facts, request.reference_time) if facts else {}
         hits = (
             Hit(
                 state,
@@ -554,7 +576,7 @@ class Searcher:
                 found.copies.get(state.id, ()),
                 arm_scores(entry) if request.explain else (),
                 boosts(entry) if request.explain else (),
-                *standing_of(state, found.replaced, request.reference_time),
+                *(stands.get(state.id) or standing_of(state, found.replaced, request.reference_time)),
                 relations=related.get(state.id, ()),
             )
             for entry in best
@@ -581,7 +603,7 @@ def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rule
 
 
 def _prefetch(reader: CandidateReader, lexical: LexicalRecall) -> None:
-    likely = fuse({arm: found or [] for arm, found in lexical.arms.items()}, len(lexical.terms.indices))[:_MIN_POOL]
+    likely = fuse({arm: found or [] for arm, found in lexical.arms.items()}, lexical.asked)[:_MIN_POOL]
     ids = [*map(_item_of, likely)]
     reader.briefs([*ids, *(lexical.near or ())])
     reader.whole(ids[:_LIKELY_HITS])
@@ -742,6 +764,13 @@ def _vector_with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
         return None
     both = dense + _NAME_SHARE * np.mean(names, axis=0)
     vector: Vector = both / np.linalg.norm(both)
+    return vector
+
+
+def _mean(vectors: Sequence[Vector]) -> Vector:
+    """Return the unit vector in the middle of several."""
+    both = np.mean(vectors, axis=0)
+    vector: Vector = both / (np.linalg.norm(both) or 1.0)
     return vector
 
 

@@ -11,17 +11,15 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import NamedTuple
 
 import numpy as np
 
-from memos.core.clock import from_micros
 from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
-from memos.core.types import TOLD, Arm, Item, Role, Standing, Status
+from memos.core.types import Arm, Role
 from memos.memcube.judge import Judge, lost_features, question_features
 from memos.memcube.relations import MOST_WORDS
+from memos.memcube.standing import Replacement
 from memos.search.long_messages import newest_of_long
 from memos.search.question import Intent, Question
 from memos.search.rank import Ranked
@@ -29,10 +27,8 @@ from memos.search.rank import Ranked
 CONSIDERED = 20
 """Best candidates among which the order changes."""
 
-LIKELY = 0.5  # confidence from which what is replaced is marked as possibly outdated
 _TURN = Arm.TURN.value
 _TURN_WORDS = Arm.TURN_BM25.value
-_SURE = 0.95  # and as replaced
 
 _MOST_LOWERED = 0.35  # of the best score, for what is about another person
 _MOST_LOWERED_OF_NOBODY = 0.6  # where the question names nobody, so that it is about the speaker
@@ -41,31 +37,6 @@ _LEAST_PART = 0.02
 _AS_SURE = 0.6  # of the surest, from which the latest of what was before is taken
 _FEW = 1.0  # by how much, in log odds for each e-fold
 _LEAST = 0.25  # confidence below which nothing passes its share on
-
-
-class Replacement(NamedTuple):
-    """Two items of which the newer one, said at `at` (microseconds), replaces the older with a confidence."""
-
-    older: str
-    newer: str
-    confidence: float
-    at: int | None = None
-
-
-def standing_of(
-    item: Item, replacements: Sequence[Replacement], now: datetime
-) -> tuple[Standing, str | None, datetime | None]:
-    """Return whether an item holds, what replaced it, and since when."""
-    if item.status is Status.SUPERSEDED:
-        return Standing.REPLACED, item.superseded_by, item.valid_to
-    if item.type not in TOLD and item.valid_to is not None and item.valid_to <= now:
-        return Standing.ENDED, None, item.valid_to
-    mine = [each for each in replacements if each.older == item.id and each.confidence >= LIKELY]
-    if not mine:
-        return Standing.CURRENT, None, item.valid_from
-    best = max(mine, key=lambda each: (each.confidence, each.newer))
-    standing = Standing.REPLACED if best.confidence >= _SURE else Standing.POSSIBLY_OUTDATED
-    return standing, best.newer, None if best.at is None else from_micros(best.at)
 
 
 def by_succession(

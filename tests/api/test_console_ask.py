@@ -90,6 +90,19 @@ def test_a_correction_in_doubt_asks_which_one_is_meant(ana: Browser, server: Ser
     assert twice.status_code in (404, 409)
 
 
+def test_a_correction_that_fails_leaves_the_earlier_one(ana: Browser, server: Server) -> None:
+    lamps = ["The lamp in the hall costs 20 euros.", "The lamp in the attic costs 30 euros."]
+    server.memos.add([{"role": "user", "content": text} for text in lamps], cube="ana", actor="ana")
+    asked = fields_of(ana.post("/ask/correct", text="The lamp costs 40 euros."), "/ask/correct")
+    [earlier] = asked["instead"]
+    fields = {"csrf": ana.csrf, "text": "The lamp costs 40 euros.", "instead": earlier}
+    gone = server.memos.add("A candle.", cube="ana", actor="ana").item_ids[0]
+    server.memos.erase(gone, cube="ana", actor="ana")
+    assert ana.http.post("/console/ask/correct?cube=ana", data={**fields, "item": gone}).status_code == 404
+    assert server.memos.get(earlier).memory == "The lamp costs 40 euros."
+    assert ana.http.post("/console/ask/correct?cube=ana", data={**fields, "instead": gone}).status_code == 404
+
+
 def test_what_is_not_found_is_not_forgotten(ana: Browser) -> None:
     told = ana.post("/ask/correct", text="forget the name of my submarine")
     assert "Not sure what is meant" in told or "Forgotten" in told

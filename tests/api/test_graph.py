@@ -65,6 +65,44 @@ def test_relations_have_sources_and_say_whether_they_hold(server: Server, ids: l
     assert view["complete"]
 
 
+def test_a_search_for_a_merged_name_finds_what_names_the_other(server: Server) -> None:
+    memos = server.memos
+    memos.cubes.create("merged", actor="ana")
+    said = ["Rob Miller plays the cello.", "Bobby lives in Bergen.", "Tom plays the piano.", "The sea is calm."]
+    ids = memos.add([{"role": "user", "content": text} for text in said], cube="merged", actor="ana").item_ids
+    memos.add({"role": "user", "name": "Elise", "content": "Last year was Rome."}, cube="merged", actor="ana")
+    memos.add("Lisl paints.", cube="merged", actor="ana")
+
+    def first(question: str, cube: str = "merged") -> str:
+        found = _get_hits(server, question, cube)
+        return str(found[0]["item"]["memory"])
+
+    assert first("Where is the home of Rob Miller?") == said[0]
+    alias = memos.graph.merge("Bobby", "Rob Miller", cube="merged", actor="ana")
+    memos.graph.merge("Lisl", "Elise", cube="merged", actor="ana")
+    everything = [hit["item"]["memory"] for hit in _get_hits(server, "Where is the home of Rob Miller?", "merged")]
+    assert set(everything[:2]) == {*said[:2]}
+    assert first("What is Bobby’s cello?") == said[0]
+    assert first("Where was Lisl?") == "Last year was Rome."
+    told = server.http.post(
+        "/api/v1/search/why-not",
+        json={"query": "Bobby’s cello", "cubes": ["merged"], "item": ids[0]},
+        headers=server.headers("ana"),
+    )
+    assert told.json()["stage"] == "found"
+    both = memos.add("Bobby signs as Rob Miller.", cube="merged", actor="ana")
+    assert memos.graph.entity("bobby", cube="merged", actor="ana").memories == 3, both
+    assert memos.graph.entities(cube="merged", actor="ana", text="rob").entities[0].memories == 3
+    memos.graph.split(alias.id, cube="merged", actor="ana")
+    assert first("Where is the home of Bobby?") in (said[1], "Bobby signs as Rob Miller.")
+    assert first("Where was Lisl?") == "Last year was Rome."
+
+
+def _get_hits(server: Server, question: str, cube: str) -> Any:
+    body = {"query": question, "cubes": [cube]}
+    return server.http.post("/api/v1/search", json=body, headers=server.headers("ana")).json()["hits"]
+
+
 def test_names_are_merged_and_split_again(server: Server, ids: list[str]) -> None:
     key = server.headers("ana")
     one = server.http.post("/api/v1/graph/aliases", json={"name": "Bruno", "into": "bruno keller"}, headers=key).json()

@@ -52,6 +52,8 @@ def test_the_official_client_gets_memory_by_its_base_url_alone(proxy: Proxy) -> 
     assert "My sister Maria lives in Lyon." in system["content"]
     assert user == {"role": "user", "content": "Where does Maria live?"}
     assert proxy.stored("sync")[1:] == [("user", "Where does Maria live?"), ("assistant", "In Lyon.")]
+    maria, _, stored = proxy.memos.memories.list(cube="sync")
+    assert stored.info == {"recalled": [maria.id]}
 
 
 def test_it_streams_and_the_exchange_is_stored_when_the_stream_ends(proxy: Proxy) -> None:

@@ -72,6 +72,9 @@ def test_an_answer_shows_what_was_recalled_and_what_was_written(open_page: Open,
     assert_accessible(page)
     page.reload()
     expect(page.locator(".turn .said")).to_have_text(["What is my secret?", "A blue door."])
+    expect(recalled).to_contain_text("cited")
+    expect(answer.locator(".written li")).to_have_text(["What is my secret?", "A blue door."])
+    assert_accessible(page)
     page.get_by_role("link", name="New conversation").click()
     expect(page.locator(".turn")).to_have_count(0)
 
@@ -89,13 +92,15 @@ def test_without_remembering_nothing_is_written(open_page: Open, site: Site) -> 
 @pytest.mark.parametrize("store", ["1", ""])
 def test_without_scripts_the_answer_is_a_page(site: Site, store: str) -> None:
     secret = site.memos.sessions.start(site.memos.keys.authenticate(site.ana)).secret
-    fields = {"csrf": csrf_token(secret), "q": "What is my secret?", "conversation": "plain", "store": store}
-    page = httpx2.post(f"{site.url}/console/chat/ask?cube=ana", data=fields, cookies={"memos_session": secret}).text
-    assert "A blue door." in page
-    assert "My secret is a blue door." in page
-    assert ("Nothing" in page) is not bool(store)
-    fields["part"] = "prompt"
-    page = httpx2.post(f"{site.url}/console/chat/ask?cube=ana", data=fields, cookies={"memos_session": secret}).text
+    fields = {"csrf": csrf_token(secret), "q": "What is my secret?", "conversation": f"plain{store}", "store": store}
+    path = f"{site.url}/console/chat/ask?cube=ana"
+    with httpx2.Client(cookies={"memos_session": secret}, follow_redirects=True, timeout=60) as http:
+        answer = http.post(path, data=fields)
+        assert len(answer.history) == (1 if store else 0)  # what is stored has an address
+        assert "A blue door." in answer.text
+        assert "My secret is a blue door." in answer.text
+        assert ("Nothing" in answer.text) is not bool(store)
+        page = http.post(path, data={**fields, "part": "prompt"}).text
     assert "[user]\nWhat is my secret?" in page
 
 

@@ -100,7 +100,7 @@ def test_many_are_tagged_forgotten_and_brought_back(open_page: Open, site: Site,
 def test_erasing_ends_with_a_receipt(open_page: Open, site: Site) -> None:
     gone = _add(site, "The safe's number is 7319.")
     page = open_page(f"/memories/{gone}", "ana")
-    page.get_by_role("button", name="Erase").click()
+    page.get_by_role("link", name="Erase").click()
     expect(page.get_by_text("This cannot be undone.")).to_be_visible()
     page.get_by_label("I understand").check()
     page.get_by_role("button", name="Erase for good").click()

@@ -133,7 +133,8 @@ def test_what_changed_meanwhile_is_told(open_page: Open, site: Site) -> None:
     page = opened(open_page, cube)
     site.memos.update(item, "The tap does not drip.", actor="ana")
     page.keyboard.press("a")
-    expect(page.get_by_role("alert")).to_contain_text("is at version 3, not 2")
+    expect(page.locator("#notice")).to_contain_text("It was changed meanwhile")
+    expect(page.locator(".case")).to_contain_text("The tap does not drip.")
     assert status_of(site, item) is Status.PENDING
 
 

@@ -39,7 +39,8 @@ def test_the_first_two_minutes(open_page: Open) -> None:
     expect(page.get_by_role("heading", name="Where it comes from")).to_be_visible()
 
     page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name="Erase…").click()
+    page.get_by_role("link", name="Erase…").click()
+    page.get_by_label("I understand").check()
     page.get_by_role("button", name="Erase").last.click()
     expect(page.locator("main")).to_contain_text("eceipt")
 

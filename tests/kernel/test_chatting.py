@@ -291,7 +291,10 @@ def test_it_recalls_from_all_its_cubes_and_stores_in_one(here: Installation) -> 
     result = here.memos.chat("Maria?", cubes=[one, other], store_in=other, tags=["t"], info={"x": 1}, mode="rough")
     assert {reference.cube for reference in result.cited} == {one, other}
     assert len(here.stored(one)) == 1
-    assert [(item.tags, item.info) for item in here.memos.memories.list(cube=other)[1:]] == [(("t",), {"x": 1})] * 2
+    question, answer = here.memos.memories.list(cube=other)[1:]
+    assert (question.tags, question.info) == (("t",), {"x": 1})
+    shown = [reference.item for reference in result.shown]
+    assert (answer.tags, answer.info) == (("t",), {"x": 1, "recalled": shown, "cited": list(result.cited_ids)})
 
 
 def test_an_exchange_that_cannot_be_stored_is_still_answered(here: Installation) -> None:
@@ -377,3 +380,21 @@ def test_without_a_model_the_error_says_what_to_set(tmp_path: Path) -> None:
             assert caught.value.permanent
         memos.add("My door is blue.")
         assert "My door is blue." in memos.chat.recall("door?").section
+
+
+def test_what_was_replaced_is_marked_wherever_it_stands_in_a_prompt(here: Installation) -> None:
+    cube = here.cube("replaced")
+    old = here.memos.add("I live in Lyon now.", cube=cube, conversation="talk").item_ids[0]
+    new = here.memos.add("I live in Nice now.", cube=cube, conversation="talk").item_ids[0]
+    pinned = here.memos.add("My bike is blue.", cube=cube).item_ids[0]
+    here.memos.tiers.pin(pinned, cube=cube)
+    here.memos.review.decide(here.memos.add("My bike is red.", cube=cube).item_ids[0], pinned, holds=True, cube=cube)
+    here.memos.review.decide(new, old, holds=True, cube=cube)
+    here.says("Hm.", "Hm.")
+    here.memos.chat("And?", cubes=[cube], conversation="talk", store=False)
+    assert "(no longer true) user: I live in Lyon now." in here.system
+    assert "(no longer true) user: My bike is blue." in here.system
+    assert "[m1] " in here.system
+    here.memos.chat("Where do I live now?", cubes=[cube], working=False, store=False)
+    assert "(no longer true) user: I live in Lyon now." in here.system
+    assert "(no longer true) user: I live in Nice now." not in here.system

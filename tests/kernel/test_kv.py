@@ -177,7 +177,7 @@ def test_an_edit_is_told_behind_and_all_is_written_anew_when_a_quarter_is_stale(
     assert here.composed()[-1]["anew"] is True
 
 
-@pytest.mark.parametrize("how", ["superseded", "ended"])
+@pytest.mark.parametrize("how", ["superseded", "ended", "replaced"])
 def test_what_was_superseded_or_has_ended_is_said_to_be_no_longer_so(here: Installation, how: str) -> None:
     lyon = here.facts[0]
     here.clock.advance(WEEK)
@@ -186,6 +186,8 @@ def test_what_was_superseded_or_has_ended_is_said_to_be_no_longer_so(here: Insta
     before, _ = here.asked()
     if how == "ended":
         here.memos.update(lyon, valid_to=here.clock.now().isoformat())
+    elif how == "replaced":
+        here.memos.review.decide(here.memos.add("I live in Nice.").item_ids[0], lyon, holds=True)
     else:
         here.memos.update(lyon, status="superseded")
     after, _ = here.asked()

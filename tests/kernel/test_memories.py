@@ -372,6 +372,38 @@ def test_an_update_states_what_its_new_text_says(memos: MemOS) -> None:
     assert memos.feedback("No, I live in Paris.", speaker="Al").superseded == (item,)
 
 
+def test_other_words_do_not_make_a_replaced_memory_hold_again(memos: MemOS) -> None:
+    item = memos.add([{"role": "user", "name": "Al", "content": "I live in Pariss."}]).item_ids[0]
+    newer = memos.feedback("I live in Rome.", speaker="Al").item_id
+    replaced = memos.get(item)
+    assert (replaced.status, replaced.superseded_by) == ("superseded", newer)
+    edited = memos.update(item, "I live in Paris.")
+    assert (edited.value, edited.status) == ("Paris", "superseded")
+    assert (edited.valid_from, edited.valid_to, edited.superseded_by) == (
+        replaced.valid_from,
+        replaced.valid_to,
+        newer,
+    )
+    later = memos.update(item, "I live in Paris since May 2050.")
+    assert later.valid_to == replaced.valid_to
+    assert later.valid_from is not None
+    assert later.valid_to is not None
+    assert later.valid_from <= later.valid_to
+
+
+def test_an_end_that_no_word_told_stays_and_one_that_was_told_is_read_again(memos: MemOS) -> None:
+    alone = memos.add("I work at the harbor.").item_ids[0]
+    ended = memos.update(alone, valid_to="2025-03-01T00:00:00Z")
+    assert memos.update(alone, "I work at the harbour.").valid_to == ended.valid_to
+    assert memos.update(alone, "I work at the harbour again.", valid_to=None).valid_to is None
+    told = memos.add({"role": "user", "content": "I was in Rome in May 2024.", "chat_time": "2025-01-01"}).item_ids[0]
+    assert memos.get(told).valid_to is not None
+    june = memos.update(told, "I was in Rome in June 2024.")
+    assert june.valid_to is not None
+    assert june.valid_to.month in (6, 7)
+    assert memos.update(told, "I was in Rome once.").valid_to is None
+
+
 def test_duplicates_and_long_texts_do_not_hide_the_others(memos: MemOS) -> None:
     for text in ("likes peanuts a lot", "peanuts are bad", "Bob sells peanuts"):
         memos.add(text)

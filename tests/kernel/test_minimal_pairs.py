@@ -76,6 +76,12 @@ UNTOUCHED = [
     ("Ich wohne in Köln.", "Ich arbeite in Köln.", "Wo wohne ich?"),
     ("J'habite à Nantes.", "J'aime Nantes.", "Où est-ce que j'habite ?"),
     ("Vivo en Sevilla.", "Trabajo en Sevilla.", "¿Dónde vivo?"),
+    ("I live in Bergen now.", "I now work for Equinor in Bergen.", "Where do I live?"),
+    ("I work for Equinor in Bergen now.", "I live in Bergen now.", "Which company do I work for?"),
+    ("I live in Bergen now.", "I started working for Equinor in Bergen.", "Where do I live?"),
+    ("I live in Bergen now.", "I changed jobs, I work for Equinor in Bergen now.", "Where do I live?"),
+    ("I live in Bergen now.", "I'm a teacher in Bergen now.", "Where do I live?"),
+    ("Ana lives in Bergen now.", "Ana works for Equinor in Oslo these days.", "Where does Ana live?"),
 ]
 
 
@@ -119,6 +125,8 @@ def test_two_values_of_what_has_many_hold_together(memos: MemOS, old: str, new: 
 
 CHANGED = [
     ("I live in Lyon.", "I live in Nice.", "Where do I live?"),
+    ("I live in Bergen now.", "I now live in Oslo.", "Where do I live?"),
+    ("I work for Equinor in Bergen now.", "I now work for Statkraft in Bergen.", "Who do I work for?"),
     ("I work for Bosch.", "I work for Siemens.", "Where do I work?"),
     ("My rent is 900 euros.", "My rent is 980 euros.", "How much is my rent?"),
     ("My tortoise is called Pepper.", "My tortoise is called Luna.", "What is my tortoise called?"),

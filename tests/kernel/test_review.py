@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from memos import MemOS, Settings
 from memos.core.identities import Right
 from memos.core.types import Fact, Item, ItemType, Scope, Span, Status, Trust
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from memos.memcube import facts
+from memos.memcube import facts, relations
+from memos.memcube.ledger import queries
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from tests.fakes import FixedClock, WordEmbedder
@@ -307,3 +308,34 @@ def test_a_closed_installation_says_so(memos: MemOS) -> None:
     for decide in [*decided(memos, item), memos.review.list]:
         with pytest.raises(BackendUnavailable, match="closed"):
             decide()
+
+
+def test_what_waits_is_found_by_an_index(memos: MemOS) -> None:
+    """Whatever a cube holds: at 100,000 memories reading them all would take 80 ms."""
+    older, newer = memos.add(["The sky is blue today.", "Nine eggs, two lemons."]).item_ids
+    with memos.ledger.write() as connection:
+        relations.suppose(connection, "default", newer, older, 0.5, datetime.now(UTC))
+    waiting(memos)
+    asked: list[tuple[str, Any]] = []
+
+    def heard(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        if "SELECT" in statement:
+            asked.append((statement, parameters))
+
+    with memos.ledger.read() as connection:
+        sa.event.listen(connection.engine, "before_cursor_execute", heard)
+        try:
+            assert queries.count_pending(connection, "default", 10) == len(
+                queries.pending_items(connection, "default", 9)
+            )
+            assert relations.count_supposed(connection, "default", 10) == 1
+            assert len(relations.supposed(connection, "default", 9)) == 1
+        finally:
+            sa.event.remove(connection.engine, "before_cursor_execute", heard)
+        plans = [
+            " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))
+            for statement, parameters in asked
+        ]
+    used = [name for plan in plans for name in ("ix_versions_pending", "ix_links_supposed") if name in plan]
+    assert used == ["ix_versions_pending", "ix_versions_pending", "ix_links_supposed", "ix_links_supposed"]
+    assert not any("SCAN versions" in plan or "SCAN links" in plan or "SCAN items" in plan for plan in plans), plans

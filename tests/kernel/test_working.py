@@ -131,3 +131,25 @@ def test_an_empty_cube_an_unknown_conversation_and_wrong_arguments(memos: MemOS)
             memos.tiers.working_memory(max_tokens=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="conversation"):
         memos.tiers.working_memory("")
+
+
+def test_what_was_replaced_is_left_out_or_marked(memos: MemOS) -> None:
+    talk(memos, *SAID, "I live in Rouen.", "One.", "Two.")
+    analysed(memos)
+    paris, rouen = (memos.memories.list(filter={"memory": f"I live in {town}."})[0].id for town in ("Paris", "Rouen"))
+    [order] = memos.memories.list(filter={"type": "instruction"})
+    memos.tiers.pin(paris)
+    memos.review.decide(rouen, paris, holds=False)
+    assert "(no longer true)" not in memos.tiers.context().text
+    memos.review.decide(rouen, paris, holds=True)
+    found = memos.tiers.context()
+    assert "(no longer true) user: I live in Paris." in found.text
+    assert found.standings[paris] == "replaced"
+    english = memos.add("From now on answer in English.").item_ids[0]
+    said = memos.memories.list(filter={"memory": "From now on answer in French.", "type": "message"})[0].id
+    memos.review.decide(english, said, holds=False)
+    assert "answer in French" in memos.tiers.context().text
+    memos.review.decide(english, said, holds=True)
+    found = memos.tiers.context()
+    assert "answer in French" not in found.text
+    assert order.id not in found.standings

@@ -37,6 +37,8 @@ def make_first_schema(home: Path) -> None:
         connection.execute("DROP INDEX uq_items_record")
         connection.execute("DROP INDEX ix_items_expiry")
         connection.execute("DROP INDEX ix_versions_ended")
+        connection.execute("DROP INDEX ix_versions_pending")
+        connection.execute("DROP INDEX ix_links_supposed")
         connection.execute("DROP INDEX ix_items_wanted")
         connection.execute("DROP INDEX ix_messages_speaker")
         connection.execute("DROP INDEX ix_cubes_owner")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -25,8 +26,8 @@ class RestError(Exception):
 
 
 def part(text: str) -> str:
-    """Return a text as one part of a path."""
-    return quote(text, safe="")
+    """Return a text as one part of a path; one of dots alone would be a step upwards."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 class Rest:
@@ -75,16 +76,32 @@ class Rest:
 
 
 async def memories_of(rest: Rest, cube: str, ids: Iterable[str], *, deleted: bool = False) -> list[dict[str, Any]]:
-    """Return a cube's memories by id, in the order of the ids; with `deleted` also those."""
+    """Return a cube's memories by id with their standings, in the order of the ids; with `deleted` also those."""
     wanted = list(dict.fromkeys(ids))
     if not wanted:
         return []
     condition: dict[str, Any] = {"id": {"in": wanted}}
     if deleted:
         condition["status"] = {"in": [str(status) for status in Status]}
-    listed = await rest.get("/memories", cube=cube, filter=json.dumps(condition), limit=1_000)
-    found = {each["id"]: each for each in listed}
+    listed, standings = await asyncio.gather(
+        rest.get("/memories", cube=cube, filter=json.dumps(condition), limit=1_000),
+        rest.get("/memories/standings", cube=cube, id=wanted),
+    )
+    found = {each["id"]: each for each in _joined(listed, standings)}
     return [found[id_] for id_ in wanted if id_ in found]
+
+
+async def with_standings(rest: Rest, cube: str, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return memories of a cube with `standing`, `replaced_by` and `since`, as every page shows them."""
+    if not items:
+        return []
+    return _joined(items, await rest.get("/memories/standings", cube=cube, id=[item["id"] for item in items]))
+
+
+def _joined(items: Iterable[dict[str, Any]], standings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = {each["item"]: each for each in standings}
+    unknown = {"standing": "current", "replaced_by": None, "since": None}
+    return [{**item, **{name: found.get(item["id"], unknown)[name] for name in unknown}} for item in items]
 
 
 def api_router(api: ASGIApp) -> Router:

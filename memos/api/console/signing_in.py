@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from memos.api.auth import LoginThrottle, set_retry_after
+from memos.api.console.kept_forms import KeptForm, kept_form, read_kept
 from memos.api.console.view import COOKIE, csrf_token, environment, root_of
 from memos.core.identities import NewSession
 from memos.errors import LimitReached, MemosError, NotFound, PermissionDenied
@@ -28,6 +29,10 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 class ForgedRequest(PermissionDenied):
     code = "forged_request"
+
+
+class StaleToken(ForgedRequest):
+    """The token of a form is not that of the session."""
 
 
 def check_origin(connection: HTTPConnection) -> None:
@@ -52,7 +57,7 @@ async def check_csrf(request: Request, secret: str) -> None:
         told = (await request.form()).get("csrf")
         given = told if isinstance(told, str) else None
     if given is None or not hmac.compare_digest(given.encode(), csrf_token(secret).encode()):
-        raise ForgedRequest("The page is out of date; reload it and repeat what you did.")
+        raise StaleToken("The page is out of date; reload it and repeat what you did.")
 
 
 class SignIn:
@@ -66,12 +71,25 @@ class SignIn:
     async def show(self, request: Request) -> Response:
         return self._page(request, link=request.query_params.get("link", ""))
 
+    async def again(self, request: Request) -> Response:
+        """Ask to sign in whoever sent a form without a valid session; the page keeps what was typed."""
+        kept = await kept_form(request)
+        if kept is None:
+            response: Response = RedirectResponse(root_of(request) + "/sign-in", 303)
+        else:
+            told = "Your session has ended. Sign in again to go on; what you typed is kept."
+            response = self._page(request, error=told, kept=kept.text, status=401)
+        response.delete_cookie(COOKIE, path=root_of(request) or "/")
+        return response
+
     async def enter(self, request: Request) -> Response:
         """Start a session with the key or the link of a form."""
         try:
             check_origin(request)
             form = await request.form()
             link, key = str(form.get("link", "")).strip(), str(form.get("key", "")).strip()
+            given = str(form.get("kept", ""))
+            kept = read_kept(given)
             address = request.client.host if request.client else ""
             self._attempts.check(address, link or key)
             client = request.headers.get("user-agent", "")
@@ -82,9 +100,11 @@ class SignIn:
                 raise
         except MemosError as error:
             status = 429 if isinstance(error, LimitReached) else 401 if isinstance(error, PermissionDenied) else 503
-            response = self._page(request, error=str(error), status=status)
+            response = self._page(request, error=str(error), kept=given, status=status)
             set_retry_after(error, response)
             return response
+        if kept is not None:
+            return with_session(request, session, resume_page(request, kept, session.secret))
         return signed_in(request, session, str(form.get("next", "")))
 
     async def start_openid(self, request: Request) -> Response:
@@ -122,11 +142,14 @@ class SignIn:
             return self._memos.sessions.redeem(link, client=client)
         return self._memos.sessions.start(self._memos.keys.authenticate(key), client=client)
 
-    def _page(self, request: Request, *, link: str = "", error: str = "", status: int = 200) -> Response:
+    def _page(
+        self, request: Request, *, link: str = "", error: str = "", kept: str = "", status: int = 200
+    ) -> Response:
         values: dict[str, object] = {
             "root": root_of(request),
             "link": link,
             "error": error,
+            "kept": kept,
             "next": request.query_params.get("next", ""),
         }
         values |= {"openid": self._openid is not None}
@@ -145,10 +168,21 @@ def _openid_of(memos: MemOS) -> OpenId | None:
 
 
 def signed_in(request: Request, session: NewSession, target: str) -> Response:
-    """Return the answer that sets a session's cookie and opens the page that was asked for."""
+    """Return the answer that signs in and opens the page that was asked for."""
     root = root_of(request)
     inside = target.startswith(root + "/") and "//" not in target and "\\" not in target
-    response = RedirectResponse(target if inside else root + "/", 303)
+    return with_session(request, session, RedirectResponse(target if inside else root + "/", 303))
+
+
+def resume_page(request: Request, kept: KeptForm, secret: str) -> Response:
+    """Return the page that sends a kept form again, if the person who typed it wants that."""
+    values = {"root": root_of(request), "kept": kept, "csrf": csrf_token(secret)}
+    return HTMLResponse(environment().get_template("resume.html").render(values))
+
+
+def with_session(request: Request, session: NewSession, response: Response) -> Response:
+    """Set a session's cookie in an answer."""
+    root = root_of(request)
     response.set_cookie(
         COOKIE,
         session.secret,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import jinja2
 from markupsafe import Markup
@@ -26,6 +26,12 @@ _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 COOKIE = "memos_session"
 CUBE_COOKIE = "memos_cube"
+NOTICE_COOKIE = "memos_notice"
+_NOTICE_S = 60
+_NOTICE_CHARS = 600
+
+
+Handler = Callable[["View"], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Page:
     """A page: its path below `/console`, and the handler of a method."""
 
     path: str
-    handler: Callable[[View], Awaitable[Response]]
+    handler: Handler
     method: str = "GET"
 
 
@@ -114,6 +120,16 @@ class View:
         given = [(name, value) for name, value in kept.items() if value not in (None, "")]
         return self.root + path + (f"?{urlencode(given, doseq=True)}" if given else "")
 
+    def may(self, right: str) -> bool:
+        """Return True if the key may do so in the cube in question."""
+        return right in self.rights
+
+    @property
+    def notice(self) -> str:
+        """What the last change says, for the page that it led to."""
+        signature, _, text = unquote(self.request.cookies.get(NOTICE_COOKIE, "")).partition(":")
+        return text if hmac.compare_digest(signature.encode(), _signature(self.secret, text).encode()) else ""
+
     def render(self, template: str, *, block: str | None = None, status: int = 200, **values: Any) -> Response:
         """Return a page, or only one block of its template."""
         found = environment().get_template(template)
@@ -122,14 +138,32 @@ class View:
             return HTMLResponse(found.render(told), status)
         return HTMLResponse("".join(found.blocks[block](found.new_context(told))), status)
 
-    def redirect(self, path: str, **params: Any) -> Response:
-        """Send the browser on to a page after a change."""
+    def redirect(self, path: str, notice: str = "", **params: Any) -> Response:
+        """Send the browser on to a page after a change; with a `notice`, that page says so once."""
         target = self.url(path, **params)
+        response: Response
         if self.partial:
-            return Response(status_code=204, headers={"HX-Redirect": target})
-        return RedirectResponse(target, 303)
+            response = Response(status_code=204, headers={"HX-Redirect": target})
+        else:
+            response = RedirectResponse(target, 303)
+        if notice:
+            text = notice[:_NOTICE_CHARS]
+            value = quote(f"{_signature(self.secret, text)}:{text}", safe="")
+            path = self.root or "/"
+            response.set_cookie(NOTICE_COOKIE, value, max_age=_NOTICE_S, path=path, httponly=True, samesite="lax")
+        return response
 
-    def notice(self, text: str, response: Response) -> Response:
+    async def after(self, notice: str, path: str, page: Handler, **params: Any) -> Response:
+        """Answer a change: scripts get the page's part as it is now, other browsers are sent on to the page."""
+        if not self.partial:
+            return self.redirect(path, notice, **params)
+        return self.announce(notice, await page(self))
+
+    def wrong(self, problem: str) -> int:
+        """Return the status of a page that says what is wrong with a form; parts of pages take errors elsewhere."""
+        return 400 if problem and not self.partial else 200
+
+    def announce(self, text: str, response: Response) -> Response:
         """Return the answer with a text that the browser announces."""
         # After the swap: who acts on the announcement acts on what is there now.
         event = "HX-Trigger" if response.status_code == 204 else "HX-Trigger-After-Settle"
@@ -141,6 +175,11 @@ def root_of(request: HTTPConnection) -> str:
     """Return the path of the console, behind which its pages are."""
     path: str = request.scope.get("root_path", "")
     return path
+
+
+def _signature(secret: str, text: str) -> str:
+    """Return what tells a notice of this session from a text that something else put into the cookie."""
+    return hmac.new(secret.encode(), f"notice:{text}".encode(), hashlib.sha256).hexdigest()[:32]
 
 
 async def nothing() -> list[dict[str, Any]]:
@@ -163,10 +202,77 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= {"state": state, "word": word, "property": property_of, "happened": happened}
     made.filters |= {"when": when, "day": day, "ago": ago, "number": number, "size": size, "pretty": pretty}
     made.globals |= {"version": __version__, "asset": asset, "RestError": RestError}
     made.globals["ui"] = made.get_template("_parts.html").module  # a block alone would not see what a template imports
     return made
+
+
+EVENTS = {
+    "add": "added",
+    "analyse": "read into facts",
+    "archive": "archived",
+    "change": "cube changed",
+    "compose": "prompt beginning composed",
+    "create": "cube created",
+    "define": "tool defined",
+    "delete": "deleted",
+    "derive": "read out of a message",
+    "end": "ended",
+    "erase": "erased",
+    "expire": "erased at the end of their time",
+    "file": "document",
+    "load": "loaded",
+    "mask": "masked",
+    "merge": "said again",
+    "move": "moved between tiers",
+    "pin": "pinned",
+    "read": "messages read",
+    "relation": "decided on two statements",
+    "retention": "rule of retention applied",
+    "rollback": "rolled back",
+    "rule": "rule of retention changed",
+    "share": "shared",
+    "split": "names split",
+    "supersede": "replaced",
+    "template": "profile template changed",
+    "ttl": "time to live changed",
+    "unpin": "unpinned",
+    "update": "changed",
+}
+"""What is said of an event, by its kind."""
+
+
+def happened(kind: str) -> str:
+    """Return what is said of an event."""
+    return EVENTS.get(kind, kind.replace("_", " "))
+
+
+_WORDS = {
+    "superseded": "replaced",
+    "pending": "waits for review",
+    "deleted": "forgotten",
+    "user": "about a person",
+    "assistant": "about the assistant",
+    "long_term": "conclusion",
+}
+
+
+def word(value: str) -> str:
+    """Return what people call a type, a status or a standing."""
+    return _WORDS.get(value, value.replace("_", " "))
+
+
+def property_of(key: str | None) -> str:
+    """Return what a key is about, such as `residence` of `maya|residence` and of `maya|profile:life.residence`."""
+    return (key or "").rpartition("|")[2].rpartition(".")[2].replace("_", " ")
+
+
+def state(memory: Mapping[str, Any]) -> str:
+    """Return how a memory, a hit or what held on a day stands: its status if no search finds it, else its standing."""
+    status = str(memory.get("item", memory)["status"])
+    return status if status in ("pending", "deleted") else str(memory["standing"])
 
 
 @cache

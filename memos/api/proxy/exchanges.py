@@ -24,7 +24,7 @@ from memos.api.proxy.requests import Completion, Message, text_of
 from memos.api.proxy.upstream import Upstream, passed_headers
 from memos.api.streaming import ClientDisconnected, ClosingStreamResponse, cancel_on_disconnect
 from memos.core.identities import Caller
-from memos.core.types import Json
+from memos.core.types import Json, Trust
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, MemosError, ModelError
 from memos.kernel.chat.results import Recalled
 from memos.kernel.memos import MemOS
@@ -143,7 +143,7 @@ class Exchange:
 
     def _add(self, message: dict[str, Json], note: Callable[..., Json]) -> None:
         for whole in (True, False):
-            said = said_in(self.completion.new, message, untrusted=self.recalled.untrusted, images=whole)
+            said = said_in(self.completion.new, message, self.recalled, images=whole)
             if (beside := note(inputs=len(said) - 1, whole=whole)) is not None:
                 said[-1]["content"] = [{"type": "text", "text": said[-1]["content"], "response": clean(beside)}]
             try:
@@ -330,11 +330,14 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _MARKS = {"image_url": "[image]", "input_audio": "[audio]", "file": "[file]"}
 
 
-def said_in(new: Sequence[Message], answer: dict[str, Json], *, untrusted: bool, images: bool) -> list[dict[str, Json]]:
+def said_in(
+    new: Sequence[Message], answer: dict[str, Json], recalled: Recalled, *, images: bool
+) -> list[dict[str, Json]]:
     """Return the messages to store of a question and its answer; images and calls too large are replaced by marks."""
     said = [_storable(message, images=images) for message in new]
     # The answer may repeat untrusted text, so it must not be stored as trusted.
-    said.append({**_storable(answer, images=False), "trust": "untrusted" if untrusted else "trusted"})
+    trust = str(Trust.UNTRUSTED if recalled.untrusted else Trust.TRUSTED)
+    said.append({**_storable(answer, images=False), "trust": trust, "recalled": list(recalled.ids)})
     return [message for message in said if message["content"] or message.get("tool_calls") or message["role"] == "tool"]
 
 

@@ -28,7 +28,7 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.api.values import ItemIds, Value
-from memos.core.browsing import ErasePreview, Facets, Link, Passage, Places
+from memos.core.browsing import ErasePreview, Facets, Link, MemoryStanding, Passage, Places
 from memos.core.types import (
     AddReceipt,
     EraseReceipt,
@@ -135,6 +135,16 @@ def memory_facets(
 ) -> Facets:
     """Count the memories that pass a filter, at most the newest 10,000, by type, status, speaker and others."""
     return memos.browse.facets(**target, filter=read_filter(filter), by=by, limit=limit)
+
+
+@evidence_router.get("/memories/standings", name="standings")
+def memory_standings(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    id: Annotated[list[str], Query(description="Ids of memories, at most 10,000; unknown ones are left out")],
+) -> Sequence[MemoryStanding]:
+    """Return whether memories still hold, in the order of their ids."""
+    return memos.browse.standings(id, **target)
 
 
 @evidence_router.post("/erasures/preview", name="preview_erasure")

@@ -69,6 +69,26 @@ class _Kind(Enum):
     """A name or a noun without an article, which may be the value: "Ms Duarte is my dentist"."""
 
 
+def names_place_again(older: str, newer: str) -> bool:
+    """Return True if `newer` gives another attribute of the same person the place that `older` gives one.
+
+    "I live in Bergen." … "I changed jobs, I work for Equinor in Bergen now.": whatever has changed, the first holds.
+    """
+    was = _read(older)
+    if was is None or was.predicate not in _TELLING or was.kind is _Kind.THING:
+        return False
+    frames = [
+        frame
+        for words in _clauses(_LEAD.sub("", _spelt_out(newer)))
+        if words and (frame := _frame(words, frozenset(), of_now=False)) is not None
+    ]
+    mine = [frame for frame in frames if (frame.kind, frame.subject) == (was.kind, was.subject)]
+    if any(frame.predicate == was.predicate for frame in mine):
+        return False
+    places = _places(was)
+    return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
+
+
 def mentions(older: str, newer: str) -> bool | None:
     """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
     frame = _read(older)
@@ -299,9 +319,8 @@ def _read(text: str) -> _Frame | None:
     """Return the frame of the first clause, None if it has none that is sure."""
     text = _LEAD.sub("", _spelt_out(text))
     of_now = _OF_NOW.search(_BREAK.split(text)[0]) is not None
-    parts = _BREAK.split(_NOW.sub("", text))
-    words = [_WORD.findall(part) for part in parts]
-    if not words[0] or max(map(len, words)) > _MOST_WORDS or len(parts) > _MOST_CLAUSES:
+    words = _clauses(text)
+    if not words[0] or max(map(len, words)) > _MOST_WORDS or len(words) > _MOST_CLAUSES:
         return None
     if len(words) > 1 and words[1] and not _A_MOVE.isdisjoint(word.casefold() for word in words[0]):
         # "The move is done, we are in Leeds now."
@@ -310,6 +329,11 @@ def _read(text: str) -> _Frame | None:
         return replace(frame, predicate="live") if frame is not None and at_home else None
     more = frozenset(_noun(word.casefold()) for part in words[1:] for word in part)
     return _frame(words[0], more, of_now=of_now)
+
+
+def _clauses(text: str) -> list[list[str]]:
+    """Return the words of each clause of a text spelt out, without words for now."""
+    return [_WORD.findall(part) for part in _BREAK.split(_NOW.sub("", text))]
 
 
 def _spelt_out(text: str) -> str:
@@ -549,6 +573,11 @@ def _unit(words: frozenset[str]) -> frozenset[str]:
 
 _FAVOURITE = words_of("favourite favorite lieblingsfarbe lieblingsessen préféré préférée favorito favorita")
 _PLACES = dict.fromkeys(("", "in", "to", "at", "im", "nach", "à", "en"), "in")
+
+
+def _places(frame: _Frame) -> frozenset[frozenset[str]]:
+    """Return the words of each slot that tells where."""
+    return frozenset(words for slot, words in frame.slots if slot and _PLACES.get(slot, slot) == "in")
 
 
 def _kind(words: frozenset[str], frame: _Frame) -> str | None:

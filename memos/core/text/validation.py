@@ -63,6 +63,8 @@ def check_new_id(where: str, value: Json) -> str:
     text = check_name(where, value, 128)
     if text != text.strip():
         raise InvalidInput(where, "begins or ends with a space; remove it")
+    if text in (".", ".."):
+        raise InvalidInput(where, f"must not be {text!r}, which no address can contain; add a letter")
     for place, character in enumerate(text):
         if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
             raise InvalidInput(where, f"contains an invisible character (U+{ord(character):04X}) at {place}; remove it")

@@ -222,7 +222,7 @@ class Chat:
         receipt, not_stored = None, None
         if ready.question.store:
             plain, _ = without_marks(reply.text, ready.marks)
-            receipt, not_stored = self._store(ready, plain or reply.text)
+            receipt, not_stored = self._store(ready, plain or reply.text, cited)
         timings = {
             **ready.recalled.timings_ms,
             "model": round(seconds * 1000, 2),
@@ -254,13 +254,19 @@ class Chat:
             except (NotFound, BackendUnavailable) as error:  # dropped, or closed, while the model was answering
                 log.info("citations were not counted: %s", error.code)
 
-    def _store(self, ready: _Ready, answer: str) -> tuple[AddReceipt | None, str | None]:
+    def _store(self, ready: _Ready, answer: str, cited: Sequence[Reference]) -> tuple[AddReceipt | None, str | None]:
         question = ready.question
         # The answer may repeat untrusted text, so it must not be stored as trusted.
         trust = str(Trust.UNTRUSTED if ready.recalled.untrusted else Trust.TRUSTED)
         said: list[dict[str, Json]] = [
             {"role": "user", "content": question.query},
-            {"role": "assistant", "content": answer, "trust": trust},
+            {
+                "role": "assistant",
+                "content": answer,
+                "trust": trust,
+                "recalled": list(ready.recalled.ids),
+                "cited": [reference.item for reference in cited],
+            },
         ]
         try:
             receipt = self._memories.add(

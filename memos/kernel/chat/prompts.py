@@ -14,7 +14,7 @@ from memos.core.text import rendering
 from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_text
 from memos.core.tokens import estimate_tokens
-from memos.core.types import RELEVANT, UNSAID, Hit, Item, ItemType, Message, Role
+from memos.core.types import RELEVANT, UNSAID, Hit, Item, ItemType, Message, Role, Standing
 from memos.errors import InvalidInput
 from memos.kernel.chat.results import Question, Recalled, Reference
 from memos.kernel.context import Context
@@ -24,6 +24,7 @@ from memos.kernel.tiers import Tiers
 from memos.memcube import prompt_prefix
 from memos.memcube.ledger import items, tier_moves
 from memos.memcube.prompt_prefix import PrefixText
+from memos.memcube.standing import standings
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages
 from memos.search.question import MAX_QUERY_CHARS
@@ -95,14 +96,15 @@ class Entry:
     untrusted: bool
     item: Item | None = None
     relevance: float | None = None
+    standing: Standing = Standing.CURRENT
 
     @classmethod
-    def of(cls, item: Item) -> Entry:
+    def of(cls, item: Item, standing: Standing) -> Entry:
         doubtful = is_untrusted(item.sources)
         at = item.sources[0].at if item.sources else item.valid_from or item.said_at
         if doubtful:
-            return cls(item.memory, at, speaker_of(item, item.sources), True, item)
-        return cls(item.memory, at, None if item.type in UNSAID else item.speaker, False, item)
+            return cls(item.memory, at, speaker_of(item, item.sources), True, item, standing=standing)
+        return cls(item.memory, at, None if item.type in UNSAID else item.speaker, False, item, standing=standing)
 
     @classmethod
     def found(cls, hit: Hit) -> Entry:
@@ -110,7 +112,7 @@ class Entry:
         doubtful = is_untrusted(hit.sources)
         named = None if hit.item.type is ItemType.RECORD else hit.item.speaker
         speaker = speaker_of(hit.item, hit.sources) if doubtful else named
-        return cls(hit.item.memory, at, speaker, doubtful, hit.item, hit.relevance)
+        return cls(hit.item.memory, at, speaker, doubtful, hit.item, hit.relevance, hit.standing)
 
     @classmethod
     def topic(cls, text: str, *, untrusted: bool) -> Entry:
@@ -123,7 +125,7 @@ class Entry:
             told = wrap_untrusted(text, self.speaker or "")
         else:
             told = text if self.speaker is None else rendering.with_speaker(self.speaker, text)
-        return remembered(told)
+        return remembered(rendering.marked(self.standing, told, self.text))
 
 
 @dataclass(slots=True)
@@ -266,7 +268,7 @@ class Recalling:
             return []
         most = max(1, budget // _STANDING_DIVISOR)
         working = self.tiers.working_memory(question.conversation, cube=cube, actor=question.actor, max_tokens=most)
-        entries = [Entry.of(item) for item in working.items]
+        entries = [Entry.of(item, working.standings[item.id]) for item in working.items]
         if working.topic:
             entries.append(Entry.topic(working.topic, untrusted=working.topic_untrusted))
         return entries
@@ -282,7 +284,8 @@ class Recalling:
             pages = tier_moves.newest(connection, cube, name, _RECENT_PAGES)
             said = [item.id for page in pages for item in page.messages if item.role in _SAID]
             states = items.with_sources(connection, [cube], said)
-        return [Entry.of(states[id_]) for id_ in said if id_ in states]
+            stands = standings(connection, list(states.values()), self.context.clock.now())
+        return [Entry.of(states[id_], stands[id_].standing) for id_ in said if id_ in states]
 
     def _found(self, question: Question) -> list[Entry]:
         asked = question.query[:MAX_QUERY_CHARS]

@@ -45,6 +45,11 @@ class Recalled:
         parts = ("" if self.prefix is None else self.prefix.section, self.section)
         return "\n\n".join(part for part in parts if part)
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of the memories in it."""
+        return tuple(dict.fromkeys(reference.item for reference in self.shown))
+
 
 @dataclass(frozen=True, slots=True)
 class ChatResult:

@@ -6,19 +6,22 @@ by time, so that the newest mentions of a name come from the primary key alone.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from memos.core.clock import new_id
 from memos.core.graph import Alias, Entity
 from memos.core.types import RELATION, ItemType, Json, Role, Status
 from memos.memcube.ledger.expiry import ended, expired_among
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import entity_aliases, items, mentions, versions
 
 NAME_CHARS = 128
@@ -198,6 +201,33 @@ def root_of(connection: sa.Connection, cube: str, name: str) -> str:
     return connection.scalar(sa.select(entity_aliases.c.root).where(*mine)) or fold(name)
 
 
+def has_aliases(connection: sa.Connection, cubes: Sequence[str]) -> bool:
+    """Return True if names were merged in any of these cubes."""
+    return bool(_ANY_ALIAS.rows(connection, cubes=cubes))
+
+
+_ANY_ALIAS = PreparedSelect(
+    sa.select(entity_aliases.c.cube_id)
+    .where(entity_aliases.c.cube_id.in_(sa.bindparam("cubes", expanding=True)))
+    .limit(1)
+)
+
+
+def same_as(connection: sa.Connection, cubes: Sequence[str], names: Set[str]) -> dict[str, tuple[str, ...]]:
+    """Return the other names, as they are written, of those of these folded names that were merged in any cube."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for cube in cubes:
+        together: dict[str, list[str]] = defaultdict(list)
+        for alias in aliases(connection, cube):
+            together[alias.root].append(alias.name)
+        groups = [[root, *others] for root, others in together.items() if not names.isdisjoint([root, *others])]
+        written = spellings(connection, cube, sorted({name for group in groups for name in group}))
+        for group in groups:
+            for name in names & set(group):
+                found[name].update(dict.fromkeys(written.get(other, other) for other in group if other != name))
+    return {name: tuple(others) for name, others in found.items()}
+
+
 def merge(connection: sa.Connection, cube: str, name: str, entity: str, actor: str, now: datetime) -> Alias:
     """Show a name under another; both are roots."""
     made = Alias(new_id(), name, entity, entity, actor, now)
@@ -312,6 +342,9 @@ def entities(connection: sa.Connection, cube: str, wanted: Listing, now: datetim
         each.named |= bool(named)
         each.stated |= bool(stated)
         each.names.add(name)
+    several = {root: each.names for root, each in sums.items() if len(each.names) > 1}
+    for root, count in _distinct(connection, cube, several, now).items():
+        sums[root].memories = count
     text = fold(wanted.text)
     found = [
         (-each.memories, name)
@@ -327,6 +360,22 @@ def entities(connection: sa.Connection, cube: str, wanted: Listing, now: datetim
 
 def _of_live(cube: str, now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
     return mentions.c.cube_id == cube, mentions.c.item_id.not_in(ended(cube, now))
+
+
+def _distinct(
+    connection: sa.Connection, cube: str, several: Mapping[str, Collection[str]], now: datetime
+) -> dict[str, int]:
+    """Return how many items have any of the names of each entity: one with two of them is one."""
+    m, a = mentions.c, entity_aliases.c
+    merged = sa.and_(a.cube_id == m.cube_id, a.name == m.name)
+    root = sa.func.coalesce(a.root, m.name)
+    query = sa.select(root, sa.func.count(m.item_id.distinct()))
+    query = query.select_from(mentions.outerjoin(entity_aliases, merged)).where(*_of_live(cube, now)).group_by(root)
+    found: dict[str, int] = {}
+    for batch in _batches(list(several)):  # all names of an entity in one query
+        names = [name for each in batch for name in several[each]]
+        found.update((name, int(count)) for name, count in connection.execute(query.where(m.name.in_(names))))
+    return found
 
 
 def _counted(
@@ -389,16 +438,29 @@ def _described(connection: sa.Connection, cube: str, sums: Mapping[str, _Sum], n
 
 
 def spellings(connection: sa.Connection, cube: str, names: Collection[str]) -> dict[str, str]:
-    """Return how names are written, by folded name; a lookup in the primary key for each."""
+    """Return how names are written, by folded name: one query, with a lookup in the primary key for each."""
+    if not names:
+        return {}
     m = mentions.c
+    listed = _listed(connection)
     written = (
         sa.select(m.spelling)
-        .where(m.cube_id == cube, m.name == sa.bindparam("name"))
+        .where(m.cube_id == cube, m.name == listed.c.value)
         .order_by(m.part.desc(), m.item_id.desc())
         .limit(1)
+        .correlate(listed)
+        .scalar_subquery()
     )
-    found = {name: connection.scalar(written, {"name": name}) for name in names}
-    return {name: spelling for name, spelling in found.items() if spelling is not None}
+    rows = connection.execute(sa.select(listed.c.value, written), {"names": json.dumps(list(names))})
+    return {name: spelling for name, spelling in rows if spelling is not None}
+
+
+def _listed(connection: sa.Connection) -> sa.TableValuedAlias:
+    """Return the texts of the JSON list in the parameter `names` as rows."""
+    given = sa.bindparam("names", type_=sa.Text)
+    if connection.dialect.name == "sqlite":
+        return sa.func.json_each(given).table_valued("value", name="listed")
+    return sa.func.json_array_elements_text(sa.cast(given, postgresql.JSON)).table_valued("value", name="listed")
 
 
 MENTIONS = "mentions"
@@ -537,14 +599,19 @@ def overview(connection: sa.Connection, cube: str, names: Collection[str], limit
 
 
 def _by_item(connection: sa.Connection, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
-    m = mentions.c
-    # Without the cube, whose rows SQLite would rather look through than follow the index on items.
-    query = sa.select(m.item_id, m.name, m.part, m.relation)
     found: dict[str, list[Any]] = defaultdict(list)
     for batch in _batches(ids):
-        for row in connection.execute(query.where(m.item_id.in_(batch))):
+        for row in _OF_ITEMS.rows(connection, ids=batch):
             found[row.item_id].append(row)
     yield from found.items()
+
+
+# Without the cube, whose rows SQLite would rather look through than follow the index on items.
+_OF_ITEMS = PreparedSelect(
+    sa.select(mentions.c.item_id, mentions.c.name, mentions.c.part, mentions.c.relation).where(
+        mentions.c.item_id.in_(sa.bindparam("ids", expanding=True))
+    )
+)
 
 
 def _batches(values: Collection[str]) -> Iterator[list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,9 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.clock import to_micros
-from memos.core.filters import And, Condition, Not, Op
-from memos.core.types import Item, PendingItem, Role, Status, Task, Trust
+from memos.core.types import Item, PendingItem, Role, Task, Trust
 from memos.memcube.ledger import items, queues
 from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.prepared import PreparedSelect
@@ -35,28 +35,45 @@ WHY = "pending"
 """Key in an item's `info` with the reason why it is pending."""
 
 _WHY_CHARS = 300
+# As the partial index has it: with a parameter SQLite would not use it.
+_PENDING = sa.text("versions.status = 'pending' AND versions.recorded_to IS NULL")
 
 
 def pending_items(connection: sa.Connection, cube: str, limit: int, now: datetime) -> list[PendingItem]:
-    ended = Condition("expires_at", Op.LTE, to_micros(now))
-    waiting = And((Condition("status", Op.EQ, str(Status.PENDING)), Not(ended)))
-    found = items.matching(connection, [cube], waiting, limit=limit)
+    waiting = items.SELECT.where(versions.c.cube_id == cube, _PENDING, is_live(now))
+    rows = connection.execute(waiting.order_by(items_table.c.created_at, items_table.c.id).limit(limit))
+    found = [items.to_item(row) for row in rows]
     sources = items.sources_of(connection, [state.id for state in found])
-    versions_of = sa.select(versions.c.id, versions.c.reason)
-    ids = [state.version_id for state in found]
-    reasons = {row.id: row.reason for row in items.rows_in(connection, versions_of, versions.c.id, ids)}
+    reasons = _reasons(connection, found)
     return [
-        PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.version_id]))
+        PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.id]))
         for state in found
     ]
 
 
+_ROLLED_BACK = re.compile(r"rolled back to version (\d+)")
+
+
+def _reasons(connection: sa.Connection, states: Sequence[Item]) -> dict[str, str]:
+    """Return why each item is as it is: of one that was rolled back, why the version was made that it is like."""
+    query = sa.select(versions.c.item_id, versions.c.version, versions.c.reason)
+    told: dict[str, dict[int, str]] = defaultdict(dict)
+    for row in items.rows_in(connection, query, versions.c.item_id, [state.id for state in states]):
+        told[row.item_id][row.version] = row.reason
+    found = {}
+    for state in states:
+        version, reasons = state.version, told[state.id]
+        while (back := _ROLLED_BACK.fullmatch(reasons[version])) and int(back[1]) < version and int(back[1]) in reasons:
+            version = int(back[1])
+        found[state.id] = reasons[version]
+    return found
+
+
 def count_pending(connection: sa.Connection, cube: str, most: int, now: datetime) -> int:
     """Return how many items of a cube are pending, `most` if there are more."""
-    current = sa.and_(versions.c.item_id == items_table.c.id, versions.c.recorded_to.is_(None))
-    waiting = sa.select(sa.literal(1)).select_from(items_table.join(versions, current))
-    waiting = waiting.where(items_table.c.cube_id == cube, versions.c.status == Status.PENDING, is_live(now))
-    waiting = waiting.limit(most)
+    current = items_table.join(versions, versions.c.item_id == items_table.c.id)
+    waiting = sa.select(sa.literal(1)).select_from(current)
+    waiting = waiting.where(versions.c.cube_id == cube, _PENDING, is_live(now)).limit(most)
     return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
 
 

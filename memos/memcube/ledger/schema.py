@@ -191,6 +191,7 @@ versions = sa.Table(
     sa.Index("uq_versions_current", "item_id", unique=True, **_where("recorded_to IS NULL")),
     sa.Index("ix_versions_key", "cube_id", "key", **_where("key IS NOT NULL AND recorded_to IS NULL")),
     sa.Index("ix_versions_ended", "cube_id", "valid_to", **_where("valid_to IS NOT NULL AND recorded_to IS NULL")),
+    sa.Index("ix_versions_pending", "cube_id", "item_id", **_where("status = 'pending' AND recorded_to IS NULL")),
 )
 
 messages = sa.Table(
@@ -309,6 +310,7 @@ links = sa.Table(
     # Of a judged link: how sure it is, from 0 to 1, and who judged: "rules", a model, or an actor.
     sa.Column("confidence", sa.Float),
     sa.Column("decided_by", sa.String(128)),
+    sa.Index("ix_links_supposed", "cube_id", "created_at", **_where("decided_by = 'feedback'")),
 )
 
 # The names in the current version of each item, for the graph of people and things: `name` is folded, `part` is what

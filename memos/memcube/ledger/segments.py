@@ -324,23 +324,25 @@ class Uses:
     """Of each message that was ever found: how often, from when on, and when last."""
 
 
-def uses_of(connection: sa.Connection, ids: Sequence[str], most: int) -> dict[str, Uses]:
-    """Return the recorded use of segments, from at most `most` pages and messages, the newest of them."""
+def uses_of(connection: sa.Connection, cube: str, ids: Sequence[str], most: int, most_pages: int) -> dict[str, Uses]:
+    """Return the recorded use of a cube's segments, from the newest pages of each and the `most` hottest messages."""
     placed: dict[str, list[tuple[datetime, datetime]]] = {id_: [] for id_ in ids}
     found: dict[str, list[tuple[int, datetime, datetime]]] = {id_: [] for id_ in ids}
     for batch in items.in_batches(ids):
-        said = sa.func.coalesce(item_rows.c.said_at, pages.c.moved_at).label("said")
-        query = sa.select(pages.c.segment_id, said, pages.c.moved_at).outerjoin(item_rows, item_rows.c.id == pages.c.id)
-        query = query.where(pages.c.segment_id.in_(batch)).order_by(pages.c.moved_at.desc()).limit(most)
-        for row in connection.execute(query):
+        newest = sa.func.row_number().over(partition_by=pages.c.segment_id, order_by=pages.c.moved_at.desc())
+        ranked = sa.select(pages.c.segment_id, pages.c.id, pages.c.moved_at, newest.label("place"))
+        page = ranked.where(pages.c.segment_id.in_(batch)).subquery().c
+        said = sa.func.coalesce(item_rows.c.said_at, page.moved_at).label("said")
+        query = sa.select(page.segment_id, said, page.moved_at).outerjoin(item_rows, item_rows.c.id == page.id)
+        for row in connection.execute(query.where(page.place <= most_pages)):
             placed[row.segment_id].append((row.said, row.moved_at))
-        columns = (pages.c.segment_id, warmth.c.visits, item_rows.c.created_at, warmth.c.last)
-        for joined in ON_PAGES:
-            uses = sa.select(*columns).join_from(item_rows, pages, joined)
-            uses = uses.join(warmth, warmth.c.item_id == item_rows.c.id)
-            uses = uses.where(pages.c.segment_id.in_(batch), warmth.c.visits > 0)
-            for segment_id, visits, since, last in connection.execute(uses.order_by(warmth.c.last.desc()).limit(most)):
-                found[segment_id].append((visits, since, last))
+    uses = sa.select(warmth.c.item_id, warmth.c.visits, item_rows.c.created_at, warmth.c.last)
+    uses = uses.join(item_rows, item_rows.c.id == warmth.c.item_id).where(warmth.c.cube_id == cube, warmth.c.visits > 0)
+    warm = connection.execute(uses.order_by(warmth.c.level.desc()).limit(most)).all()
+    of_item = segments_by_item(connection, [row.item_id for row in warm])
+    for item, visits, since, last in warm:
+        if (segment := of_item.get(item)) in found:
+            found[segment].append((visits, since, last))
     return {id_: Uses(placed[id_], found[id_]) for id_ in ids}
 
 

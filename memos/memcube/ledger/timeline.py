@@ -23,6 +23,7 @@ LIKELY, SURE = 0.5, 0.95
 
 _MOST_CHANGES, _MOST_LATE = 1_000, 200
 _MANY = 2_000
+_FEW_BEFORE = 5_000
 
 _HELD = tuple(map(str, (Status.ACTIVE, Status.ARCHIVED, Status.SUPERSEDED)))
 _STATES = tuple(map(str, (Status.ACTIVE, Status.ARCHIVED)))
@@ -112,7 +113,7 @@ def _chosen(cube: str, choice: Choice) -> sa.Select[Any]:
         query = query.where(versions.c.key.contains("|"), versions.c.type.not_in(_OTHERS))
     elif choice.kind == "statements":
         others = (Role.ASSISTANT, Role.SYSTEM, Role.TOOL)
-        query = query.where(versions.c.role.not_in([str(role) for role in others]))
+        query = query.where(versions.c.role.not_in([str(role) for role in others]), versions.c.type.not_in(_OTHERS))
     if choice.ids is not None:
         query = query.where(items.c.id.in_(choice.ids))
     return query
@@ -187,19 +188,28 @@ class _Pair(NamedTuple):
 
 
 def _by_link(connection: sa.Connection, cube: str, since: datetime, until: datetime) -> list[_Pair]:
-    """Return what statements between two times replaced or ended, likely or surely."""
+    """Return what statements between two times replaced or ended, likely or surely.
+
+    The newer statements are gone through, the latest first; if there are few older ones, those are, as then few of the
+    newer ones replaced any of them.
+    """
     told = _told(_NEWER)
-    older_told = sa.select(_told(_OLDER)).where(_OLDER.c.id == links.c.to_id).scalar_subquery()
-    query = (
-        sa.select(links.c.to_id, told.label("at"), links.c.from_id, links.c.confidence)
-        .join_from(_NEWER, links, links.c.from_id == _NEWER.c.id)
-        .join(_NEWER_VERSION, _NEWER_VERSION.c.id == _NEWER.c.version_id)
-        .where(_NEWER.c.cube_id == cube, told > since, told <= until, links.c.kind.in_(sorted(REPLACING)))
-        .where(links.c.confidence >= LIKELY, _NEWER_VERSION.c.status.in_(_HELD), older_told <= since)
-        .order_by(told.desc())
-        .limit(_MOST_CHANGES)
-    )
-    return [_Pair(row.to_id, row.at, row.from_id, row.confidence >= SURE) for row in connection.execute(query)]
+    query = sa.select(links.c.to_id, told.label("at"), links.c.from_id, links.c.confidence)
+    query = query.join_from(_NEWER, links, links.c.from_id == _NEWER.c.id)
+    query = query.join(_NEWER_VERSION, _NEWER_VERSION.c.id == _NEWER.c.version_id)
+    query = query.where(links.c.kind.in_(sorted(REPLACING)), links.c.confidence >= LIKELY)
+    query = query.where(_NEWER_VERSION.c.status.in_(_HELD))
+    before = sa.select(items.c.id).where(items.c.cube_id == cube, _told() <= since).order_by(_told().desc())
+    few = list(connection.scalars(before.limit(_FEW_BEFORE + 1)))
+    if len(few) <= _FEW_BEFORE:
+        # Without a condition on the newer ones, along whose index SQLite would rather go.
+        found = [row for row in rows_in(connection, query, links.c.to_id, few) if since < row.at <= until]
+        found = sorted(found, key=lambda row: row.at, reverse=True)[:_MOST_CHANGES]
+    else:
+        older_told = sa.select(_told(_OLDER)).where(_OLDER.c.id == links.c.to_id).scalar_subquery()
+        query = query.where(_NEWER.c.cube_id == cube, told > since, told <= until, older_told <= since)
+        found = list(connection.execute(query.order_by(told.desc()).limit(_MOST_CHANGES)))
+    return [_Pair(row.to_id, row.at, row.from_id, row.confidence >= SURE) for row in found]
 
 
 def _by_time(connection: sa.Connection, cube: str, since: datetime, until: datetime) -> list[_Pair]:
@@ -234,6 +244,21 @@ def _stored_late(connection: sa.Connection, cube: str, since: datetime, until: d
 
 def told_at(item: Item) -> datetime:
     return item.said_at or item.created_at
+
+
+class Quote(NamedTuple):
+    """The first words of an item, and when it was told."""
+
+    memory: str
+    at: datetime
+
+
+def quotes_of(connection: sa.Connection, cube: str, ids: Sequence[str], chars: int, now: datetime) -> dict[str, Quote]:
+    """Return the first words of items, by id."""
+    words = sa.func.substr(versions.c.memory, 1, chars).label("words")
+    query = sa.select(versions.c.item_id, words, _told().label("at")).join(items, items.c.id == versions.c.item_id)
+    query = query.where(versions.c.cube_id == cube, standing(None), is_live(now))
+    return {row.item_id: Quote(row.words, row.at) for row in rows_in(connection, query, versions.c.item_id, ids)}
 
 
 def by_ids(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[Item]:

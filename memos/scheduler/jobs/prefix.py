@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from memos.core.settings import Settings
-from memos.core.types import Item, ItemType, Json, Status
+from memos.core.types import Item, ItemType, Json, Standing, Status
 from memos.memcube import changes, prompt_prefix
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.prompt_prefix import Line, PrefixRow
+from memos.memcube.standing import standings
 from memos.scheduler.heat import Warmth
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.rules import CubeRules
@@ -116,19 +117,20 @@ class ComposeJob:
         now: datetime,
     ) -> tuple[list[PrefixRow], bool]:
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
-        heats = {id_: heat for id_, heat in heats.items() if id_ not in _ended(connection, heats, states, now)}
+        gone = _ended(connection, heats, states, now) | _replaced(connection, heats, states, now)
+        heats = {id_: heat for id_, heat in heats.items() if id_ not in gone}
         there = {row.item for row in before}
         chosen = self._chosen(heats, states, there, self.rules.of(connection, cube).thresholds.promote_above, now)
         lines = prompt_prefix.lines_of(connection, before, states, now)
         stale = sum(line.tokens for line in lines if line.correction or line.item not in chosen)
-        gone = len({line.item for line in lines}) < len(before)
+        missing = len({line.item for line in lines}) < len(before)
         new = sorted((states[id_] for id_ in chosen if id_ not in there), key=lambda item: (item.created_at, item.id))
         last = max((row.ordinal for row in before), default=0)
         added = [PrefixRow(last + place, item.id, item.version, now) for place, item in enumerate(new, 1)]
         standing = sum(line.tokens for line in lines)
         grown = standing + sum(_line(row, states).tokens for row in added)
         much = stale > min(_STALE_SHARE * self.prefix.tokens, _STALE_PART * standing)
-        if not gone and not much and (not added or grown <= self.prefix.tokens):
+        if not missing and not much and (not added or grown <= self.prefix.tokens):
             return [*before, *added], False
         every = sorted((states[id_] for id_ in chosen), key=lambda item: (item.created_at, item.id))
         return [PrefixRow(place, item.id, item.version, now) for place, item in enumerate(every, 1)], True
@@ -162,6 +164,14 @@ def _ended(
     ]
     first = {id_: versions[0] for id_, versions in items.all_versions(connection, over).items()}
     return {id_ for id_ in over if first[id_].valid_to != states[id_].valid_to}
+
+
+def _replaced(
+    connection: sa.Connection, heats: Mapping[str, float], states: Mapping[str, Item], now: datetime
+) -> set[str]:
+    """Return what a newer statement replaced, unless it is pinned: then the prefix says so."""
+    hot = [states[id_] for id_, heat in heats.items() if heat != _PINNED and id_ in states]
+    return {id_ for id_, stand in standings(connection, hot, now).items() if stand.standing is Standing.REPLACED}
 
 
 def _line(row: PrefixRow, states: Mapping[str, Item]) -> Line:

@@ -15,14 +15,15 @@ from pydantic import BaseModel, Field
 from memos.core.clock import new_id
 from memos.core.ports import Vector
 from memos.core.text.matching import keywords as text_keywords
-from memos.core.text.rendering import with_speaker
-from memos.core.types import UNUSED, Item
+from memos.core.text.rendering import marked, with_speaker
+from memos.core.types import UNUSED, Item, Standing
 from memos.llm.client import LLMClient
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import expiry, items, tasks, tier_moves
 from memos.memcube.ledger import segments as segment_rows
 from memos.memcube.ledger.segments import ARCHIVED, KEPT_KEYWORDS, OPEN, Overflow, Page, SegmentRow
+from memos.memcube.standing import standings
 from memos.scheduler.accesses import Triggers, is_hot, warmth_of
 from memos.scheduler.heat import Access
 from memos.scheduler.learning import meter_of, question, shortened
@@ -297,16 +298,19 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
     return [(chosen.item, chosen.start, chosen.end) for chosen in key_sentences([*old, *new], segment.keywords)]
 
 
-def summary(connection: sa.Connection, segment: SegmentRow, now: datetime) -> str:
+def summary(connection: sa.Connection, segment: SegmentRow, now: datetime, *, mark: bool = False) -> str:
+    """Return what is told of a segment; with `mark` its own sentences say so if they do not hold any more."""
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
     live = {state.id: state for state in expiry.live(states.values(), now) if state.status not in UNUSED}
-    told = [
-        with_speaker(live[item].speaker, live[item].memory[start:end])
-        for item, start, end in segment.spans
-        if item in live
-    ]
+    stands = standings(connection, list(live.values()), now) if mark else {}
+    told = []
+    for item, start, end in segment.spans:
+        if item in live:
+            standing = stands[item].standing if mark else Standing.CURRENT
+            words = live[item].memory[start:end]
+            told.append(marked(standing, with_speaker(live[item].speaker, words), words))
     return "\n".join(told)
 
 

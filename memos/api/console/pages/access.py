@@ -31,7 +31,7 @@ def decides(view: View) -> bool:
     return view.administers
 
 
-async def people(view: View, notice: str = "", problem: str = "") -> Response:
+async def people(view: View, problem: str = "") -> Response:
     kind = view.query("kind")
     found: list[dict[str, Any]] = []
     if decides(view):
@@ -39,7 +39,7 @@ async def people(view: View, notice: str = "", problem: str = "") -> Response:
     else:
         found = [view.me["identity"]]
     more = view.url("/access", kind=kind, after=found[_PEOPLE - 1]["id"]) if len(found) > _PEOPLE else ""
-    response = view.render(
+    return view.render(
         "access.html",
         block="people" if view.partial else None,
         people=found[:_PEOPLE],
@@ -47,9 +47,9 @@ async def people(view: View, notice: str = "", problem: str = "") -> Response:
         kinds=_KINDS,
         more=more,
         problem=problem,
+        status=view.wrong(problem),
         decides=decides(view),
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def create(view: View) -> Response:
@@ -60,26 +60,27 @@ async def create(view: View) -> Response:
         made = await view.rest.post("/users", body)
     except RestError as error:
         return await people(view, problem=error.message)
-    return await people(view, f"{made['id']} was created.")
+    return await view.after(f"{made['id']} was created.", "/access", people)
 
 
 async def enable(view: View) -> Response:
     id_, enabled = await view.field("id"), await view.field("enabled") == "true"
     await view.rest.patch(f"/users/{part(id_)}", {"enabled": enabled})
-    return await people(view, f"{id_} is {'enabled' if enabled else 'disabled'}.")
+    told = f"{id_} is {'enabled' if enabled else 'disabled'}."
+    return await view.after(told, "/access", people, kind=view.query("kind"))
 
 
-async def group(view: View, notice: str = "", problem: str = "") -> Response:
+async def group(view: View, problem: str = "") -> Response:
     id_ = view.query("id")
     found = await view.rest.get(f"/groups/{part(id_)}/members")
-    response = view.render(
+    return view.render(
         "access_group.html",
         block="members" if view.partial else None,
         group=id_,
         problem=problem,
+        status=view.wrong(problem),
         members=found["members"],
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def join(view: View) -> Response:
@@ -88,16 +89,16 @@ async def join(view: View) -> Response:
         await view.rest.put(f"/groups/{part(id_)}/members/{part(member)}")
     except RestError as error:
         return await group(view, problem=error.message)
-    return await group(view, f"{member} is in {id_}.")
+    return await view.after(f"{member} is in {id_}.", "/access/group", group, id=id_)
 
 
 async def leave(view: View) -> Response:
     id_, member = view.query("id"), await view.field("member")
     await view.rest.delete(f"/groups/{part(id_)}/members/{part(member)}")
-    return await group(view, f"{member} is no longer in {id_}.")
+    return await view.after(f"{member} is no longer in {id_}.", "/access/group", group, id=id_)
 
 
-async def keys(view: View, notice: str = "", problem: str = "", made: dict[str, Any] | None = None) -> Response:
+async def keys(view: View, problem: str = "", made: dict[str, Any] | None = None) -> Response:
     mine: str = view.me["identity"]["id"]
     whose = view.query("identity") or (_EVERYBODY if mine == _LOCAL_OWNER else mine)
     everyone = decides(view) and whose == _EVERYBODY
@@ -110,7 +111,7 @@ async def keys(view: View, notice: str = "", problem: str = "", made: dict[str, 
     usages = await asyncio.gather(*(view.rest.get(f"/keys/{key['id']}/usage") for key in live))
     for key, usage in zip(live, usages, strict=True):
         key["usage"] = _used(usage)
-    response = view.render(
+    return view.render(
         "access_keys.html",
         block="key_list" if view.partial else None,
         keys=found,
@@ -118,12 +119,12 @@ async def keys(view: View, notice: str = "", problem: str = "", made: dict[str, 
         owner="" if everyone else whose,
         made=made,
         problem=problem,
+        status=view.wrong(problem),
         decides=decides(view),
         lifetimes=_LIFETIMES,
         limits=LIMITS,
         may=view.me["rights"],
     )
-    return view.notice(notice, response) if notice else response
 
 
 def _state(key: dict[str, Any], now: datetime) -> str:
@@ -162,20 +163,20 @@ async def create_key(view: View) -> Response:
 
 async def revoke_key(view: View) -> Response:
     revoked = await view.rest.delete(f"/keys/{part(await view.field('key'))}")
-    return await keys(view, f"The key {revoked['name']} is revoked.")
+    told = f"The key {revoked['name']} is revoked."
+    return await view.after(told, "/access/keys", keys, identity=view.query("identity"))
 
 
-async def sessions(view: View, notice: str = "") -> Response:
+async def sessions(view: View) -> Response:
     found = await view.rest.get("/sessions")
-    response = view.render(
+    return view.render(
         "access_sessions.html", block="sessions" if view.partial else None, sessions=found, decides=decides(view)
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def end_session(view: View) -> Response:
     await view.rest.delete(f"/sessions/{part(await view.field('session'))}")
-    return await sessions(view, "The session has ended.")
+    return await view.after("The session has ended.", "/access/sessions", sessions)
 
 
 PAGES = (

@@ -28,14 +28,12 @@ async def correct(view: View) -> Response:
     text, item, instead = await view.field("text"), await view.field("item"), await view.field("instead")
     if not text.strip():
         return _told(view, "Nothing to correct", "Write what is right, such as “no, I moved to Lyon in May”.", bad=True)
-    if instead:
-        await view.rest.delete(f"/memories/{part(instead)}", reason="corrected otherwise")
     body: dict[str, Any] = {"text": text, "item_ids": [item] if item else []}
     if view.cube:
         body["cube"] = view.cube
     if speaker := (await view.field("speaker")).strip():
         body["speaker"] = speaker
-    receipt = await view.rest.post("/feedback", body)
+    receipt = await _corrected(view, body, instead)
     changed = [*receipt["edited"], *receipt["superseded"], *receipt["forgotten"]]
     title, said = _OUTCOMES.get(receipt["outcome"], (receipt["outcome"], ""))
     if receipt["outcome"] == "needs_review" and not receipt["runners_up"]:
@@ -62,11 +60,24 @@ async def correct(view: View) -> Response:
     )
 
 
+async def _corrected(view: View, body: dict[str, Any], instead: str) -> dict[str, Any]:
+    """Apply a correction, in place of an earlier one if there is any: that stays if this one fails."""
+    if instead:
+        await view.rest.delete(f"/memories/{part(instead)}", reason="corrected otherwise")
+    try:
+        receipt: dict[str, Any] = await view.rest.post("/feedback", body)
+    except BaseException:
+        if instead:
+            await view.rest.post(f"/memories/{part(instead)}/rollback", {})
+        raise
+    return receipt
+
+
 async def confirm(view: View) -> Response:
     item = await view.field("item")
     await view.rest.post("/memories/used", {"item_ids": [item], "confirmed": True, **_cube(view)})
     response = _told(view, "Confirmed", "It was marked as right, which keeps it in reach for longer.")
-    return view.notice("Confirmed.", response)
+    return view.announce("Confirmed.", response)
 
 
 async def decide(view: View) -> Response:
@@ -107,7 +118,7 @@ async def undo(view: View) -> Response:
             await view.rest.post(f"/memories/{part(found['item'])}/rollback", body)
     for item in map(str, form.getlist("delete")):
         await view.rest.delete(f"/memories/{part(item)}", reason="undone")
-    return view.notice("Undone.", _told(view, "Undone", "Everything is as it was before."))
+    return view.announce("Undone.", _told(view, "Undone", "Everything is as it was before."))
 
 
 def _cube(view: View) -> dict[str, str]:

@@ -19,19 +19,19 @@ async def importing(view: View) -> Response:
     return view.render("data.html", formats=("ChatGPT", "Claude", "LangChain", "LoCoMo", "LongMemEval"))
 
 
-async def cubes(view: View, notice: str = "", problem: str = "") -> Response:
+async def cubes(view: View, problem: str = "") -> Response:
     after, me = view.query("after"), view.me["identity"]["id"]
     listed = [cube for cube in view.cubes if cube["id"] > after]
-    response = view.render(
+    return view.render(
         "data_cubes.html",
         block="cubes" if view.partial else None,
         shown=listed[:_CUBES],
         more=view.url("/data/cubes", after=listed[_CUBES - 1]["id"]) if len(listed) > _CUBES else "",
         problem=problem,
+        status=view.wrong(problem),
         owns={cube["id"] for cube in listed if view.admin or cube["owner"] == me},
         dump=lambda cube: f"{view.root}/api/cubes/{part(cube)}/dump",
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def create_cube(view: View) -> Response:
@@ -45,10 +45,10 @@ async def create_cube(view: View) -> Response:
     except RestError as error:
         return await cubes(view, problem=error.message)
     view.cubes = await view.rest.get("/cubes")
-    return await cubes(view, f"The cube {made['id']} was created.")
+    return await view.after(f"The cube {made['id']} was created.", "/data/cubes", cubes)
 
 
-async def backups(view: View, notice: str = "", problem: str = "") -> Response:
+async def backups(view: View, problem: str = "") -> Response:
     plan: dict[str, Any] = {}
     tasks: list[dict[str, Any]] = []
     if view.administers:
@@ -57,16 +57,16 @@ async def backups(view: View, notice: str = "", problem: str = "") -> Response:
         )
         plan["backups"].reverse()
     running = [task for task in tasks if not task["ended"]]
-    response = view.render(
+    return view.render(
         "data_backups.html",
         block="backups" if view.partial else None,
         plan=plan,
         running=running,
         failed=next((task for task in tasks if task["state"] in ("failed", "dead")), None) if not running else None,
         problem=problem,
+        status=view.wrong(problem),
         embedder=next((cube["fingerprint"]["name"] for cube in view.cubes if cube["id"] == view.cube), None),
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def back_up(view: View) -> Response:
@@ -74,7 +74,7 @@ async def back_up(view: View) -> Response:
         await view.rest.post("/backups", {})
     except RestError as error:
         return await backups(view, problem=error.message)
-    return await backups(view, "The backup has begun.")
+    return await view.after("The backup has begun.", "/data/backups", backups)
 
 
 PAGES = (

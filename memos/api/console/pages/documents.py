@@ -36,6 +36,8 @@ async def documents(view: View) -> Response:
 
 async def row(view: View) -> Response:
     """Show one file as a row of the list, as it stands now."""
+    if not view.partial:
+        return view.redirect("/documents")
     file = await view.rest.get(f"/documents/{part(view.query('file'))}")
     return view.render("documents.html", block="rows", files=[file], more="", states=_STATES)
 
@@ -54,7 +56,8 @@ async def upload(view: View) -> Response:
         await form.close()
     if not added:
         raise RestError(400, "invalid_input", "Choose a file to add.", "file")
-    return view.redirect(f"/documents/{part(added[0]['id'])}" if len(added) == 1 else "/documents")
+    path = f"/documents/{part(added[0]['id'])}" if len(added) == 1 else "/documents"
+    return view.redirect(path, f"{len(added)} {'file is' if len(added) == 1 else 'files are'} being read.")
 
 
 async def document(view: View) -> Response:
@@ -86,6 +89,8 @@ async def document(view: View) -> Response:
 async def state(view: View) -> Response:
     """Show how far the reading of a file is; once it has ended, the whole page anew."""
     id_ = _file(view)
+    if not view.partial:
+        return view.redirect(f"/documents/{part(id_)}")
     file, work = await asyncio.gather(
         view.rest.get(f"/documents/{part(id_)}"), view.rest.get("/tasks", about=id_, limit=1)
     )
@@ -96,13 +101,13 @@ async def state(view: View) -> Response:
 
 async def read_again(view: View) -> Response:
     new = await view.rest.post(f"/documents/{part(_file(view))}/read-again")
-    return view.redirect(f"/documents/{part(new['id'])}")
+    return view.redirect(f"/documents/{part(new['id'])}", "It is being read again.")
 
 
 async def delete(view: View) -> Response:
     id_ = _file(view)
     await view.rest.delete(f"/documents/{part(id_)}")
-    return view.redirect(f"/documents/{part(id_)}")
+    return view.redirect(f"/documents/{part(id_)}", "Deleted: no search finds it any more.")
 
 
 async def erase(view: View) -> Response:

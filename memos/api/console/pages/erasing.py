@@ -6,7 +6,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.pages.erasures import show_receipt
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View
 
@@ -23,14 +22,14 @@ _STATUSES = ("active", "pending", "superseded", "archived")
 _WHAT = {"person": "A person", "conversation": "A conversation", "cube": "The whole cube"}
 
 
-async def retention(view: View, notice: str = "", problem: str = "", confirm: bool = False) -> Response:
+async def retention(view: View, problem: str = "", confirm: bool = False) -> Response:
     # How many each would touch takes a pass over the cube: the page is shown before that is known.
     if view.partial or view.query("preview"):
         effects = await view.rest.get("/retention/preview", cube=view.cube)
     else:
         effects = [{"rule": rule, "count": None} for rule in await view.rest.get("/retention/rules", cube=view.cube)]
     form = await view.form() if view.request.method == "POST" and problem else None
-    response = view.render(
+    return view.render(
         "data_retention.html",
         block="rules" if view.partial else None,
         effects=effects,
@@ -38,11 +37,11 @@ async def retention(view: View, notice: str = "", problem: str = "", confirm: bo
         types=_TYPES,
         statuses=_STATUSES,
         problem=problem,
+        status=view.wrong(problem),
         confirm=confirm,
         form=form,
         may="own" in view.rights,
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def add_rule(view: View) -> Response:
@@ -61,18 +60,19 @@ async def add_rule(view: View) -> Response:
             told = f"This rule would {body['action']} every memory of {view.cube} that is old enough. If that is meant,"
             return await retention(view, problem=f"{told} confirm it below.", confirm=True)
         return await retention(view, problem=error.message)
-    return await retention(view, "The rule was added; it is applied every hour.")
+    return await view.after("The rule was added; it is applied every hour.", "/data/retention", retention)
 
 
 async def remove_rule(view: View) -> Response:
     await view.rest.delete(f"/retention/rules/{part(await view.field('rule'))}", cube=view.cube)
-    return await retention(view, "The rule was removed; what it did stays done.")
+    return await view.after("The rule was removed; what it did stays done.", "/data/retention", retention)
 
 
 async def run_rules(view: View) -> Response:
     done = await view.rest.post("/retention/run", {"cube": view.cube})
     count = sum(effect["count"] for effect in done)
-    return await retention(view, f"Applied: {count:,} {'memory' if count == 1 else 'memories'}.")
+    told = f"Applied: {count:,} {'memory' if count == 1 else 'memories'}."
+    return await view.after(told, "/data/retention", retention)
 
 
 def _matching(what: str, name: str) -> dict[str, Any] | None:
@@ -99,6 +99,7 @@ async def erase(view: View, problem: str = "") -> Response:
         people=people[:200],
         preview=preview,
         problem=problem,
+        status=view.wrong(problem),
         confirmed=view.cube if what == "cube" else name,
         may="own" in view.rights if what == "cube" else "write" in view.rights,
     )
@@ -125,7 +126,7 @@ async def run_erasure(view: View) -> Response:
             receipt = await view.rest.post("/erasures", body)
     except (RestError, ValueError) as error:
         return await erase(view, str(error))
-    return show_receipt(view, receipt)
+    return view.redirect(f"/erasures/{part(receipt['id'])}", cube="" if what == "cube" else view.cube)
 
 
 PAGES = (

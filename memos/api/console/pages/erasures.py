@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from starlette.responses import Response
 
 from memos.api.console.rest import part
@@ -37,11 +34,7 @@ _STORES = {
 
 async def receipt(view: View) -> Response:
     """Show an erasure's receipt; while files are still being rewritten, the page looks again."""
-    return show_receipt(view, await view.rest.get(f"/erasures/{part(view.request.path_params['receipt'])}"))
-
-
-def show_receipt(view: View, receipt: Mapping[str, Any]) -> Response:
-    """Return the page of a receipt; of a cube that is gone nobody may ask for it again."""
+    receipt = await view.rest.get(f"/erasures/{part(view.request.path_params['receipt'])}")
     block = "receipt" if view.partial else None
     return view.render("erasure.html", block=block, receipt=receipt, tables=_TABLES, stores=_STORES)
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from memos.api.console.pages import erasures, memories_bulk, memory
 from memos.api.console.pages.memories_bulk import ACTIONS
 from memos.api.console.pages.memory_filters import FACETS, SORTS, Wanted
+from memos.api.console.rest import with_standings
 from memos.api.console.view import Page, View
 
 _PAGE = 50
@@ -22,12 +23,13 @@ async def table(view: View) -> Response:
         "/memories", cube=view.cube, filter=wanted.filter(), sort=wanted.sort, limit=_PAGE + 1, after=after
     )
     more = view.url("/memories", **wanted.address, after=items[_PAGE - 1]["id"]) if len(items) > _PAGE else ""
+    items = await with_standings(view.rest, view.cube, items[:_PAGE])
     block = None if not view.partial else "rows" if after else "results"
     response = view.render(
         "memories.html",
         block=block,
         wanted=wanted,
-        items=items[:_PAGE],
+        items=items,
         more=more,
         chips=wanted.chips(view),
         sorts=SORTS,
@@ -58,9 +60,9 @@ async def facets(view: View) -> Response:
     for name, values in wanted.chosen.items():  # what is chosen is shown even if it is not among the most frequent
         known = {each["value"] for each in found[name]["values"]}
         found[name]["values"] += [{"value": value, "count": None} for value in values if value not in known]
-    return view.render(
-        "_facets.html", wanted=wanted, facets=[(name, FACETS[name], found[name]) for name in FACETS], whole=whole
-    )
+    shown = [(name, FACETS[name], found[name]) for name in FACETS]
+    block = "filters" if view.partial else None
+    return view.render("memories_facets.html", block=block, wanted=wanted, facets=shown, whole=whole)
 
 
 PAGES = (

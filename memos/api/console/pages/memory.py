@@ -12,23 +12,14 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from memos.api.console.comparing import Piece, word_diff
-from memos.api.console.rest import RestError, memories_of, part
-from memos.api.console.view import Page, View, environment
+from memos.api.console.rest import RestError, memories_of, part, with_standings
+from memos.api.console.view import Page, View, word
 
 _REPLACED = re.compile(r"superseded by ([0-9a-f-]{36})")
 _ERASED = re.compile(r"It was erased \(receipt ([0-9a-f-]{36})\)")
 _MOST_LINKED = 100
 _MOST_VERSIONS = 50
 
-_WORDS = {
-    "active": "current",
-    "superseded": "replaced",
-    "pending": "waits for review",
-    "deleted": "forgotten",
-    "user": "about a person",
-    "assistant": "about the assistant",
-    "long_term": "conclusion",
-}
 _LINKS = {
     # kind: (what the memory does to the other one, what the other one does to it)
     "UPDATES": ("Replaces", "Replaced by"),
@@ -51,14 +42,6 @@ _FIELDS = {
     "valid_to": "valid until",
     "info": "metadata",
 }
-
-
-def word(value: str) -> str:
-    """Return what people call a type or a status."""
-    return _WORDS.get(value, value.replace("_", " "))
-
-
-environment().filters["word"] = word
 
 
 class Step(NamedTuple):
@@ -141,10 +124,10 @@ async def _page(view: View, *, conflict: Mapping[str, Any] | None = None, proble
         view.rest.get(f"{path}/events", limit=50),
         view.rest.get(f"{path}/places"),
     )
-    item = history[-1]["after"]
-    view.cube = item["cube"]
+    view.cube = history[-1]["after"]["cube"]
+    [item] = await with_standings(view.rest, view.cube, [history[-1]["after"]])
     others = [link["to_id"] if link["from_id"] == id_ else link["from_id"] for link in links]
-    successor = [item["superseded_by"]] if item["superseded_by"] else []
+    successor = [item["replaced_by"]] if item["replaced_by"] else []
     found = {each["id"]: each for each in await memories_of(view.rest, view.cube, [*others, *successor], deleted=True)}
     linked = [
         Linked(_LINKS[link["kind"]][0 if link["from_id"] == id_ else 1], link, found[other])
@@ -157,7 +140,7 @@ async def _page(view: View, *, conflict: Mapping[str, Any] | None = None, proble
         "older": max(0, len(history) - _MOST_VERSIONS),
         "passages": passages,
         "linked": _grouped(linked),
-        "successor": found.get(item["superseded_by"] or ""),
+        "successor": found.get(item["replaced_by"] or ""),
         "events": events,
         "places": places,
         "conflict": conflict,

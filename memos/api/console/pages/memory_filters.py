@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, NamedTuple, Self
 
-from memos.api.console.pages.memory import word
-from memos.api.console.view import View
+from memos.api.console.view import View, word
 
 SORTS = {
     "-created_at": "Added last",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from memos.api.console.rest import part
-from memos.api.console.view import Page, View
+from memos.api.console.view import Page, View, size
 
 _LOG = 8
 _HITS = 20
@@ -145,15 +145,17 @@ def _log(tasks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def log(view: View) -> Response:
-    if not view.partial:
-        return view.redirect("/models")
+    return await _log_part(view) if view.partial else view.redirect("/models")
+
+
+async def _log_part(view: View) -> Response:
     return view.render("models.html", block="log", **_log(await _tasks(view)))
 
 
 async def _activation(view: View, text: str) -> Response:
     """Show activation memory as it is now, and announce what was done."""
     if not view.partial:
-        return view.redirect("/models")
+        return view.redirect("/models", text)
     prefix, measured, configured = await asyncio.gather(
         view.rest.get("/activation", cube=view.cube),
         view.rest.get("/activation/first-token", cube=view.cube),
@@ -161,7 +163,7 @@ async def _activation(view: View, text: str) -> Response:
     )
     by_purpose = {each["purpose"]: each for each in configured}
     kept = await _kept(view, prefix, measured)
-    return view.notice(text, view.render("models.html", block="kept", by_purpose=by_purpose, **kept))
+    return view.announce(text, view.render("models.html", block="kept", by_purpose=by_purpose, **kept))
 
 
 async def compose(view: View) -> Response:
@@ -194,55 +196,55 @@ async def verify(view: View) -> Response:
 async def allow(view: View) -> Response:
     again = [value for value in (await view.form()).getlist("item") if isinstance(value, str)]
     await view.rest.post("/adapters/allow", {"cube": view.cube, "item_ids": again})
-    return view.redirect("/models")
+    return view.redirect("/models", "They may be learned again." if again else "Adapters may learn this cube.")
 
 
 async def disallow(view: View) -> Response:
     await view.rest.post("/adapters/disallow", {"cube": view.cube})
-    return view.redirect("/models")
+    return view.redirect("/models", "This cube is not learned any more, and its adapters are removed.")
 
 
 async def train(view: View) -> Response:
     await view.rest.post("/adapters/train", {"cube": view.cube})
-    if not view.partial:
-        return view.redirect("/models")
-    response = view.render("models.html", block="log", **_log(await _tasks(view)))
-    return view.notice("The training has begun in the background.", response)
+    return await view.after("The training has begun in the background.", "/models", _log_part)
 
 
 async def cancel(view: View) -> Response:
     await view.rest.post(f"/tasks/{part(await view.field('task'))}/cancel")
-    if not view.partial:
-        return view.redirect("/models")
-    return view.render("models.html", block="log", **_log(await _tasks(view)))
+    return await view.after("The training is cancelled.", "/models", _log_part)
 
 
 async def activate(view: View) -> Response:
     await view.rest.post(f"/adapters/{part(await view.field('id'))}/activate")
-    return view.redirect("/models")
+    return view.redirect("/models", "The model answers with this adapter from now on.")
 
 
 async def remove(view: View) -> Response:
     await view.rest.delete(f"/adapters/{part(await view.field('id'))}")
-    return view.redirect("/models")
+    return view.redirect("/models", "The adapter and its files are removed.")
 
 
-async def forget(view: View) -> Response:
+async def forget(view: View, problem: str = "") -> Response:
     question = view.query("q").strip()
-    hits = []
+    hits: list[dict[str, Any]] = []
     if question:
         body = {"query": question, "cubes": [view.cube], "top_k": _HITS}
-        hits = [hit["item"] for hit in (await view.rest.post("/search", body))["hits"]]
-    return view.render("models_forget.html", question=question, hits=hits, done=None, problem="")
+        hits = (await view.rest.post("/search", body))["hits"]
+    done = [id_ for id_ in view.request.query_params.getlist("done") if id_][:_HITS]
+    status = view.wrong(problem)
+    return view.render("models_forget.html", question=question, hits=hits, done=done, problem=problem, status=status)
 
 
 async def forget_now(view: View) -> Response:
     chosen = [value for value in (await view.form()).getlist("item") if isinstance(value, str)]
     if not chosen:
-        problem = "Choose at least one memory."
-        return view.render("models_forget.html", question="", hits=[], done=None, problem=problem, status=400)
+        return await forget(view, "Choose at least one memory.")
     done = await view.rest.post("/adapters/forget", {"cube": view.cube, "item_ids": chosen})
-    return view.render("models_forget.html", question="", hits=[], done=done, problem="")
+    adapters, files, size_told = len(done["adapters"]), done["files"], size(done["size_bytes"])
+    gone = f" {adapters:,} {'adapter' if adapters == 1 else 'adapters'} with {files:,} files ({size_told}) removed."
+    count = len(done["items"])
+    told = f"{count:,} {'memory is' if count == 1 else 'memories are'} not learned any more.{gone if adapters else ''}"
+    return view.redirect("/models/forget", told, done=done["items"])
 
 
 async def compare(view: View) -> Response:

@@ -8,13 +8,14 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from memos.api.console.pages.timeline import lines_of
+from memos.api.console.pages.timeline import lines_of, once
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View, environment
 
 _ROWS = 60
 _SIZES = (50, 200, 500, 1000, 2000)
 _TABLE = 200
+_PAGES = ("graph", "trait", "names", "merge", "split", "rollback")
 
 
 async def people(view: View) -> Response:
@@ -31,11 +32,10 @@ async def person(view: View) -> Response:
     """Show what is known of one person or thing."""
     name = view.request.path_params["entity"]
     rest, cube = view.rest, view.cube
-    found, life, aliases, others = await asyncio.gather(
+    found, life, aliases = await asyncio.gather(
         rest.get("/graph/neighbours", cube=cube, name=name, limit=100),
         rest.get("/timeline/life", cube=cube, name=name, limit=20),
         rest.get("/graph/aliases", cube=cube),
-        rest.get("/graph/entities", cube=cube, least=2, limit=100),
     )
     entity = found["entity"]
     profile = await rest.get("/profile", cube=cube, subject=entity["name"])
@@ -44,11 +44,20 @@ async def person(view: View) -> Response:
         entity=entity,
         edges=[_named(edge, found) for edge in found["edges"]],
         complete=found["complete"],
-        life=life | {"lines": lines_of(life)},
+        life=life | {"lines": lines_of(life), "memories": once(life["memories"])},
         merged=[alias for alias in aliases if alias["root"] == entity["id"]],
-        others=[each["name"] for each in others["entities"] if each["id"] != entity["id"]],
+        others=(),
         groups=profile["groups"],
     )
+
+
+async def names(view: View) -> Response:
+    """Show the most frequent names as suggestions for the one that is the same."""
+    if not view.partial:
+        return view.redirect("/people")
+    found = await view.rest.get("/graph/entities", cube=view.cube, least=2, limit=100)
+    others = [each["name"] for each in found["entities"] if each["id"] != view.query("but")]
+    return view.render("person.html", block="names", others=others)
 
 
 async def graph(view: View) -> Response:
@@ -56,7 +65,8 @@ async def graph(view: View) -> Response:
     name, kind = view.query("name").strip(), _kind(view)
     limit = int(view.query("limit")) if view.query("limit") in map(str, _SIZES) else 200
     problem = ""
-    found: Any = {"entities": [], "edges": [], "complete": True}
+    # Of a large cube it takes a while: scripts ask for it once the page is there, and make the table of it too.
+    found: Any = None
     if name:
         try:
             around = await view.rest.get("/graph/neighbours", cube=view.cube, name=name, limit=min(limit, 500))
@@ -64,15 +74,20 @@ async def graph(view: View) -> Response:
         except RestError as error:
             if error.status != 404:
                 raise
-            problem = error.message
-    else:
+            problem, found = error.message, {"entities": [], "edges": [], "complete": True}
+    elif view.query("table"):
         found = await view.rest.get("/graph", cube=view.cube, kind=kind, least=2, limit=limit)
-    told = {
+    told: dict[str, Any] = {
         "name": name,
         "kind": kind,
         "limit": limit,
         "sizes": _SIZES,
         "problem": problem,
+        "asked": found is None,
+        "table": _TABLE,
+    }
+    found = found or {"entities": [], "edges": [], "complete": True}
+    told |= {
         "number": len(found["entities"]),
         "edges": [_named(edge, found) for edge in found["edges"][:_TABLE]],
         "total": len(found["edges"]),
@@ -87,13 +102,13 @@ async def merge(view: View) -> Response:
     if await view.field("keep") == "other":
         name, into = into, name
     made = await view.rest.post("/graph/aliases", {"name": name, "into": into, "cube": view.cube})
-    return view.redirect(entity_path(made["root"]))
+    return view.redirect(entity_path(made["root"]), "Both names are shown as one, and searched together.")
 
 
 async def split(view: View) -> Response:
     """Take a merge back."""
     gone = await view.rest.delete(f"/graph/aliases/{part(await view.field('alias'))}", cube=view.cube)
-    return view.redirect(entity_path(await view.field("back") or gone["root"]))
+    return view.redirect(entity_path(await view.field("back") or gone["root"]), "They are two again.")
 
 
 async def trait(view: View) -> Response:
@@ -115,12 +130,12 @@ async def rollback(view: View) -> Response:
         "version": int(number) if number.isdecimal() and len(number) < 9 else 0,
     }
     await view.rest.post("/profile/rollback", body)
-    return view.redirect(entity_path(subject))
+    return view.redirect(entity_path(subject), "That entry of the profile holds again.")
 
 
 def entity_path(name: str) -> str:
-    """Return the path of a person or thing; names are found in any capitals, and two are pages."""
-    return f"/people/{quote(name.upper() if name in ('graph', 'trait') else name, safe='')}"
+    """Return the path of a person or thing; names are found in any capitals, and some are pages."""
+    return f"/people/{quote(name.upper() if name in _PAGES else name, safe='')}"
 
 
 def _kind(view: View) -> str:
@@ -146,6 +161,7 @@ PAGES = (
     Page("/people", people),
     Page("/people/graph", graph),
     Page("/people/trait", trait),
+    Page("/people/names", names),
     Page("/people/merge", merge, "POST"),
     Page("/people/split", split, "POST"),
     Page("/people/rollback", rollback, "POST"),

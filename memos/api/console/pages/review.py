@@ -33,8 +33,10 @@ async def review(view: View) -> Response:
     show = view.query("show") if view.query("show") in _KINDS else "all"
     if view.cube not in {each["id"] for each in view.cubes}:
         return _page(view, show, [], _NOTHING)
+    undone = view.query("told") == "undone"
     counts, cases = await asyncio.gather(
-        view.rest.get("/review/counts", cube=view.cube), _cases(view, show, view.query("first"))
+        view.rest.get("/review/counts", cube=view.cube),
+        _cases(view, show, view.query("first"), view.query("why") if undone else ""),
     )
     return _page(view, show, cases, counts)
 
@@ -52,13 +54,13 @@ def _page(view: View, show: str, cases: Sequence[dict[str, Any]], counts: dict[s
     return view.render("review.html", **shown, similar=None)
 
 
-async def _cases(view: View, show: str, first: str = "") -> list[dict[str, Any]]:
+async def _cases(view: View, show: str, first: str = "", why: str = "") -> list[dict[str, Any]]:
     """Return what waits, corrections first, oldest first; the memory `first` before all."""
     relations, pending = await asyncio.gather(
         _doubtful(view) if show != "memories" else nothing(), _pending(view) if show != "corrections" else nothing()
     )
     found = relations + pending
-    if first and first not in {each.get("id") for each in found} and (case := await _waiting(view, first)):
+    if first and first not in {each.get("id") for each in found} and (case := await _waiting(view, first, why)):
         found.append(case)
     return sorted(found, key=lambda case: case.get("id") != first)
 
@@ -112,38 +114,55 @@ async def similar(view: View) -> Response:
 
 async def approve(view: View) -> Response:
     item, version = await _named(view)
-    done = await view.rest.post(f"/review/{part(item)}/approve", {"expected_version": version})
+    try:
+        done = await view.rest.post(f"/review/{part(item)}/approve", {"expected_version": version})
+    except RestError as error:
+        return await _meanwhile(view, error, item)
     return await _decided(view, "approved", rollback=[done])
 
 
 async def edit(view: View) -> Response:
     item, version = await _named(view)
     body = {"text": await view.field("text"), "expected_version": version}
-    done = await view.rest.post(f"/review/{part(item)}/edit", body)
+    try:
+        done = await view.rest.post(f"/review/{part(item)}/edit", body)
+    except RestError as error:
+        return await _meanwhile(view, error, item)
     return await _decided(view, "edited", rollback=[done])
 
 
 async def reject(view: View) -> Response:
     item, _ = await _named(view)
-    return await _decided(view, "rejected", rollback=[await view.rest.post(f"/review/{part(item)}/reject")])
+    try:
+        done = await view.rest.post(f"/review/{part(item)}/reject")
+    except RestError as error:
+        return await _meanwhile(view, error, item)
+    return await _decided(view, "rejected", rollback=[done])
 
 
 async def merge(view: View) -> Response:
     """Merge one memory into another; of a correction the older statement stays."""
     item, version = await _named(view)
-    into = await view.field("into")
-    before = await view.rest.get(f"/memories/{part(into)}")
-    body = {"into": into, "expected_version": version}
-    stays = await view.rest.post(f"/review/{part(item)}/merge", body)
+    into, in_doubt = await view.field("into"), bool(await view.field("correction"))
+    if in_doubt and (told := await _decided_by_another(view, item, into)):
+        return await _gone(view, told)
+    try:
+        before = await view.rest.get(f"/memories/{part(into)}")
+        body = {"into": into, "expected_version": version}
+        stays = await view.rest.post(f"/review/{part(item)}/merge", body)
+    except RestError as error:
+        return await _meanwhile(view, error, item)
     changed = [{"id": item, "version": version + 1}]
     if stays["version"] != before["version"]:
         changed.append(stays)
-    reopen = [(item, into)] if await view.field("correction") else []
+    reopen = [(item, into)] if in_doubt else []
     return await _decided(view, "merged", rollback=changed, reopen=reopen)
 
 
 async def decide(view: View) -> Response:
     newer, older, holds = await view.field("newer"), await view.field("older"), await view.field("holds") == "yes"
+    if told := await _decided_by_another(view, newer, older):
+        return await _gone(view, told)
     await view.rest.post("/review/relations/decide", {"newer": newer, "older": older, "holds": holds})
     return await _decided(view, "replaces" if holds else "both", reopen=[(newer, older)])
 
@@ -153,18 +172,24 @@ async def undo(view: View) -> Response:
     form = await view.form()
     reopened: dict[str, Any] | None = None
     restored: list[str] = []
-    for step in map(str, form.getlist("rollback")):
-        item, _, version = step.rpartition(":")
-        body = {"expected_version": int(version) if version.isdecimal() else None}
-        await view.rest.post(f"/memories/{part(item)}/rollback", body)
-        restored.append(item)
-    for step in map(str, form.getlist("reopen")):
-        newer, _, older = step.partition(":")
-        found = await view.rest.post("/review/relations/reopen", {"newer": newer, "older": older})
-        pair = [each for each in found if (each["newer"], each["older"]) == (newer, older)]
-        reopened = await _correction(view, pair[0]) if pair else None
+    try:
+        for step in map(str, form.getlist("rollback")):
+            item, _, version = step.rpartition(":")
+            body = {"expected_version": int(version) if version.isdecimal() else None}
+            await view.rest.post(f"/memories/{part(item)}/rollback", body)
+            restored.append(item)
+        for step in map(str, form.getlist("reopen")):
+            newer, _, older = step.partition(":")
+            found = await view.rest.post("/review/relations/reopen", {"newer": newer, "older": older})
+            pair = [each for each in found if (each["newer"], each["older"]) == (newer, older)]
+            reopened = await _correction(view, pair[0]) if pair else None
+    except RestError as error:
+        if error.status not in (404, 409):
+            raise
+        return await _gone(view, "It was changed again since that decision, so it stays as it is.")
     if not view.partial:
-        return view.redirect("/review", told="undone", first=restored[0] if restored else None)
+        first = restored[0] if restored else None
+        return view.redirect("/review", told="undone", first=first, why=await view.field("why"))
     waiting = [await _waiting(view, item, await view.field("why")) for item in restored]
     cases = [reopened] if reopened else [case for case in waiting if case]
     counts = await view.rest.get("/review/counts", cube=view.cube)
@@ -176,6 +201,61 @@ async def undo(view: View) -> Response:
         "similar": None,
     }
     return view.render("review.html", block="undone", **shown)
+
+
+async def _meanwhile(view: View, error: RestError, item: str) -> Response:
+    """Answer a decision that could not be made because somebody changed or decided the memory before."""
+    if error.status not in (404, 409):
+        raise error
+    case = await _waiting(view, item, await view.field("why"))
+    if case is None:
+        return await _gone(view, await _what_became(view, item, error))
+    told = "It was changed meanwhile, so nothing was decided: this is what it says now."
+    if not view.partial:
+        return view.redirect("/review", told, show=view.query("show"), first=item)
+    counts = await view.rest.get("/review/counts", cube=view.cube)
+    shown: dict[str, Any] = {"counts": counts, "told": "", "steps": _NO_STEPS, "cases": [case], "similar": None}
+    return view.announce(told, view.render("review.html", block="undone", **shown))
+
+
+async def _what_became(view: View, item: str, refusal: RestError) -> str:
+    """Say who decided a memory that no longer waits. Raises: RestError (there is none that the key may read)."""
+    try:
+        last = (await view.rest.get(f"/memories/{part(item)}/history"))[-1]
+    except RestError as error:
+        if "was erased" not in error.message:
+            raise refusal from error
+        return "It was erased meanwhile, so there is nothing to decide."
+    states = {"deleted": "rejected it", "superseded": "merged it into another", "active": "approved it"}
+    return f"{last['actor']} {states.get(last['after']['status'], 'changed it')} meanwhile; nothing was changed now."
+
+
+async def _decided_by_another(view: View, newer: str, older: str) -> str:
+    """Return what to say if a correction is no longer in doubt, else an empty text."""
+    try:
+        found = await view.rest.get(f"/memories/{part(newer)}/relations")
+    except RestError as error:
+        if error.status != 404:
+            raise
+        return "One of these memories was deleted meanwhile, so there is nothing to decide."
+    pair = [each for each in found if (each["newer"], each["older"]) == (newer, older)]
+    if not pair:
+        return "This is no longer in doubt; nothing was changed now."
+    if pair[0]["decided_by"] == "feedback":
+        return ""
+    what = "both hold" if not pair[0]["confidence"] else "they say the same" if pair[0]["kind"] == "SAME" else ""
+    return (
+        f"{pair[0]['decided_by']} decided meanwhile: {what or 'the newer replaces the older'}. Nothing was changed now."
+    )
+
+
+async def _gone(view: View, told: str) -> Response:
+    """Take a case away that somebody else decided, and say so."""
+    if not view.partial:
+        return view.redirect("/review", told, show=view.query("show"))
+    counts = await view.rest.get("/review/counts", cube=view.cube)
+    response = view.render("review.html", block="decided", counts=counts, told=told, steps=_NO_STEPS, late=True)
+    return view.announce(told, response)
 
 
 async def _named(view: View) -> tuple[str, int]:
@@ -193,7 +273,7 @@ async def _decided(
         "why": await view.field("why"),
     }
     if not view.partial:
-        return view.redirect("/review", show=view.query("show"), told=told, **steps)
+        return view.redirect("/review", "", show=view.query("show"), told=told, **steps)
     counts = await view.rest.get("/review/counts", cube=view.cube)
     return view.render("review.html", block="decided", counts=counts, told=_TOLD[told], steps=steps)
 

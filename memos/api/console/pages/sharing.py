@@ -46,7 +46,7 @@ _WORDS = {
 _PAGE = 50
 
 
-async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
+async def sharing(view: View, problem: str = "") -> Response:
     me: str = view.me["identity"]["id"]
     wanted = view.query("find").strip().casefold()
     listed = [cube for cube in view.cubes if wanted in cube["id"].casefold()]
@@ -62,7 +62,7 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
     if added and added not in (_EVERYONE, *columns):
         columns.insert(0, added)
     shown_with = {"find": view.query("find"), "with": added}
-    response = view.render(
+    return view.render(
         "access_sharing.html",
         block="matrix" if view.partial else None,
         rows=rows,
@@ -72,9 +72,9 @@ async def sharing(view: View, notice: str = "", problem: str = "") -> Response:
         find=view.query("find"),
         added=added,
         problem=problem,
+        status=view.wrong(problem),
         more=view.url("/access/sharing", **shown_with, after=shown[-1]["id"]) if len(mine) > _CUBES else "",
     )
-    return view.notice(notice, response) if notice else response
 
 
 async def _row(view: View, cube: dict[str, Any]) -> dict[str, Any] | None:
@@ -91,14 +91,13 @@ async def change_role(view: View) -> Response:
     cube, identity, role = await view.field("shared"), await view.field("identity"), await view.field("role")
     path = f"/cubes/{part(cube)}/grants/{part(identity)}"
     who = "everyone" if identity == _EVERYONE else identity
+    told = f"{who} is now {role} of {cube}." if role else f"{cube} is no longer shared with {who}."
     try:
-        if role:
-            await view.rest.put(path, {"role": role})
-            return await sharing(view, f"{who} is now {role} of {cube}.")
-        await view.rest.delete(path)
+        await (view.rest.put(path, {"role": role}) if role else view.rest.delete(path))
     except RestError as error:
         return await sharing(view, problem=error.message)
-    return await sharing(view, f"{cube} is no longer shared with {who}.")
+    kept = {name: view.query(name) for name in ("find", "with", "after")}
+    return await view.after(told, "/access/sharing", sharing, **kept)
 
 
 async def audit(view: View) -> Response:

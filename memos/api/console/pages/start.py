@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.rest import RestError, part
+from memos.api.console.rest import RestError, memories_of, part
 from memos.api.console.view import Page, View
 
 _CHANGES = 10
@@ -22,19 +22,23 @@ async def start(view: View) -> Response:
         raise RestError(404, "not_found", f"There is no cube {named!r} that you may read.")
     overview = activity = None
     changes: list[dict[str, Any]] = []
-    waiting = 0
+    waiting, most = 0, 0
     if view.cube in {each["id"] for each in view.cubes}:
-        overview, pending, doubtful, activity = await asyncio.gather(
-            view.rest.get("/overview", cube=view.cube),
-            view.rest.get("/review", cube=view.cube, limit=100),
-            view.rest.get("/review/relations", cube=view.cube, limit=100),
-            _activity(view),
+        overview, counts, activity = await asyncio.gather(
+            view.rest.get("/overview", cube=view.cube), view.rest.get("/review/counts", cube=view.cube), _activity(view)
         )
-        waiting = len(pending) + len(doubtful)
+        waiting = counts["pending"] + counts["relations"]
+        most = counts["most"]
         changes = await _changes(view, overview["cubes"][0]["events"])
     figures = overview["cubes"][0] if overview else None
     return view.render(
-        "start.html", figures=figures, overview=overview, activity=activity, waiting=waiting, changes=changes
+        "start.html",
+        figures=figures,
+        overview=overview,
+        activity=activity,
+        waiting=waiting,
+        most=most,
+        changes=changes,
     )
 
 
@@ -91,16 +95,9 @@ async def _changes(view: View, newest: int) -> list[dict[str, Any]]:
         if event["kind"] not in _UPKEEP:
             told += [{**event, "item": id_} for id_ in ids]
     told = told[:_CHANGES]
-    items = await asyncio.gather(*(_item(view, each["item"]) for each in told))
-    return [{**event, "memory": item} for event, item in zip(told, items, strict=True)]
-
-
-async def _item(view: View, id_: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = await view.rest.get(f"/memories/{part(id_)}")
-    except RestError:
-        return None
-    return found
+    there = await memories_of(view.rest, view.cube, [each["item"] for each in told], deleted=True)
+    found = {item["id"]: item for item in there}
+    return [{**event, "memory": found.get(event["item"])} for event in told]
 
 
 PAGES = (Page("/", start), Page("/add", add, "POST"))

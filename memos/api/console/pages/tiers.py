@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.rest import part
+from memos.api.console.rest import part, with_standings
 from memos.api.console.view import Page, View
 
 _TOPICS = 25
@@ -108,17 +108,20 @@ async def topic(view: View) -> Response:
     path, params = f"/segments/{part(view.query('id'))}", {"cube": view.cube, "limit": 50}
     if view.partial and view.query("after"):
         told = await view.rest.get(path, **params, after=view.query("after"))
-        return view.render("tiers_topic.html", block="messages", **_contents(view, told))
-    return view.render("tiers_topic.html", **_contents(view, await view.rest.get(path, **params)))
+        return view.render("tiers_topic.html", block="messages", **await _contents(view, told))
+    return view.render("tiers_topic.html", **await _contents(view, await view.rest.get(path, **params)))
 
 
-def _contents(view: View, told: dict[str, Any]) -> dict[str, Any]:
+async def _contents(view: View, told: dict[str, Any]) -> dict[str, Any]:
     segment = told["segment"]
+    messages, facts = await asyncio.gather(
+        *(with_standings(view.rest, view.cube, told[part]) for part in ("messages", "facts"))
+    )
     more = view.url("/tiers/topic", id=segment["id"], after=told["next"]) if told["next"] else ""
     return {
         "topic": _topic(segment, segment["heat"]),
-        "messages": told["messages"],
-        "facts": told["facts"],
+        "messages": messages,
+        "facts": facts,
         "more_messages": more,
     }
 
@@ -149,13 +152,13 @@ async def presets(view: View) -> Response:
 
 async def _changed(view: View, segment: str, text: str) -> Response:
     if await view.field("back") == "topic":
-        return view.redirect("/tiers/topic", id=segment)
+        return view.redirect("/tiers/topic", text, id=segment)
     if not view.partial:
-        return view.redirect("/tiers")
+        return view.redirect("/tiers", text)
     told = await view.rest.get(f"/segments/{part(segment)}", cube=view.cube, limit=1)
     hottest = _heat(await view.field("hottest"), told["segment"]["heat"])
     response = view.render("tiers_row.html", topic=_topic(told["segment"], hottest), hottest=hottest)
-    return view.notice(text, response)
+    return view.announce(text, response)
 
 
 async def move(view: View) -> Response:

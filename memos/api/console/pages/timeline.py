@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -40,7 +42,7 @@ async def day(view: View) -> Response:
         "bars": _bars(span),
         "chosen": chosen,
         "kinds": _KINDS,
-        "values": [held for held in values["memories"] if held["item"]["value"]],
+        "values": _newest_values(values["memories"]),
         "found": found,
         "more": _more(view, at.isoformat(), found, chosen),
         "before": None if at <= first else _url(view, at - timedelta(days=1), chosen),
@@ -68,6 +70,7 @@ async def difference(view: View) -> Response:
         about=chosen["about"],
         limit=_ROWS,
     )
+    diff |= {"added": once(diff["added"])}
     told = {"span": span, "since": since, "until": until, "chosen": chosen, "kinds": _KINDS, "diff": diff}
     return view.render("timeline_difference.html", block="changes" if view.partial else None, **told)
 
@@ -79,13 +82,32 @@ async def life(view: View) -> Response:
     if not name:
         return view.render("timeline_life.html", name="", life=None, known=(await people)["entities"])
     found, known = await asyncio.gather(view.rest.get("/timeline/life", cube=view.cube, name=name, limit=_ROWS), people)
-    found["lines"] = lines_of(found)
+    found |= {"lines": lines_of(found), "memories": once(found["memories"])}
     told = {"name": name, "life": found, "known": known["entities"]}
     return view.render("timeline_life.html", block="life" if view.partial else None, **told)
 
 
 async def _day(view: View, at: str, chosen: dict[str, Any], after: str = "") -> Any:
-    return await view.rest.get("/timeline/day", cube=view.cube, at=at, limit=_ROWS, after=after, **chosen)
+    found = await view.rest.get("/timeline/day", cube=view.cube, at=at, limit=_ROWS, after=after, **chosen)
+    return found | {"memories": once(found["memories"])}
+
+
+def once(held: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return memories without those that repeat another one word for word: a fact and the message that it is of."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for each in held:
+        item = each["item"]
+        found.setdefault((each["at"], item["speaker"].casefold(), *item["memory"].casefold().split()), each)
+    return list(found.values())
+
+
+def _newest_values(held: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each value of a property once, as it was told last."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in held:
+        if value := each["item"]["value"]:
+            found.setdefault((each["item"]["key"].casefold(), value.casefold()), each)
+    return list(found.values())
 
 
 def _chosen(view: View) -> dict[str, Any]:
@@ -109,13 +131,23 @@ def _more(view: View, at: str, found: Any, chosen: dict[str, Any]) -> str | None
 def _ends(view: View, span: Any) -> tuple[date, date]:
     """Return the first and the last day of a cube in its time zone, in which the API counts days too."""
     zone = ZoneInfo(next((each["time_zone"] for each in view.cubes if each["id"] == view.cube), "UTC"))
-    first, last = (datetime.fromisoformat(span[end]).astimezone(zone).date() for end in ("first", "last"))
+    first, last = (_day_of(datetime.fromisoformat(span[end]), zone) for end in ("first", "last"))
     return first, last
+
+
+# A day more or less, in any time zone, is a date too.
+_FIRST, _LAST = date.min + timedelta(days=3), date.max - timedelta(days=3)
+
+
+def _day_of(at: datetime, zone: ZoneInfo) -> date:
+    with suppress(OverflowError):  # in the first or the last year
+        at = at.astimezone(zone)
+    return min(max(at.date(), _FIRST), _LAST)
 
 
 def _date(text: str) -> date | None:
     try:
-        return date.fromisoformat(text)
+        return min(max(date.fromisoformat(text), _FIRST), _LAST)
     except ValueError:
         return None
 

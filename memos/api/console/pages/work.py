@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from memos.api.console.rest import RestError, part
-from memos.api.console.view import Page, View, nothing
+from memos.api.console.view import EVENTS, Page, View, nothing
 
 _TASKS = 20
 _EVENTS = 30
@@ -44,35 +44,6 @@ _KINDS = {
     "tools": "Learn from calls of tools",
     "warm": "Prepare what prompts begin with",
 }
-_EVENT_KINDS = {
-    "add": "added",
-    "analyse": "read into facts",
-    "archive": "archived",
-    "change": "cube changed",
-    "compose": "prompt beginning composed",
-    "create": "cube created",
-    "define": "tool defined",
-    "delete": "deleted",
-    "derive": "read out of a message",
-    "end": "ended",
-    "expire": "erased at the end of their time",
-    "file": "document",
-    "load": "loaded",
-    "mask": "masked",
-    "merge": "said again",
-    "move": "moved between tiers",
-    "pin": "pinned",
-    "read": "messages read",
-    "relation": "decided on two statements",
-    "retention": "rule of retention applied",
-    "rollback": "rolled back",
-    "rule": "rule of retention changed",
-    "share": "shared",
-    "supersede": "replaced",
-    "ttl": "time to live changed",
-    "unpin": "unpinned",
-    "update": "changed",
-}
 
 
 async def work(view: View) -> Response:
@@ -91,8 +62,8 @@ async def cancel(view: View) -> Response:
 
 async def _changed(view: View, told: str) -> Response:
     if not view.partial:
-        return view.redirect("/work", **_asked(view))
-    return view.notice(told, await _show(view, "live"))
+        return view.redirect("/work", told, **_asked(view))
+    return view.announce(told, await _show(view, "live"))
 
 
 def _asked(view: View) -> dict[str, str]:
@@ -139,7 +110,7 @@ async def _show(view: View, block: str | None) -> Response:
         paged=bool(after or view.query("before")),
         busy=bool(counts.get("running") or counts.get("waiting")),
         kinds=_KINDS,
-        event_kinds=_EVENT_KINDS,
+        event_kinds=EVENTS,
     )
 
 

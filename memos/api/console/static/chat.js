@@ -91,7 +91,7 @@ async function* events(body) {
 
 async function ask(question) {
   const body = { query: question, conversation: talk.dataset.conversation, stream: true,
-    store: document.getElementById("store").checked };
+    store: document.getElementById("store")?.checked ?? false };
   if (talk.dataset.cube) body.cubes = [talk.dataset.cube];
   turn("mine", question);
   const answer = turn("theirs", "…");
@@ -101,9 +101,10 @@ async function ask(question) {
   try {
     const reply = await fetch(`${root}/api/chat`, {
       method: "POST", body: JSON.stringify(body), signal: asking.signal,
-      headers: { "Content-Type": "application/json", "X-CSRF-Token": document.querySelector('meta[name="csrf"]').content },
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": window.memos.token() },
     });
-    if (!reply.ok) throw new Error((await reply.json()).error?.message ?? `The server answered ${reply.status}.`);
+    if (reply.status === 401) window.memos.tellSignedOut();
+    if (!reply.ok) throw new Error(window.memos.problemOf(reply.status, await reply.json().catch(() => null)));
     let ended = false;
     for await (const [name, data] of events(reply.body)) {
       if (name === "text") answer.querySelector(".said").textContent = text += data.text;

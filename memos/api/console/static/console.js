@@ -2,10 +2,61 @@
 // Pages with more to do have a module of their own.
 
 const root = document.querySelector('meta[name="root"]')?.content ?? "";
+let signedOut = false;
+
+/** The token that a change must carry; another one once somebody signed in again in another tab. */
+function token() {
+  return document.querySelector('meta[name="csrf"]').content;
+}
+
+/** Say that the session has ended, and leave everything that is typed where it is. */
+function tellSignedOut() {
+  signedOut = true;
+  const link = make("a", "Sign in again", { href: `${root}/sign-in`, target: "_blank", rel: "noopener" });
+  const told = make("p", "", { class: "problem" }, "Your session has ended. ", link,
+    " in another tab and repeat this; what you typed is still here.");
+  const place = document.getElementById("problem");
+  place?.replaceChildren(told);
+  place?.scrollIntoView({ block: "nearest" });
+}
+
+/** Take the token of the session that there is now; return if there is one. */
+async function renewToken() {
+  const answer = await fetch(`${root}/token`);
+  if (!answer.ok) return false;
+  const { csrf, identity } = await answer.json();
+  if (identity !== document.body.dataset.identity) {
+    notify(`You are signed in as ${identity} now. Reload the page to go on.`);
+    return false;
+  }
+  document.querySelector('meta[name="csrf"]').content = csrf;
+  document.body.setAttribute("hx-headers", JSON.stringify({ "X-CSRF-Token": csrf }));
+  for (const field of document.querySelectorAll('input[name="csrf"]')) field.value = csrf;
+  signedOut = false;
+  document.getElementById("problem")?.replaceChildren();
+  return true;
+}
+
+document.addEventListener("htmx:responseError", async (event) => {
+  const answer = event.detail.xhr;
+  if (answer.status === 401) signedOut = true;
+  else if (answer.getResponseHeader("X-Console-Stale") && await renewToken()) {
+    notify("You signed in anew since this page was opened. Do it again to go on.");
+  }
+});
+window.addEventListener("focus", async () => {
+  if (signedOut && await renewToken()) notify("You are signed in again. Go on where you were.");
+});
+
+/** What to say of an answer that is an error. */
+function problemOf(status, told) {
+  if (status === 401) return "Your session has ended; sign in again in another tab.";
+  return told?.error?.message ?? `The server answered ${status}.`;
+}
 
 /** Call `/api/v1` with the rights of who is signed in. Throws an Error with the server's message. */
 async function api(method, path, body) {
-  const headers = { "X-CSRF-Token": document.querySelector('meta[name="csrf"]').content };
+  const headers = { "X-CSRF-Token": token() };
   const isForm = body instanceof FormData;
   if (body !== undefined && !isForm) headers["Content-Type"] = "application/json";
   const answer = await fetch(`${root}/api${path}`, {
@@ -16,7 +67,8 @@ async function api(method, path, body) {
   try {
     told = text ? JSON.parse(text) : null;
   } catch { /* a page of an error */ }
-  if (!answer.ok) throw new Error(told?.error?.message ?? `The server answered ${answer.status}.`);
+  if (answer.status === 401) tellSignedOut();
+  if (!answer.ok) throw new Error(problemOf(answer.status, told));
   return told;
 }
 
@@ -38,11 +90,12 @@ function make(name, text = "", attributes = {}, ...children) {
 }
 
 // For the modules of pages: their addresses carry digests, so that an import would load this module twice.
-window.memos = { api, notify, activeRow, make };
+window.memos = { api, notify, activeRow, make, token, problemOf, tellSignedOut };
 
 document.body.addEventListener("notice", (event) => notify(event.detail.value ?? event.detail));
 
 // Forms.
+const sent = new Set();
 document.querySelector("[data-submit-at-once]")?.requestSubmit();
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
@@ -53,11 +106,17 @@ document.addEventListener("change", (event) => {
 });
 document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm ?? event.submitter?.dataset.confirm;
-  if (question && !window.confirm(question)) {
+  if (sent.has(event.target) || (question && !window.confirm(question))) {
     event.preventDefault();
     event.stopImmediatePropagation();
   }
 }, true);
+// A second click must not do it twice; who comes back to the page may send it again.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method === "post" && !event.defaultPrevented && !form.hasAttribute("hx-post")) sent.add(form);
+});
+window.addEventListener("pageshow", () => sent.clear());
 
 // Clicks.
 document.addEventListener("click", async (event) => {

@@ -1,7 +1,6 @@
 // Imports and loads of files: a preview first, then progress while the server works.
 
 const root = document.querySelector('meta[name="root"]').content;
-const csrf = document.querySelector('meta[name="csrf"]').content;
 const LARGEST_PREVIEW = 50_000_000;
 
 const { make } = window.memos;
@@ -20,11 +19,11 @@ async function send(path, query, file, { headers = {}, signal } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== "" && value !== false && value !== undefined);
   const answer = await fetch(`${root}/api${path}?${new URLSearchParams(given)}`, {
     method: "POST", body: file, signal,
-    headers: { "X-CSRF-Token": csrf, "Content-Type": "application/octet-stream", ...headers },
+    headers: { "X-CSRF-Token": window.memos.token(), "Content-Type": "application/octet-stream", ...headers },
   });
   if (!answer.ok) {
-    const told = await answer.json().catch(() => null);
-    throw new Error(told?.error?.message ?? `The server answered ${answer.status}.`);
+    if (answer.status === 401) window.memos.tellSignedOut();
+    throw new Error(window.memos.problemOf(answer.status, await answer.json().catch(() => null)));
   }
   return answer;
 }

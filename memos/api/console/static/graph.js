@@ -12,10 +12,13 @@ const colour = (role) => getComputedStyle(document.documentElement).getPropertyV
 /** @param {string} text @param {number} most */
 const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
+/** Names that are addresses of other pages; those of people are found in any capitals. */
+const PAGES = new Set(["graph", "trait", "names", "merge", "split", "rollback"]);
+
 /** Return the address of a page below one that carries the cube in its query. */
 function below(base, name) {
   const [path, query] = base.split("?");
-  const reserved = name === "graph" || name === "trait" ? name.toUpperCase() : name;
+  const reserved = PAGES.has(name) ? name.toUpperCase() : name;
   return `${path}/${encodeURIComponent(reserved)}${query ? `?${query}` : ""}`;
 }
 
@@ -135,6 +138,33 @@ class Walk {
 
 const { make } = window.memos;
 
+/** Say how much there is, and fill the table; texts stay texts. */
+function tell({ entities, edges, complete }, most) {
+  document.getElementById("nothing").hidden = entities.length > 0;
+  document.getElementById("shown").hidden = entities.length === 0;
+  const number = (count) => count.toLocaleString("en");
+  document.getElementById("told").textContent = `${number(entities.length)} names, ${number(edges.length)} relations`
+    + (complete ? "." : ", from the newest memories; there are more.");
+  document.getElementById("table-told").textContent =
+    edges.length > most ? `The first ${number(most)} of ${number(edges.length)} relations.` : "";
+  const names = new Map(entities.map((each) => [each.id, each.name]));
+  const person = (id) => {
+    const name = names.get(id) ?? id;
+    const link = make("a", "", { href: below(box.dataset.people, name) }, make("bdi", short(name, 60)));
+    return make("td", "", { class: "wrap" }, link);
+  };
+  document.getElementById("relations").replaceChildren(...edges.slice(0, most).map((edge) => {
+    const relation = make("td", `${short(edge.relation.replaceAll("_", " "), 40)} `);
+    if (edge.standing !== "current") {
+      relation.append(make("span", edge.standing.replaceAll("_", " "), { class: `badge standing-${edge.standing}` }));
+    }
+    const source = make("a", "Open", { href: below(box.dataset.memories, edge.item) });
+    return make("tr", "", { "data-row": "" }, person(edge.source), relation, person(edge.target),
+      make("td", number(edge.count), { class: "number" }),
+      make("td", `“${short(edge.memory, 100)}” `, { class: "wrap" }, source));
+  }));
+}
+
 async function start() {
   const walk = new Walk(window.vis);
   document.getElementById("stated").addEventListener("change", () => walk.filter());
@@ -148,6 +178,8 @@ async function start() {
   } else {
     const query = new URLSearchParams({ cube, kind, limit, least: "2" });
     const found = await window.memos.api("GET", `/graph?${query}`);
+    if (box.dataset.table) tell(found, Number(box.dataset.table));
+    if (!found.entities.length) return;
     walk.add(found.entities, found.edges);
   }
   box.dataset.ready = "true";

@@ -7,6 +7,27 @@ const root = document.querySelector('meta[name="root"]').content;
 const drop = document.querySelector("[data-drop]");
 const list = document.querySelector("[data-uploads]");
 
+/** Say what became of a file that is being read; the page of documents has a row for each. */
+async function follow(file, entry) {
+  const last = () => entry.lastElementChild;
+  let pause = 500;
+  while (file.state === "processing" && entry.isConnected) {
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(pause * 1.5, 10_000);
+    try {
+      file = await window.memos.api("GET", `/documents/${encodeURIComponent(file.id)}`);
+    } catch (error) {
+      last().textContent = `is being read; how far it is cannot be told: ${error.message}`;
+      return;
+    }
+  }
+  if (file.state === "available") {
+    const count = file.info.passages ?? 0;
+    last().textContent = `is read: ${count.toLocaleString("en")} ${count === 1 ? "passage" : "passages"}. Ask about it`;
+    last().href = drop.dataset.ask;
+  } else last().textContent = file.error ? `could not be read: it ${file.error}` : `is ${file.state}`;
+}
+
 /** Send one file and show how far it is. */
 function upload(file) {
   const entry = document.createElement("li");
@@ -27,7 +48,7 @@ function upload(file) {
   }
   const request = new XMLHttpRequest();
   request.open("POST", isExport ? `${root}/api/imports?${query}` : `${root}/api/documents/upload`);
-  request.setRequestHeader("X-CSRF-Token", document.querySelector('meta[name="csrf"]').content);
+  request.setRequestHeader("X-CSRF-Token", window.memos.token());
   if (isExport) request.setRequestHeader("Content-Type", "application/octet-stream");
   request.upload.addEventListener("progress", (event) => {
     if (event.lengthComputable) progress.value = event.loaded / event.total;
@@ -50,7 +71,11 @@ function upload(file) {
     } else if (request.status < 300) {
       end("is being read", drop.dataset.done);
       drop.dispatchEvent(new CustomEvent("uploaded", { detail: { file: told, entry } }));
-    } else end(told?.error?.message ?? `failed with ${request.status}`);
+      if (drop.dataset.ask !== undefined) follow(told, entry);
+    } else {
+      if (request.status === 401) window.memos.tellSignedOut();
+      end(window.memos.problemOf(request.status, told));
+    }
   });
   request.send(body);
 }
