@@ -21,6 +21,7 @@ from memos.api.proxy.responses_requests import messages_of, read_response
 from memos.core.clock import SystemClock
 from memos.core.types import Json
 from memos.errors import InvalidInput, ModelError
+from memos.kernel.chat.results import Recalled
 
 TRIES = 400
 ODD: list[Any] = [
@@ -106,7 +107,7 @@ def use(completion: Completion) -> None:
     assert isinstance(completion.question, str)
     assert completion.texts is not None
     assert completion.longest_answer(5) > 0
-    said_in(completion.new, {"role": "assistant", "content": "x"}, untrusted=False, images=True)
+    said_in(completion.new, {"role": "assistant", "content": "x"}, Recalled("", 0, (), untrusted=False), images=True)
 
 
 def as_response(body: Json) -> None:

@@ -322,11 +322,12 @@ def test_what_waits_is_found_by_an_index(memos: MemOS) -> None:
         if "SELECT" in statement:
             asked.append((statement, parameters))
 
+    now = datetime.now(UTC)
     with memos.ledger.read() as connection:
         sa.event.listen(connection.engine, "before_cursor_execute", heard)
         try:
-            assert queries.count_pending(connection, "default", 10) == len(
-                queries.pending_items(connection, "default", 9)
+            assert queries.count_pending(connection, "default", 10, now) == len(
+                queries.pending_items(connection, "default", 9, now)
             )
             assert relations.count_supposed(connection, "default", 10) == 1
             assert len(relations.supposed(connection, "default", 9)) == 1

@@ -69,6 +69,23 @@ export interface paths {
 		patch?: never;
 		trace?: never;
 	};
+	"/memories/standings": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		/** @description Return whether memories still hold, in the order of their ids. */
+		get: operations["memories_standings"];
+		put?: never;
+		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
 	"/erasures/preview": {
 		parameters: {
 			query?: never;
@@ -4273,6 +4290,17 @@ export interface components {
 			/** @description Ids of the memories */
 			item_ids: string[];
 		};
+		/** @description Whether a memory still holds. */
+		MemoryStanding: {
+			/** @description Id of the memory */
+			item: string;
+			/** @description Whether it still holds */
+			standing: string;
+			/** @description Id of the memory that replaced it, or probably did */
+			replaced_by: string | null;
+			/** @description Since when it stands so */
+			since: string | null;
+		};
 		/** @description The language model configured for a purpose. */
 		ModelStatus: {
 			/** @description `chat`, `reader`, `vision`, or `training` of adapters */
@@ -5580,10 +5608,14 @@ export interface components {
 			topic: string;
 			/** @description Number of lines left out for lack of room */
 			left_out: number;
+			/** @description Whether each memory still holds, by its id */
+			standings: {
+				[key: string]: string;
+			};
 		};
 		/** @description Where an item comes from: characters `start` to `end` of a stored message. */
 		abc__Source: {
-			/** @description Id of the message's memory */
+			/** @description Id of the message, which is not that of its memory */
 			message_id: string;
 			/** @description Start of the passage, in characters */
 			start: number;
@@ -5629,7 +5661,7 @@ export interface components {
 		};
 		/** @description Where a memory comes from: a passage of a message. */
 		memos__api__values__Source: {
-			/** @description Id of the message's memory */
+			/** @description Id of the message, which is not that of its memory */
 			message_id: string;
 			/** @description Start of the passage, in characters */
 			start: number;
@@ -5759,6 +5791,33 @@ export interface operations {
 				};
 				content: {
 					"application/json": components["schemas"]["Facets"];
+				};
+			};
+		};
+	};
+	memories_standings: {
+		parameters: {
+			query: {
+				/** @description Ids of memories, at most 10,000; unknown ones are left out */
+				id: string[];
+				/** @description Cube; default: the user's own cube */
+				cube?: string | null;
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["MemoryStanding"][];
 				};
 			};
 		};

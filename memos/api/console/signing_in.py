@@ -84,6 +84,7 @@ class SignIn:
 
     async def enter(self, request: Request) -> Response:
         """Start a session with the key or the link of a form."""
+        given = ""
         try:
             check_origin(request)
             form = await request.form()
