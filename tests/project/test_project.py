@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel
 
 import memos
@@ -37,6 +40,16 @@ def test_the_version_is_the_changelogs_newest_release() -> None:
     heading = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert heading is not None
     assert heading[1] == memos.__version__
+
+
+def test_constrained_versions_run_on_the_oldest_python() -> None:
+    pinned = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    needs = {}
+    for name in pinned:
+        with suppress(metadata.PackageNotFoundError):
+            needs[name] = metadata.metadata(name).get("Requires-Python") or ""
+    assert len(needs) > len(pinned) / 2
+    assert {name: wanted for name, wanted in needs.items() if not SpecifierSet(wanted).contains("3.11.0")} == {}
 
 
 def settings_of(model: type[BaseModel] = Settings, prefix: str = "MEMOS_") -> set[str]:
