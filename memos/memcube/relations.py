@@ -22,7 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
-from memos.core.text.frames import Contrast, contrast_of, mentions, names_place_again
+from memos.core.text.frames import Contrast, contrast_of, has_other_number, mentions, names_place_again
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -228,6 +228,8 @@ def _with_contrast(pair: Pair, odds: float) -> float:
 
     Of 3,900 changes in the judge's stories and lives, 7 are told as another attribute without a word of change.
     """
+    if has_other_number(pair.older.memory, pair.newer.memory):
+        return min(odds, _NO_CHANGE)
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     # "the new website" in both tells of no change, "I go by bus now" does.

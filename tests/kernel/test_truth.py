@@ -71,6 +71,33 @@ def test_what_changes_for_somebody_else_changes_nothing(memos: MemOS, own: str, 
     assert first(memos, question) == own
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Room 3 is booked on Monday.", "Room 4 is booked on Friday."),
+        ("Build 41 failed.", "Build 42 passed."),
+        ("Apartment 4B has a leak.", "Apartment 5C has no leak."),
+        ("Version 2.1 of the library is broken.", "Version 2.2 of the library works."),
+        ("Ticket 31: the login page is slow.", "Ticket 32: the login page is gone."),
+        ("Zimmer 3 ist frei.", "Zimmer 4 ist jetzt belegt."),
+    ],
+)
+def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: MemOS, older: str, newer: str) -> None:
+    first = memos.add(older).item_ids[0]
+    memos.add(newer)
+    assert memos.memories.relations(first) == ()
+    assert memos.search(older).hits[0].item.id == first
+
+
+def test_a_number_that_is_a_value_is_replaced(memos: MemOS) -> None:
+    rent = memos.add("The rent is 500 euros a month.").item_ids[0]
+    memos.add("The rent is 550 euros a month.")
+    room = memos.add("Room 3 is booked until May.").item_ids[0]
+    memos.add("Room 3 is booked until July.")
+    assert [relation.older for relation in memos.memories.relations(rent)] == [rent]
+    assert [relation.older for relation in memos.memories.relations(room)] == [room]
+
+
 def test_a_question_about_before_gets_what_held_before(memos: MemOS) -> None:
     tell(
         memos, "The shop was called Leaf & Bean.", "The bus was late.", "We renamed the shop, it's called Morning Row."

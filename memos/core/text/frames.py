@@ -89,6 +89,38 @@ def names_place_again(older: str, newer: str) -> bool:
     return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
 
 
+def has_other_number(older: str, newer: str) -> bool:
+    """Return True if two statements begin with things of one name that have another number: "Room 3 …", "Room 4 …"."""
+    was, now = _numbered(older), _numbered(newer)
+    return was is not None and now is not None and was[0] == now[0] and was[1] != now[1]
+
+
+# A number that a thing is called by stands before a colon or a verb; "Rent 500 from May" and "In 2025 I …" have none.
+_NUMBERED = re.compile(
+    r"\s*(?:(?:the|my|our|his|her|their|this|das|die|der|le|la|el|il|mein|meine|notre|mi)\s+)?"
+    r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)\s+(?:no\.?\s*|nr\.?\s*|number\s+|nummer\s+)?"
+    r"#?(?P<number>[a-z]{0,3}\d[\w.\-]*)"
+    r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|cannot|needs|"
+    r"must|should|runs|uses|leaves|passed|failed|fails|passes|works|broke|opens|closes|starts|begins|ends|belongs|"
+    r"goes|went|got|gets|costs|serves|hosts|contains|takes|took|stays|ist|war|hat|hatte|wird|muss|kann|est|était|"
+    r"sera|está|es|era|tiene|è|ha|sarà|é|tem)\b)",
+    re.IGNORECASE,
+)
+_NO_THING = words_of(
+    "i we you he she it they in on at from by since until after before about around only over under for with to as and "
+    "is are was were be paid bought sold got "
+    "am um seit ab bis vor nach im à en dans depuis avant après desde hasta da dal dopo prima ich wir je nous yo io eu"
+)
+
+
+def _numbered(text: str) -> tuple[str, str] | None:
+    """Return the name and the number of the thing that a statement begins with, None without."""
+    found = _NUMBERED.match(_spelt_out(text))
+    if found is None or not _NO_THING.isdisjoint(found["name"].casefold().split()):
+        return None
+    return found["name"].casefold(), found["number"].casefold().rstrip(".-")
+
+
 def mentions(older: str, newer: str) -> bool | None:
     """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
     frame = _read(older)

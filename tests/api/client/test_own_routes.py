@@ -94,7 +94,8 @@ def test_words_of_other_programs_are_taken(listening: Listening, opened: Open) -
     told = memories.feedback("No, in Braga.", ids=[item], user_id="ana", timestamp="2026-01-03T00:00:00Z")
     assert told.related == (item,)
     assert memories.history(memory_id=item) == memories.history(item)
-    assert memories.list(user_id="ana") == memories.list(user="ana")
+    # Tiers change in the background.
+    assert [item.id for item in memories.list(user_id="ana")] == [item.id for item in memories.list(user="ana")]
     assert item in memories.purge(memory_id=item).item_ids
     with pytest.raises(InvalidInput, match="user_id: is another word for `user`"):
         memories.search("Porto", user="ana", user_id="ben")
