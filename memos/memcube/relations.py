@@ -22,7 +22,14 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
-from memos.core.text.frames import Contrast, contrast_of, has_other_number, mentions, names_place_again
+from memos.core.text.frames import (
+    Contrast,
+    contrast_of,
+    has_other_number,
+    mentions,
+    names_place_again,
+    tells_of_new_part,
+)
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -241,7 +248,8 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     if changed and not new.ends:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
         of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
-        if of_itself or names_place_again(pair.older.memory, pair.newer.memory):
+        texts = pair.older.memory, pair.newer.memory
+        if of_itself or names_place_again(*texts) or tells_of_new_part(*texts):
             return min(odds, _NO_CHANGE)
     if changed or new.ends:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds

@@ -89,6 +89,23 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
     assert memos.search(older).hits[0].item.id == first
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I keep seven hives behind the old chapel.", "The chapel gets a new roof in spring."),
+        ("I work at the bakery on Main Street.", "The bakery has a new oven."),
+        ("I keep seven hives.", "The hives need sugar in spring."),
+        ("I play the cello.", "My cello has a crack."),
+        ("Ich treffe mich mit Jonas in der Bibliothek.", "Die Bibliothek bekommt ein neues Dach."),
+    ],
+)
+def test_what_is_said_of_a_part_or_a_thing_changes_nothing_else(memos: MemOS, older: str, newer: str) -> None:
+    first = memos.add(older).item_ids[0]
+    memos.add(newer)
+    assert memos.search(older).hits[0].item.id == first
+    assert memos.search(older).hits[0].standing == "current"
+
+
 def test_a_number_that_is_a_value_is_replaced(memos: MemOS) -> None:
     rent = memos.add("The rent is 500 euros a month.").item_ids[0]
     memos.add("The rent is 550 euros a month.")

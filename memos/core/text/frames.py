@@ -95,6 +95,24 @@ def has_other_number(older: str, newer: str) -> bool:
     return was is not None and now is not None and was[0] == now[0] and was[1] != now[1]
 
 
+def tells_of_new_part(older: str, newer: str) -> bool:
+    """Return True if `newer` says that a thing has something new, of which the speaker's `older` says nothing.
+
+    "I keep hives behind the chapel." … "The chapel gets a new roof.": the hives are where they were.
+    """
+    was, found = _read(older), _NEW_PART.match(_spelt_out(newer))
+    if was is None or found is None or was.kind is not _Kind.SPEAKER:
+        return False
+    return _noun(found["part"].casefold()) not in _nouns(older)
+
+
+_NEW_PART = re.compile(
+    r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|braucht)\s+"
+    r"(?:an?\s+|eine?n?\s+)?(?:new|neue[ns]?)\s+(?P<part>[^\W\d_]+)",
+    re.IGNORECASE,
+)
+
+
 # A number that a thing is called by stands before a colon or a verb; "Rent 500 from May" and "In 2025 I …" have none.
 _NUMBERED = re.compile(
     r"\s*(?:(?:the|my|our|his|her|their|this|das|die|der|le|la|el|il|mein|meine|notre|mi)\s+)?"
@@ -533,8 +551,24 @@ def _of_predicates(was: _Frame, now: _Frame) -> Contrast | None:
         extra, more = was.subject - now.subject, now.subject - was.subject
         apart = extra and more and not (extra & (now.words | now.more) or more & (was.words | was.more))
         return Contrast.OTHER if apart and was.possessive else None
+    if was.kind is _Kind.SPEAKER and now.kind is _Kind.THING and _tells_more_of(was, now):
+        return Contrast.OTHER
     of_people = {was.kind, now.kind} <= {_Kind.SPEAKER, _Kind.PERSON}
     return Contrast.OTHER if of_people and {was.predicate, now.predicate} <= _TELLING else None
+
+
+def _tells_more_of(was: _Frame, now: _Frame) -> bool:
+    """Return True for "I keep hives." … "The hives need sugar.", unless both have a place, a name or a number."""
+    about = dict(was.slots).get("", frozenset())
+    if now.predicate not in _OF_THINGS or now.of_now or not now.thing or not now.thing <= about:
+        return False
+    if any(slot for slot, _ in was.slots) and any(slot for slot, _ in now.slots):
+        return False
+    kinds = [{_kind(words, each) for _, words in each.slots} - {None} for each in (was, now)]
+    return "name" not in kinds[1] and not kinds[0] & kinds[1]
+
+
+_OF_THINGS = frozenset({"have", "need", "love"})
 
 
 def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
