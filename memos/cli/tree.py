@@ -366,6 +366,12 @@ TREE: Panels = {
             "Check the installation, and say what to fix.",
             more="Exit code 1 if there is a problem.",
         ),
+        "evaluate": Command(
+            "evaluate:evaluate",
+            "Ask questions made from a cube's own memories, and report what is found, and how fast.",
+            example="memos evaluate --cube alice --embedder e5",
+            more="Nothing is sent anywhere, but with --with-model to the reader model; no memory becomes hotter.",
+        ),
         "demo": Command("demo.run:demo", "Run a demonstration on a bundled conversation, in a temporary folder."),
         "version": Command("app:version", "Print the version."),
     },

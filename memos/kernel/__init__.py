@@ -10,6 +10,7 @@ __all__ = [
     "cubes",
     "doctor",
     "documents",
+    "evaluation",
     "events",
     "graph",
     "health",

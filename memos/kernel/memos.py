@@ -29,6 +29,7 @@ from memos.kernel.context import Context, Lifecycle, Scopes
 from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
+from memos.kernel.evaluation import EvaluationService
 from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
 from memos.kernel.graph import Graph
@@ -68,8 +69,7 @@ class MemOS(FormerNames):
     def __init__(self, installation: OpenedInstallation | None = None) -> None:
         installation = _opened(installation)
         settings, ledger, clock = installation.settings, installation.ledger, installation.clock
-        self.home = installation.home
-        self.settings = settings
+        self.home, self.settings = installation.home, settings
         self.clock = clock
         self.ledger = ledger
         self.embedder, self.quotas = installation.embedder, installation.quotas
@@ -112,9 +112,8 @@ class MemOS(FormerNames):
         )
         self.add = self.memories.add
         self.get = self.memories.get
-        self.update = self.memories.update
+        self.update, self.delete = self.memories.update, self.memories.delete
         self.feedback, self.context = self.memories.feedback, self.tiers.context
-        self.delete = self.memories.delete
         self.erase = self.purge = self.memories.erase
         self.records = Records(context, self.search, self.listeners)
         self.conversations, self.profiles = Conversations(context), Profiles(context)
@@ -137,6 +136,7 @@ class MemOS(FormerNames):
         self.kv = KvService(context, installation.activations, self.models, wake)
         self.browse = Browsing(context, self._scheduler, installation.activations.blocks_of)
         self.chat = Chat(context, self.models, self.memories, self.tiers, Recalling(context, self.search, self.tiers))
+        self.evaluation = EvaluationService(context, self.memories, self.search, installation)
         self.adapters, learning_jobs = self._new_adapters()
         self.transfer = Transfer(context, installation, AdapterArrival(lambda: self.adapters.training))
 

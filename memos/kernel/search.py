@@ -342,6 +342,11 @@ class SearchService:
         request = self._request(text, scope, _RELATED_FACTS, kinds, None, None, None, explain=False, rerank=False)
         return self._searcher.search(request)
 
+    def measured(self, query: str, scope: Scope, top_k: int, *, rerank: bool | None) -> SearchResult:
+        """Search without raising heat, and without counting as somebody's search."""
+        request = self._request(query, scope, top_k, None, None, None, None, explain=False, rerank=rerank)
+        return self._searcher.search(request)
+
     def _request(  # noqa: PLR0913 - what `search` takes
         self,
         query: str,
@@ -375,11 +380,12 @@ class SearchService:
             zone=zone,
             token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
             explain=switch("explain", explain),
-            rerank=self._wants_reranker(rerank),
+            rerank=self.wants_reranker(rerank),
             min_relevance=fraction_of("min_relevance", min_relevance),
         )
 
-    def _wants_reranker(self, rerank: bool | None) -> bool:
+    def wants_reranker(self, rerank: bool | None) -> bool:
+        """Return whether a search with this argument uses the reranker. Raises: InvalidInput."""
         if rerank is None:
             return self._reranker is not None
         if not isinstance(rerank, bool):

@@ -336,6 +336,8 @@ def test_commands_change_memories_through_the_server(furnished: Furnished, tmp_p
     assert folder.told("memory", "erase", item, "--yes")["state"] == "purged"
     assert folder.told("import", str(EXPORT))["added"] > 0
     assert folder.told("data", "reindex")["items"] > 0
+    assert folder.told("evaluate", "--sample", "5", "--save", str(tmp_path / "found.json"))["evaluation"]["questions"]
+    assert folder.told("evaluate", "--compare", str(tmp_path / "found.json"))["changed"] == []
     assert folder.run("demo")[0] == 0
     assert folder.told("cube", "create", "work")["id"] == "work"
     assert folder.told("cube", "edit", "work", "--description", "for work")["description"] == "for work"

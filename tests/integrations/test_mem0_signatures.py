@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 # It tells its maker of each call, and writes into the home directory.
-_FOLDER = tempfile.TemporaryDirectory(prefix="hippocube-mem0-")
-os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": _FOLDER.name}
+os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": f"{tempfile.gettempdir()}/hippocube-mem0"}
 mem0 = pytest.importorskip("mem0", reason="needs mem0ai: make test-integrations installs it")
 
 from memos.compat import mem0 as ours  # noqa: E402 - after it is known that there is something to compare with

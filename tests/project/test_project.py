@@ -153,7 +153,7 @@ def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(
     ledger.close()
 
 
-PAGES = (README, *(ROOT / "docs" / f"{page}.md" for page in ("cli", "python", "server")))
+PAGES = (README, *(ROOT / "docs" / f"{page}.md" for page in ("cli", "python", "server", "evaluating")))
 """Pages of which every block is run."""
 
 

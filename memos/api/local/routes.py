@@ -42,6 +42,7 @@ from memos.kernel.chat.results import ChatResult
 from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
+from memos.kernel.evaluation import EvaluationService
 from memos.kernel.events import Events
 from memos.kernel.graph import Graph
 from memos.kernel.health import Health
@@ -73,6 +74,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "conversations": Conversations,
         "cubes": Cubes,
         "documents": Documents,
+        "evaluation": EvaluationService,
         "events": Events,
         "graph": Graph,
         "health": Health,
@@ -113,8 +115,10 @@ INTERNAL = frozenset(
         "maintenance.use_current_embedder",
         "memories.read",
         "search.close",
+        "search.measured",
         "search.related",
         "search.related_facts",
+        "search.wants_reranker",
     }
 )
 """Methods that services call on each other; nobody else does."""
