@@ -24,8 +24,10 @@ from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
 from memos.core.text.frames import (
     Contrast,
+    asks_for_something,
     contrast_of,
-    has_other_number,
+    happened_once,
+    is_about_another_thing,
     mentions,
     names_place_again,
     tells_of_new_part,
@@ -235,7 +237,7 @@ def _with_contrast(pair: Pair, odds: float) -> float:
 
     Of 3,900 changes in the judge's stories and lives, 7 are told as another attribute without a word of change.
     """
-    if has_other_number(pair.older.memory, pair.newer.memory):
+    if is_about_another_thing(pair.older.memory, pair.newer.memory):
         return min(odds, _NO_CHANGE)
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
@@ -253,6 +255,10 @@ def _with_contrast(pair: Pair, odds: float) -> float:
             return min(odds, _NO_CHANGE)
     if changed or new.ends:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
+    if happened_once(pair.newer.memory) and not happened_once(pair.older.memory):
+        return min(odds, _NO_CHANGE)  # "I wake up at 6." … "Yesterday I woke up at 9."
+    if asks_for_something(pair.newer.memory) and not asks_for_something(pair.older.memory):
+        return min(odds, _NO_CHANGE)  # "My address is …" … "Send the parcel to …"
     if contrast is Contrast.APART:
         return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
     return min(odds, _LEAST_SURE if contrast in (None, Contrast.LIKELY) else _NO_CHANGE)

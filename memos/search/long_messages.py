@@ -97,7 +97,7 @@ def newest_places(told: Sequence[int], replaced: Callable[[int, int], bool]) -> 
 def wants_newest(question: Question) -> bool:
     """Return False for a question about before, a time, an order or two moments, and for a request."""
     other = {Intent.FORMER, Intent.ORDER, Intent.FIRST} & question.intents
-    return not (other or question.spans or question.is_request or _TWO_TIMES.search(question.text))
+    return not (other or question.of_then or question.is_request or _TWO_TIMES.search(question.text))
 
 
 def has_no_relations(entry: Ranked) -> bool:

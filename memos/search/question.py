@@ -52,6 +52,10 @@ class Span(NamedTuple):
     since: datetime | None
     until: datetime | None
 
+    def holds(self, moment: datetime) -> bool:
+        """Return whether a moment is in it."""
+        return (self.since is None or self.since <= moment) and (self.until is None or moment < self.until)
+
 
 def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) -> tuple[Span, ...]:
     """Return the spans a question asks about, in its order; "after" and "since" reach to `asked_at` (aware)."""
@@ -256,6 +260,8 @@ class Question:
     intents: frozenset[Intent]
     is_request: bool
     merged: tuple[MergedName, ...] = ()
+    of_then: bool = False
+    """Whether it asks about a time that now is no part of: "in March", but not "this year"."""
 
     @property
     def asks_order(self) -> bool:
@@ -331,15 +337,17 @@ _EVER = re.compile(r"^\W*(?:have|has)(?:n['’]t)?\b.*\bbefore\W*$", re.I)
 
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
     """Parse a question; relative dates count from `asked_at` (aware) in `zone`."""
+    spans = asked_spans(text, time_expressions(text, asked_at, zone), asked_at)
     quoted = (double or single for double, single in _QUOTED.findall(text))
     return Question(
         text=text,
         claim=read_claim(text),
         phrases=tuple(dict.fromkeys(" ".join(phrase.casefold().split()) for phrase in quoted)),
         names=entities(text),
-        spans=asked_spans(text, time_expressions(text, asked_at, zone), asked_at),
+        spans=spans,
         intents=_intents_of(text),
         is_request=is_request(text),
+        of_then=not all(span.holds(asked_at) for span in spans),
     )
 
 

@@ -262,7 +262,7 @@ class RankedCandidates:
     replaced: Sequence[Replacement]
 
     def relevance(self) -> Relevance:
-        if Intent.FORMER in self.question.intents or self.question.spans:
+        if Intent.FORMER in self.question.intents or self.question.of_then:
             return Relevance(self.ranked, self.question, self.terms)
         outdated = {entry.item.id for entry in self.ranked if entry.item.outdated}
         sure = [Replacement(older, newer, 1.0) for older, newer in self.newer.items() if older in outdated]

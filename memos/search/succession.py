@@ -55,7 +55,7 @@ def by_succession(
     best = _by_what_holds(order, question, replacements, judge)
     if any(map(_has_no_relations, order[:CONSIDERED])):
         best = newest_of_long(best, question, CONSIDERED)
-    if repeated and not (Intent.FORMER in question.intents or question.spans):
+    if repeated and not (Intent.FORMER in question.intents or question.of_then):
         best = _newest_first(best, repeated)
     return _rescored(best, [entry.score for entry in order])
 
@@ -93,7 +93,7 @@ def _by_what_holds(
     first, rest = order[:CONSIDERED], order[CONSIDERED:]
     known = {entry.item.id for entry in first}
     # A question about a day or a month wants what was said then, whatever came later.
-    wanted = () if question.spans else replacements
+    wanted = () if question.of_then else replacements
     links = [each for each in wanted if each.older in known and each.newer in known]
     asked = question.claim
     # "What did Ann's family do?" is answered by "My kids swam"; "Where does she live?" not by "My son lives in Rome".

@@ -96,6 +96,13 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
         ("I work at the bakery on Main Street.", "The bakery has a new oven."),
         ("I keep seven hives.", "The hives need sugar in spring."),
         ("I play the cello.", "My cello has a crack."),
+        ("The launch is on 12 March.", "The launch party is on 14 March."),
+        ("My rent is 900 euros.", "The average rent here is 1100 euros."),
+        ("The project is written in Go.", "The old project was written in PHP."),
+        ("I wake up at 6.", "Yesterday I woke up at 9 because I was ill."),
+        ("My address is 12 Hill Road.", "Send the parcel to my office at 8 Dock Street."),
+        ("Deploys need two approvals.", "Hotfixes need one approval."),
+        ("Acme is on the Pro plan.", "Globex is on the Basic plan."),
         ("Ich treffe mich mit Jonas in der Bibliothek.", "Die Bibliothek bekommt ein neues Dach."),
     ],
 )
@@ -104,6 +111,27 @@ def test_what_is_said_of_a_part_or_a_thing_changes_nothing_else(memos: MemOS, ol
     memos.add(newer)
     assert memos.search(older).hits[0].item.id == first
     assert memos.search(older).hits[0].standing == "current"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "question"),
+    [
+        ("I run the Berlin office.", "I handed the Berlin office over to Petra.", "Who runs the Berlin office?"),
+        ("I train for the Oslo run.", "I had to drop out of the Oslo run with a torn calf.", "Do I run in Oslo?"),
+        ("Yesterday I paid 20 euros for a ticket.", "Tickets went up to 24 euros.", "What does a ticket cost?"),
+        (
+            "I aim to read 20 books this year.",
+            "I raised my aim to 30 books.",
+            "How many books do I aim to read this year?",
+        ),
+    ],
+)
+def test_what_is_handed_over_dropped_or_asked_of_this_year_is_found_as_it_is_now(
+    memos: MemOS, older: str, newer: str, question: str
+) -> None:
+    memos.add(older)
+    memos.add(newer)
+    assert memos.search(question).hits[0].item.memory == newer
 
 
 def test_a_number_that_is_a_value_is_replaced(memos: MemOS) -> None:

@@ -46,6 +46,14 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     return Contrast.APART if _nouns(newer).isdisjoint((was.subject | was.words) - _UNITS) else None
 
 
+def _has_another_head(was: _Frame, now: _Frame) -> bool:
+    """Return True for "The launch is …" and "The launch party is …"; a deadline of the launch is the launch's own."""
+    longer = was if len(was.subject) > len(now.subject) else now
+    shorter = now if longer is was else was
+    inside = shorter.head in longer.subject and longer.head not in shorter.subject
+    return inside and longer.head not in _GENERIC and bool(shorter.head)
+
+
 def _of_chinese(older: str, newer: str) -> Contrast | None:
     if gives_up(older, newer):
         return Contrast.VALUE
@@ -89,10 +97,20 @@ def names_place_again(older: str, newer: str) -> bool:
     return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
 
 
-def has_other_number(older: str, newer: str) -> bool:
-    """Return True if two statements begin with things of one name that have another number: "Room 3 …", "Room 4 …"."""
-    was, now = _numbered(older), _numbered(newer)
-    return was is not None and now is not None and was[0] == now[0] and was[1] != now[1]
+def is_about_another_thing(older: str, newer: str) -> bool:
+    """Return True for things of like names: "Room 3" and "Room 4", "the launch" and "the launch party".
+
+    And for the one that is meant and an average, a former or a competitor's.
+    """
+    number, other = _numbered(older), _numbered(newer)
+    if number is not None and other is not None and number[0] == other[0]:
+        return number[1] != other[1]
+    was, now = _read(older), _read(newer)
+    if was is None or now is None:
+        return False
+    if now.another - was.another and was.kind is not _Kind.PERSON:
+        return True
+    return was.kind is now.kind is _Kind.THING and _has_another_head(was, now)
 
 
 def tells_of_new_part(older: str, newer: str) -> bool:
@@ -139,6 +157,35 @@ def _numbered(text: str) -> tuple[str, str] | None:
     return found["name"].casefold(), found["number"].casefold().rstrip(".-")
 
 
+def happened_once(text: str) -> bool:
+    """Return True for what somebody did at one time, such as "Yesterday I woke up at 9."."""
+    return _ONCE.match(text[:_CHARS]) is not None
+
+
+# Not "was" and "were": "Yesterday my weight was 78 kilos" is the newest of a series.
+_DID = (
+    r"(?:i|we|he|she|they) (?:[a-z]+ed|went|took|had|woke|ate|drank|slept|ran|drove|rode|wore|paid|met|saw|made|came|"
+    r"sat|sang|spoke|read|flew|swam|cooked|fell|forgot|did)\b"
+)
+_ONCE = re.compile(
+    r"(?:just )?(?:yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|the other day),? "
+    rf"{_DID}|{_DID}[^.!?]{{0,80}} (?:yesterday|today|last night|this morning)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_something(text: str) -> bool:
+    """Return True for a request that tells of nothing, such as "Send the parcel to my office."."""
+    return _REQUEST.match(text) is not None
+
+
+_REQUEST = re.compile(
+    r"\s*(?:please |can you |could you |bitte )?(?:send|bring|buy|book|order|pick up|remind|ship|deliver|email|forward|"
+    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|schick|kauf|buch|bestell|erinner)\b",
+    re.IGNORECASE,
+)
+
+
 def mentions(older: str, newer: str) -> bool | None:
     """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
     frame = _read(older)
@@ -173,6 +220,10 @@ class _Frame:
     possessive: str
     of_now: bool
     """Whether the first clause says "now", "these days" or the like."""
+    head: str = ""
+    """The noun of the subject: "party" of "the launch party of our team"."""
+    another: frozenset[str] = frozenset()
+    """Words of the subject that tell it from the one that is meant without them: "average", "former", "competitor"."""
 
     @property
     def thing(self) -> frozenset[str]:
@@ -400,7 +451,7 @@ def _nouns(text: str) -> frozenset[str]:
 
 def _frame(words: list[str], more: frozenset[str], *, of_now: bool) -> _Frame | None:
     lows = [word.casefold() for word in words]
-    subject, start, kind = frozenset[str](), 1, _Kind.SPEAKER
+    subject, start, kind, before = frozenset[str](), 1, _Kind.SPEAKER, list[str]()
     if lows[0] in _OTHERS:
         subject, kind = frozenset({lows[0]}), _Kind.PERSON
     elif lows[0] == "me" and len(lows) > 1 and lows[1].startswith("mud"):
@@ -418,6 +469,8 @@ def _frame(words: list[str], more: frozenset[str], *, of_now: bool) -> _Frame | 
         if not subject:
             return None
         kind = _kind_of_subject(before)
+        if kind is _Kind.BARE and start == 1 and lows[0].endswith("s") and _STEMS.get(lows[1]) == lows[1]:
+            kind = _Kind.THING  # "Deploys need two approvals."
         called = words[start - 1] != lows[start - 1] and start > 1
         if kind is _Kind.THING and called and lows[start - 2] in _KIN:
             kind = _Kind.PERSON  # "my friend Tomasz"
@@ -438,7 +491,23 @@ def _frame(words: list[str], more: frozenset[str], *, of_now: bool) -> _Frame | 
         people,
         lows[0] if lows[0] in _MINE or people else "",
         of_now,
+        _head(before),
+        frozenset(before) & (_ANOTHER | _FORMER if lows[start] in ("was", "were", "had", "war") else _ANOTHER),
     )
+
+
+def _head(before: list[str]) -> str:
+    """Return the last noun of a subject before what is joined to it by a preposition."""
+    end = next((place for place, low in enumerate(before) if low in _PREPOSITIONS), len(before))
+    nouns = [low for low in before[:end] if low not in _DETERMINERS | _EPITHETS]
+    return _noun(nouns[-1]) if nouns else ""
+
+
+_ANOTHER = words_of(
+    "average typical usual median minimum maximum former previous ex other competitor competitors competitor's rival "
+    "rivals rival's durchschnittliche frühere ehemalige andere ancien ancienne otro otra"
+)
+_FORMER = words_of("old alte alter altes vieja viejo")
 
 
 _KIN = frozenset().union(*KIN.values()) | words_of("sœur frère mère père ami amie voisin voisine fils fille mari")
@@ -573,8 +642,8 @@ _OF_THINGS = frozenset({"have", "need", "love"})
 
 def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements about different things with one predicate are related."""
-    if _Kind.BARE in (was.kind, now.kind):
-        return None
+    if _Kind.BARE in (was.kind, now.kind) and "" in {slot for slot, _ in was.slots + now.slots}:
+        return None  # "Acme is on the Pro plan." tells of Acme, "Ms Duarte is my dentist." of my dentist.
     if was.predicate == "be" and was.slots == now.slots and {was.kind, now.kind} == {_Kind.PERSON}:
         return None  # "Tom is my boss."
     extra, more = was.subject - now.subject - _GENERIC, now.subject - was.subject - _GENERIC
