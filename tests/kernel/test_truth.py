@@ -215,6 +215,11 @@ EDITS = [
         "Nope, choir practice is Thursdays.",
         "Choir practice is on Thursdays at the hall.",
     ),
+    (
+        "The meeting with Ann is on Tuesday at 10.",
+        "Scratch that, the meeting with Ann is on Thursday.",
+        "The meeting with Ann is on Thursday at 10.",
+    ),
     ("我们项目的数据库是PostgreSQL。", "不对，数据库是MySQL，不是PostgreSQL。", "我们项目的数据库是MySQL。"),
     (
         "Mein Zug nach Kiel fährt um 9:12 von Gleis 5.",

@@ -40,6 +40,7 @@ def test_the_version_is_the_changelogs_newest_release() -> None:
     heading = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert heading is not None
     assert heading[1] == memos.__version__
+    assert f"version: {memos.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_constrained_versions_run_on_the_oldest_python() -> None:

@@ -117,6 +117,15 @@ _PAIRS = tuple(
 )
 
 
+# "Scratch that, the meeting is on Thursday." corrects; "Forget that, I do not want it stored." does not.
+_TAKEN_BACK = re.compile(
+    r"^\W*(?:no[, ]+|oh[, ]+|sorry[, ]+)?(?:(?:scratch|strike|forget|ignore|undo|cancel|drop) (?:that|this|it)|"
+    r"never ?mind|vergiss (?:das|es)|streich das|olvida(?:lo| eso))\s*[,.:;!–—-]+\s*"
+    r"(?=(?:i|i['’]m|we|we['’]re|my|our|the|he|she|it|it['’]s|they|ich|wir|mein\w*|unser\w*|der|die|das|mi|el|la|"
+    r"(?-i:[A-Z]\w+))\s+\S+\s+\S)"
+    r"(?!.*\b(?:stor|remember|keep|kept|want|know|embarrass|matter|private|secret|anyone|behalten|speicher|guard))",
+    re.I,
+)
 _LONGEST = 600  # characters of a correction; what is longer tells something new
 
 
@@ -125,6 +134,7 @@ def read_correction(text: str) -> Correction:
     said = " ".join(text.split())
     if len(said) > _LONGEST:
         return Correction(Aim.ADD, said, (), read_claim(said))
+    said = _TAKEN_BACK.sub("", said)
     if _FORGET.search(said):
         return Correction(Aim.FORGET, said, (), read_claim(said))
     said = _stripped(said)
