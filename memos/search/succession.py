@@ -16,6 +16,7 @@ import numpy as np
 
 from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
+from memos.core.text.clauses import concerns_another_clause
 from memos.core.types import Arm, Role
 from memos.memcube.judge import Judge, lost_features, question_features
 from memos.memcube.relations import MOST_WORDS
@@ -94,7 +95,14 @@ def _by_what_holds(
     known = {entry.item.id for entry in first}
     # A question about a day or a month wants what was said then, whatever came later.
     wanted = () if question.of_then else replacements
-    links = [each for each in wanted if each.older in known and each.newer in known]
+    texts = {entry.item.id: entry.item.memory for entry in first}
+    links = [
+        each
+        for each in wanted
+        if each.older in known
+        and each.newer in known
+        and not concerns_another_clause(question.text, texts[each.older], texts[each.newer])
+    ]
     asked = question.claim
     # "What did Ann's family do?" is answered by "My kids swam"; "Where does she live?" not by "My son lives in Rome".
     named = any(map(question.names_speaker, {entry.item.speaker for entry in first}))

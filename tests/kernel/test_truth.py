@@ -134,6 +134,46 @@ def test_what_is_handed_over_dropped_or_asked_of_this_year_is_found_as_it_is_now
     assert memos.search(question).hits[0].item.memory == newer
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "of_the_rest", "of_the_change"),
+    [
+        ("I live in Paris and work at Bosch.", "I moved to Lyon.", "Where do I work?", "Where do I live?"),
+        (
+            "My sister Eva is a nurse and my brother Max is a pilot.",
+            "Max became a teacher.",
+            "What is Eva's job?",
+            "What is Max's job?",
+        ),
+        (
+            "The API runs on port 8080 and the admin UI on 9090.",
+            "The admin UI is on 9443 now.",
+            "Which port is the API on?",
+            "Which port is the admin UI on?",
+        ),
+        (
+            "I take vitamin D in the morning and magnesium at night.",
+            "I stopped taking magnesium.",
+            "What do I take in the morning?",
+            "Do I take magnesium?",
+        ),
+        ("My car is a Golf, my bike is a Trek.", "I sold the Golf.", "What bike do I have?", "Do I have the Golf?"),
+        (
+            "Tom is my boss and Lisa is my mentor.",
+            "Lisa left the company, my mentor is now Raj.",
+            "Who is my boss?",
+            "Who is my mentor?",
+        ),
+    ],
+)
+def test_what_changes_one_clause_leaves_the_others(
+    memos: MemOS, older: str, newer: str, of_the_rest: str, of_the_change: str
+) -> None:
+    memos.add([older, "I bought bread and tomatoes."])
+    memos.add(newer)
+    assert memos.search(of_the_rest).hits[0].item.memory == older
+    assert memos.search(of_the_change).hits[0].item.memory == newer
+
+
 def test_a_number_that_is_a_value_is_replaced(memos: MemOS) -> None:
     rent = memos.add("The rent is 500 euros a month.").item_ids[0]
     memos.add("The rent is 550 euros a month.")

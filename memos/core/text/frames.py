@@ -97,6 +97,18 @@ def names_place_again(older: str, newer: str) -> bool:
     return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
 
 
+def verb_at(text: str) -> int | None:
+    """Return the place of the verb among the words of a clause, None where none is sure."""
+    lows = [word.casefold() for word in text.split()]
+    if not lows:
+        return None
+    if lows[0] in _STEMS and lows[0] not in _BE | _HAVE:
+        return 0
+    if lows[0] in _SPEAKERS | _OTHERS:
+        return 1 if len(lows) > 1 else None
+    return _verb_place(lows)
+
+
 def is_about_another_thing(older: str, newer: str) -> bool:
     """Return True for things of like names: "Room 3" and "Room 4", "the launch" and "the launch party".
 
@@ -382,6 +394,9 @@ _ONE_OF_THINGS = _ONE | words_of("be due called named listen start begin open ri
 
 _USUALLY_ONE = words_of("drive")
 """Predicates of people with mostly one value at a time."""
+
+VERB_FORMS = frozenset(_STEMS)
+"""Forms of the verbs that are read."""
 
 _TELLING = (frozenset(_STEMS.values()) | _COMPLEMENTS - words_of("due called named") | {"hate"}) - words_of(
     "have take go use need want keep come leave sit run call get start begin see name"

@@ -221,7 +221,7 @@ def words(text: str) -> frozenset[str]:
         if _HAN.search(word):
             found.update(word)
         elif word not in _EMPTY and not _NEGATION.fullmatch(word):
-            found.add(_NUMBERS.get(word, _stem(word)))
+            found.add(_NUMBERS.get(word, _stem(word.removesuffix("'s"))))
     return frozenset(found)
 
 
