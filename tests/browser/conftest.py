@@ -37,7 +37,7 @@ _OPTIONS = (
 LIGHT, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its event loop would stay in the way of other packages' tests
 def browser() -> Iterator[Browser]:
     """Chromium: `MEMOS_CHROMIUM`, or the one of the system."""
     program = os.environ.get("MEMOS_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
