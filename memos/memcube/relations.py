@@ -22,6 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
+from memos.core.text.clauses import changes_a_clause
 from memos.core.text.frames import (
     Contrast,
     asks_for_something,
@@ -245,8 +246,9 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     changed = new.change_words - (old.change_words - _OF_NOW)
     if contrast is Contrast.VALUE:
         return max(odds, _SAID_SO)
-    if contrast is Contrast.LIKELY and pair.cosine >= _ALIKE:
-        odds = max(odds, _LIKELY)
+    likely = contrast is Contrast.LIKELY and pair.cosine >= _ALIKE
+    if likely or (not new.unreal and changes_a_clause(pair.older.memory, pair.newer.memory)):
+        odds, contrast = max(odds, _LIKELY), Contrast.LIKELY
     if changed and not new.ends:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
         of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW

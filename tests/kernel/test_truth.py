@@ -156,6 +156,18 @@ def test_what_is_handed_over_dropped_or_asked_of_this_year_is_found_as_it_is_now
             "What do I take in the morning?",
             "Do I take magnesium?",
         ),
+        (
+            "Hi! I'm Ana, 34, from Porto, I work as a designer at Canva and love hiking.",
+            "I started a new job at Figma last week.",
+            "Where am I from?",
+            "Where do I work?",
+        ),
+        (
+            "I'm Leo, I live in Cork, I'm vegetarian and my rent is 700 euros.",
+            "My rent is 760 euros now.",
+            "Where do I live?",
+            "What is my rent?",
+        ),
         ("My car is a Golf, my bike is a Trek.", "I sold the Golf.", "What bike do I have?", "Do I have the Golf?"),
         (
             "Tom is my boss and Lisa is my mentor.",
@@ -172,6 +184,30 @@ def test_what_changes_one_clause_leaves_the_others(
     memos.add(newer)
     assert memos.search(of_the_rest).hits[0].item.memory == older
     assert memos.search(of_the_change).hits[0].item.memory == newer
+
+
+@pytest.mark.parametrize(
+    ("older", "question"), [("I work at Bosch.", "Where do I work?"), ("I live in Paris.", "Where do I live?")]
+)
+def test_each_clause_of_a_new_statement_replaces_its_own(memos: MemOS, older: str, question: str) -> None:
+    memos.add(older)
+    newer = memos.add("I moved to Lyon and started at Figma.").item_ids[0]
+    assert memos.search(question).hits[0].item.id == newer
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I work at Bosch.", "My friend Tom works at Siemens, he lives in Ulm."),
+        ("I live in Oslo.", "If I lived in Rome, I would eat pizza every day."),
+        ("I live in Oslo.", "We visited Rome, my sister lives there."),
+    ],
+)
+def test_clauses_about_others_or_what_might_be_change_nothing(memos: MemOS, older: str, newer: str) -> None:
+    first = memos.add(older).item_ids[0]
+    memos.add(newer)
+    assert memos.search(older).hits[0].item.id == first
+    assert memos.search(older).hits[0].standing == "current"
 
 
 def test_a_number_that_is_a_value_is_replaced(memos: MemOS) -> None:

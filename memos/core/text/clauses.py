@@ -14,6 +14,7 @@ from memos.core.text.matching import words
 
 _CHARS = 600
 _MOST = 12
+_MOST_COMPARED = 6
 _JOINT = re.compile(
     r"[.!?;,]+\s+|\n+|\s+[–—]\s+|\s+(?:and|but|while|und|aber|y|pero|et|mais)\s+|[，。；！？、]",
     re.IGNORECASE,
@@ -28,8 +29,19 @@ def concerns_another_clause(question: str, older: str, newer: str) -> bool:
     parts = clauses(older)
     if len(parts) < 2:
         return False
-    asked = _most_alike(parts, words(question))
+    asked = _most_alike(parts, _hints(question))
     return asked is not None and (told := _changed_by(parts, newer)) is not None and told != asked
+
+
+def changes_a_clause(older: str, newer: str) -> bool:
+    """Return True if one of several clauses of either statement gives an attribute another value.
+
+    "Hi, I'm Ana, I work at Canva and love hiking." … "I started at Figma."
+    """
+    parts, told = clauses(older)[:_MOST_COMPARED], clauses(newer)[:_MOST_COMPARED]
+    if len(parts) < 2 and len(told) < 2:
+        return False
+    return any(contrast_of(part, each) is Contrast.VALUE for part in parts for each in told)
 
 
 @cached_by_text(maxsize=4096)
@@ -63,8 +75,20 @@ def _changed_by(parts: Sequence[str], newer: str) -> int | None:
     return open_[0] if len(open_) == 1 else None
 
 
+def _hints(text: str) -> frozenset[str]:
+    """Return the content words of a text, and "from" and "old" for where somebody is from and an age."""
+    more = {"from"} if _FROM.search(text) else set[str]()
+    if _AGE.search(text):
+        more.add("old")
+    return words(text) | more
+
+
+_FROM = re.compile(r"\b(?:from|aus|desde|viens)\b", re.IGNORECASE)
+_AGE = re.compile(r"^\d{1,3}$|\b(?:how old|years old|my age|aged|wie alt|jahre alt)\b", re.IGNORECASE)
+
+
 def _most_alike(parts: Sequence[str], sought: frozenset[str]) -> int | None:
     """Return the place of the clause that shares most words, None if no clause does more than all others."""
-    shared = [len(words(part) & sought) for part in parts]
+    shared = [len(_hints(part) & sought) for part in parts]
     most = max(shared)
     return shared.index(most) if most and shared.count(most) == 1 else None

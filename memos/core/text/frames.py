@@ -675,6 +675,8 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     apart = "" not in parts | others and not parts & others
     if apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others):
         return Contrast.OTHER  # "I work as a nurse." … "I work in Lyon."
+    if was.predicate == "work" and _employs(was) and _employs(now):
+        return Contrast.VALUE if _employs(was) != _employs(now) else None
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
@@ -706,6 +708,17 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     return None
 
 
+def _employs(frame: _Frame) -> frozenset[str]:
+    """Return the name of an employer, empty for "at the Oslo office"."""
+    for slot, words in frame.slots:
+        name = words & frame.capitals
+        if slot in _EMPLOYED and name and words - name <= _LATELY:
+            return name
+    return frozenset()
+
+
+_EMPLOYED = words_of("at for with bei chez")
+_LATELY = words_of("last thi next week month year monday today yesterday now new since")
 _NUMBERS = words_of(
     "one two three four five six seven eight nine ten eleven twelve twenty thirty first second third fourth fifth "
     "sixth "
