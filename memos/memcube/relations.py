@@ -22,7 +22,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
-from memos.core.text.clauses import changes_a_clause
+from memos.core.text.clauses import changes_a_clause, clauses, tells_it_of_others
 from memos.core.text.frames import (
     Contrast,
     asks_for_something,
@@ -228,6 +228,8 @@ _SAID_SO = 3.0  # least log odds where the same attribute is given another value
 _LIKELY = 1.5  # and where it is given something else, which is so now and like it
 _ALIKE = 0.42  # least cosine of two statements with values of one kind: a car and a car, no desk and a language
 _LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
+_FEW_CLAUSES = 2
+_LEAST_LIKELY = -0.5  # most where no clause of more than these has a new value, and no word tells of a change
 _NO_CHANGE = -4.0  # most log odds of another attribute
 _APART = 4.0  # log odds lost where nothing of the older statement is mentioned
 _OTHER_BUT_CHANGED = 2.0  # and by another attribute where the newer statement has words of change
@@ -253,7 +255,7 @@ def _with_contrast(pair: Pair, odds: float) -> float:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
         of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
         texts = pair.older.memory, pair.newer.memory
-        if of_itself or names_place_again(*texts) or tells_of_new_part(*texts):
+        if of_itself or names_place_again(*texts) or tells_of_new_part(*texts) or tells_it_of_others(*texts):
             return min(odds, _NO_CHANGE)
     if changed or new.ends:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
@@ -261,6 +263,8 @@ def _with_contrast(pair: Pair, odds: float) -> float:
         return min(odds, _NO_CHANGE)  # "I wake up at 6." … "Yesterday I woke up at 9."
     if asks_for_something(pair.newer.memory) and not asks_for_something(pair.older.memory):
         return min(odds, _NO_CHANGE)  # "My address is …" … "Send the parcel to …"
+    if contrast is None and len(clauses(pair.older.memory)) > _FEW_CLAUSES:
+        return min(odds, _LEAST_LIKELY)
     if contrast is Contrast.APART:
         return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
     return min(odds, _LEAST_SURE if contrast in (None, Contrast.LIKELY) else _NO_CHANGE)

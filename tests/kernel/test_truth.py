@@ -201,6 +201,9 @@ def test_each_clause_of_a_new_statement_replaces_its_own(memos: MemOS, older: st
         ("I work at Bosch.", "My friend Tom works at Siemens, he lives in Ulm."),
         ("I live in Oslo.", "If I lived in Rome, I would eat pizza every day."),
         ("I live in Oslo.", "We visited Rome, my sister lives there."),
+        ("My best friend is called Priya, she lives in York.", "I moved in with Priya in York."),
+        ("I got a new job, I'm a midwife at St James's now.", "I moved in with Priya in York."),
+        ("Hi, I'm Nora, I'm 29 and I live in Leeds with my boyfriend Sam.", "Sam is allergic to nuts."),
     ],
 )
 def test_clauses_about_others_or_what_might_be_change_nothing(memos: MemOS, older: str, newer: str) -> None:

@@ -4,6 +4,7 @@ __all__ = [
     "acknowledgements",
     "caches",
     "claims",
+    "clauses",
     "corrections",
     "frames",
     "instructions",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from memos.core.text.caches import cached_by_text
-from memos.core.text.frames import VERB_FORMS, Contrast, contrast_of, verb_at
+from memos.core.text.frames import VERB_FORMS, Contrast, contrast_of, tells_the_same, verb_at
 from memos.core.text.matching import words
 
 _CHARS = 600
@@ -42,6 +42,19 @@ def changes_a_clause(older: str, newer: str) -> bool:
     if len(parts) < 2 and len(told) < 2:
         return False
     return any(contrast_of(part, each) is Contrast.VALUE for part in parts for each in told)
+
+
+def tells_it_of_others(older: str, newer: str) -> bool:
+    """Return True if no clause of `older` tells of what `newer` does, or only of somebody else.
+
+    "My friend is called Priya, she lives in Manchester." … "I moved to Manchester."
+    """
+    parts = clauses(older)[:_MOST_COMPARED]
+    contrasts = [contrast_of(part, newer) for part in parts]
+    if len(parts) < 2 or all(contrast in (Contrast.OTHER, Contrast.APART) for contrast in contrasts):
+        return len(parts) > 1
+    same = [each for part, each in zip(parts, contrasts, strict=True) if tells_the_same(part, newer)]
+    return bool(same) and all(contrast is Contrast.OTHER for contrast in same)
 
 
 @cached_by_text(maxsize=4096)

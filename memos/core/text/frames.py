@@ -97,6 +97,12 @@ def names_place_again(older: str, newer: str) -> bool:
     return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
 
 
+def tells_the_same(older: str, newer: str) -> bool:
+    """Return True if the first clauses of two statements have one predicate."""
+    was, now = _read(older), _read(newer)
+    return was is not None and now is not None and was.predicate == now.predicate
+
+
 def verb_at(text: str) -> int | None:
     """Return the place of the verb among the words of a clause, None where none is sure."""
     lows = [word.casefold() for word in text.split()]
@@ -638,7 +644,14 @@ def _of_predicates(was: _Frame, now: _Frame) -> Contrast | None:
     if was.kind is _Kind.SPEAKER and now.kind is _Kind.THING and _tells_more_of(was, now):
         return Contrast.OTHER
     of_people = {was.kind, now.kind} <= {_Kind.SPEAKER, _Kind.PERSON}
+    if of_people and "live" in (was.predicate, now.predicate) and (_is_role(was) or _is_role(now)):
+        return Contrast.OTHER  # "I'm a midwife." … "I moved to Leeds."
     return Contrast.OTHER if of_people and {was.predicate, now.predicate} <= _TELLING else None
+
+
+def _is_role(frame: _Frame) -> bool:
+    """Return True for "I'm a midwife at the hospital.", not for "I'm in Leeds."."""
+    return frame.predicate == "be" and bool(dict(frame.slots).get(""))
 
 
 def _tells_more_of(was: _Frame, now: _Frame) -> bool:
@@ -671,12 +684,12 @@ def _of_subjects(was: _Frame, now: _Frame) -> Contrast | None:
 
 def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
     """Return how statements of one subject and predicate are related."""
+    if (moved := _has_moved(was, now)) is not None:
+        return Contrast.VALUE if moved else None
     parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
     apart = "" not in parts | others and not parts & others
     if apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others):
         return Contrast.OTHER  # "I work as a nurse." … "I work in Lyon."
-    if was.predicate == "work" and _employs(was) and _employs(now):
-        return Contrast.VALUE if _employs(was) != _employs(now) else None
     if was.slots == now.slots or not _NOT.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
@@ -706,6 +719,21 @@ def _of_slots(was: _Frame, now: _Frame) -> Contrast | None:
         # "I spend 45 euros on food." … "… on books.": what is the same is the value.
         return Contrast.OTHER
     return None
+
+
+def _has_moved(was: _Frame, now: _Frame) -> bool | None:
+    """Return whether a home or an employer is another one; None where a statement names none."""
+    if was.predicate == "work" and _employs(was) and _employs(now):
+        return _employs(was) != _employs(now)
+    if was.predicate != "live":
+        return None
+    places = [
+        next((words for slot, words in each.slots if slot and _PLACES.get(slot, slot) == "in"), None)
+        for each in (was, now)
+    ]
+    if places[0] is None or places[1] is None or [_kind(places[0], was), _kind(places[1], now)] != ["name", "name"]:
+        return None
+    return not (places[0] <= places[1] or places[1] <= places[0])
 
 
 def _employs(frame: _Frame) -> frozenset[str]:
