@@ -32,6 +32,7 @@ from memos.core.text.frames import (
     mentions,
     names_place_again,
     tells_of_new_part,
+    tells_of_something_new,
 )
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
@@ -224,6 +225,7 @@ class RelationFinder:
 
 
 _OF_NOW = frozenset({"now", "these days", "nowadays", "jetzt", "ahora", "现在"})
+_NEW = frozenset({"new", "neu", "neue", "neuen", "neuer", "neues", "nuevo", "nueva"})
 _SAID_SO = 3.0  # least log odds where the same attribute is given another value
 _LIKELY = 1.5  # and where it is given something else, which is so now and like it
 _ALIKE = 0.42  # least cosine of two statements with values of one kind: a car and a car, no desk and a language
@@ -255,7 +257,8 @@ def _with_contrast(pair: Pair, odds: float) -> float:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
         of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
         texts = pair.older.memory, pair.newer.memory
-        if of_itself or names_place_again(*texts) or tells_of_new_part(*texts) or tells_it_of_others(*texts):
+        of_new = changed <= _NEW and tells_of_something_new(*texts)
+        if of_itself or of_new or names_place_again(*texts) or tells_of_new_part(*texts) or tells_it_of_others(*texts):
             return min(odds, _NO_CHANGE)
     if changed or new.ends:
         return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds

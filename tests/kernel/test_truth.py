@@ -96,6 +96,10 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
         ("I work at the bakery on Main Street.", "The bakery has a new oven."),
         ("I keep seven hives.", "The hives need sugar in spring."),
         ("I play the cello.", "My cello has a crack."),
+        ("The museum is free on Sundays.", "The zoo is no longer free on Sundays."),
+        ("I like tea.", "I spilled tea on my new shirt."),
+        ("I work at Bosch.", "Bosch opened a new plant in Cluj."),
+        ("My dentist is Dr. Ruiz.", "My son's dentist is Dr. Lang."),
         ("The launch is on 12 March.", "The launch party is on 14 March."),
         ("My rent is 900 euros.", "The average rent here is 1100 euros."),
         ("The project is written in Go.", "The old project was written in PHP."),
@@ -116,6 +120,7 @@ def test_what_is_said_of_a_part_or_a_thing_changes_nothing_else(memos: MemOS, ol
 @pytest.mark.parametrize(
     ("older", "newer", "question"),
     [
+        ("My doctor is Dr. Kim.", "My doctor is Dr. Lee.", "Who is my doctor?"),
         ("I run the Berlin office.", "I handed the Berlin office over to Petra.", "Who runs the Berlin office?"),
         ("I train for the Oslo run.", "I had to drop out of the Oslo run with a torn calf.", "Do I run in Oslo?"),
         ("Yesterday I paid 20 euros for a ticket.", "Tickets went up to 24 euros.", "What does a ticket cost?"),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from memos.core.text.caches import cached_by_text
-from memos.core.text.frames import VERB_FORMS, Contrast, contrast_of, tells_the_same, verb_at
+from memos.core.text.frames import VERB_FORMS, Contrast, contrast_of, tells_the_same, verb_at, without_title_dots
 from memos.core.text.matching import words
 
 _CHARS = 600
@@ -62,7 +62,7 @@ def clauses(text: str) -> tuple[str, ...]:
     """Return the clauses of a text, each with a subject where it takes that of the one before."""
     found: list[str] = []
     subject = ""
-    for part in _JOINT.split(text[:_CHARS])[:_MOST]:
+    for part in _JOINT.split(without_title_dots(text[:_CHARS]))[:_MOST]:
         said = part.strip()
         if not words(said):
             continue

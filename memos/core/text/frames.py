@@ -103,6 +103,11 @@ def tells_the_same(older: str, newer: str) -> bool:
     return was is not None and now is not None and was.predicate == now.predicate
 
 
+def without_title_dots(text: str) -> str:
+    """Return a text in which "Dr." ends no sentence."""
+    return _TITLE.sub(r"\1", text)
+
+
 def verb_at(text: str) -> int | None:
     """Return the place of the verb among the words of a clause, None where none is sure."""
     lows = [word.casefold() for word in text.split()]
@@ -128,6 +133,11 @@ def is_about_another_thing(older: str, newer: str) -> bool:
         return False
     if now.another - was.another and was.kind is not _Kind.PERSON:
         return True
+    denied = now.predicate == f"not-{was.predicate}" or (
+        now.predicate == was.predicate and not _NOT.isdisjoint(now.words)
+    )
+    if denied and was.kind is now.kind is _Kind.THING:
+        return was.subject.isdisjoint(now.subject) and not (was.subject | now.subject) & _GENERIC
     return was.kind is now.kind is _Kind.THING and _has_another_head(was, now)
 
 
@@ -146,6 +156,19 @@ _NEW_PART = re.compile(
     r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|braucht)\s+"
     r"(?:an?\s+|eine?n?\s+)?(?:new|neue[ns]?)\s+(?P<part>[^\W\d_]+)",
     re.IGNORECASE,
+)
+
+
+def tells_of_something_new(older: str, newer: str) -> bool:
+    """Return True if what `newer` calls new is nothing that `older` tells of: "I like tea.", "… on my new shirt."."""
+    if _NEW_THING.match(newer.lstrip()):
+        return False  # "New number: 123."
+    named = [_noun(word.casefold()) for pair in _NEW_THING.findall(newer[:_CHARS]) for word in pair if word]
+    return bool(named) and _nouns(older).isdisjoint(named) and not _KIN & set(named) and "job" not in named
+
+
+_NEW_THING = re.compile(
+    r"\b(?:new|neue[rsnm]?|nuev[oa]s?|nouveau|nouvelle)\s+([^\W\d_]+)(?:\s+([^\W\d_]+))?", re.IGNORECASE
 )
 
 
@@ -273,7 +296,9 @@ _OF_NOW = re.compile(
     r"maintenant|désormais)\b",
     re.I,
 )
+_TITLE = re.compile(r"\b(dr|mr|mrs|ms|prof|st|hr|fr|sr|sra|mme|mlle)\.(?=\s)", re.I)
 _SHORT = (
+    (_TITLE, r"\1"),
     (re.compile(r"\b(i)'m\b", re.I), r"\1 am"),
     (re.compile(r"\b(we|you|they)'re\b", re.I), r"\1 are"),
     (re.compile(r"\b(he|she|it|that|there|here|who|what)'s\b", re.I), r"\1 is"),
@@ -282,6 +307,7 @@ _SHORT = (
     (re.compile(r"'d\b", re.I), " would"),
     (re.compile(r"\bcan't\b|\bcannot\b", re.I), "can not"),
     (re.compile(r"n't\b", re.I), " not"),
+    (re.compile(r"\bno longer\b", re.I), "not"),
     (re.compile(r"'s\b|(?<=s)'(?!\w)"), " of"),
     (re.compile(r"\b([jmtlsdn]|qu)'(?=\w)", re.I), r"\1e "),
 )
