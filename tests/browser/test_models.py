@@ -94,7 +94,7 @@ def test_adapters_are_compared_forgotten_and_allowed_again(open_page: Open, cube
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Forget the chosen ones").click()
     expect(page.get_by_role("main").get_by_role("status")).to_contain_text("1 memory is not learned any more")
-    page.get_by_role("button", name="Allow them to be learned again").click()
+    page.get_by_role("button", name="Allow it to be learned again").click()
     page.wait_for_url("**/models?**")
     expect(page.locator("main")).to_contain_text("learning is allowed")
 

@@ -55,7 +55,7 @@ def test_files_are_uploaded_with_their_outcome(open_page: Open, tmp_path: Path) 
     chats = zipped(tmp_path / "chats.zip", {"chat.json": [{"role": "user", "content": "The ferry leaves at seven."}]})
     page.locator("#files").set_input_files([good, bad, chats])
     expect(page.locator("[data-uploads] li", has_text="chats.zip")).to_contain_text("1 messages of 1 conversations")
-    expect(page.locator("[data-uploads] li", has_text="note.txt")).to_contain_text("is being read")
+    expect(page.locator("[data-uploads] li", has_text="note.txt")).to_contain_text("is read: 1 passage")
     expect(page.locator("[data-uploads] li", has_text="broken.json")).to_contain_text("JSON")
 
 

@@ -151,6 +151,25 @@ function activeRow() {
   return document.querySelector("[data-row].active");
 }
 
+// An action keeps its row active, whether it replaces a part of the page or loads the page again.
+function remember() {
+  const place = rows().indexOf(activeRow());
+  sessionStorage.setItem("row", JSON.stringify({ path: location.pathname, place }));
+}
+
+function recall() {
+  const { path, place } = JSON.parse(sessionStorage.getItem("row") ?? "{}");
+  if (path === location.pathname && !activeRow()) rows()[place]?.classList.add("active");
+}
+
+document.addEventListener("htmx:beforeSwap", remember);
+document.addEventListener("htmx:afterSettle", recall);
+document.addEventListener("submit", remember);
+document.addEventListener("DOMContentLoaded", () => {
+  recall();
+  sessionStorage.removeItem("row");
+});
+
 function step(by) {
   const all = rows();
   if (all.length === 0) return;
