@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests memos.integrations with the frameworks themselves: all, or the modules named. SETUP_ONLY=1 only installs them.
-# Frameworks that install together share .venv-integrations; each of the others has an environment of its own.
+# Frameworks that install together share .venv-integrations; each of the others has an environment of its own, as has
+# LiteLLM's proxy.
 set -eu
 
 apart="claude_agent crewai"  # the first for its 400 MB
@@ -28,6 +29,8 @@ run() { # environment, modules
         packages="$packages mem0ai langmem"
         tests="$tests tests/integrations/test_mem0_signatures.py tests/integrations/test_langmem_page.py"
     fi
+    # Since 1.108 the proxy's packages are a distribution of their own, which not every index has.
+    [ "$environment" != .venv-integrations-litellm ] || packages="$packages litellm[proxy]<1.108"
     # shellcheck disable=SC2086 # several words
     CONSTRAINTS=tests/integrations/constraints${environment#.venv-integrations}.txt \
         sh scripts/install.sh "$environment" --editable ".[$(echo "$extras" | tr ' _' ',-')]" $packages
@@ -45,5 +48,5 @@ done
 # shellcheck disable=SC2086
 [ -z "$common" ] || run .venv-integrations $common
 for name in ${*:-$all}; do
-    case " $apart " in *" $name "*) run ".venv-integrations-$name" "$name" ;; esac
+    case " $apart litellm " in *" $name "*) run ".venv-integrations-$name" "$name" ;; esac
 done
