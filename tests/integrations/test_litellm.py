@@ -177,7 +177,7 @@ logger = MemosLogger(AgentMemory(MemOSClient({key!r}, {url!r}), timeout_s=60))
 """
 
 
-@pytest.mark.skipif(find_spec("fastapi_sso") is None, reason="needs LiteLLM's proxy: make test-integrations NAMES=litellm")
+@pytest.mark.skipif(find_spec("fastapi_sso") is None, reason="run: make test-integrations NAMES=litellm")
 def test_the_proxy_remembers_for_the_user_of_the_request(server: Server, user: str, tmp_path: Path) -> None:
     with OpenAIServer([answer("I see."), events("Your parrot ", "is called Hugo.")]) as model:
         (tmp_path / "callback.py").write_text(CALLBACK.format(key=server.key, url=server.url))
