@@ -1,4 +1,4 @@
-"""What an agent works with: the cubes of its user and of the project it is in, and what it is told at the start.
+"""Choose an agent's cubes, its user's and its project's, and write the text that its session begins with.
 
 Imports no kernel, so that `memos mcp` answers at once.
 """

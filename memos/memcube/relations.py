@@ -22,15 +22,17 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
-from memos.core.text.clauses import changes_a_clause, clauses, tells_it_of_others
-from memos.core.text.frames import (
+from memos.core.text.contrasts import (
     Contrast,
     asks_for_something,
+    changes_a_clause,
+    clauses,
     contrast_of,
     happened_once,
     is_about_another_thing,
     mentions,
     names_place_again,
+    tells_it_of_others,
     tells_of_new_part,
     tells_of_something_new,
 )

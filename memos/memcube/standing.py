@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -68,15 +68,16 @@ def standings(connection: sa.Connection, states: Sequence[Item], at: datetime) -
 
 def _whole_messages(connection: sa.Connection, states: Sequence[Item]) -> Mapping[str, str]:
     """Return the message of each fact that is the whole of one."""
-    facts = {state.id: state for state in states if state.type in DERIVED - {ItemType.PROFILE}}
+    facts = {state.id: _words(state.memory) for state in states if state.type in DERIVED - {ItemType.PROFILE}}
     if not facts:
         return {}
-    origins = items.origins_of(connection, list(facts))
-    single = {fact: next(iter(of)) for fact, of in origins.items() if len(of) == 1}
-    cubes = sorted({state.cube for state in facts.values()})
-    said = {brief.id: _words(brief.memory) for brief in items.briefs(connection, cubes, set(single.values()))}
-    return {fact: origin for fact, origin in single.items() if said.get(origin) == _words(facts[fact].memory)}
+    cubes = sorted({state.cube for state in states})
+
+    def said(ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        return {brief.id: _words(brief.memory) for brief in items.briefs(connection, cubes, ids)}
+
+    return items.whole_messages(connection, facts, said)
 
 
-def _words(text: str) -> list[str]:
-    return text[: items.BRIEF_CHARS].casefold().split()
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text[: items.BRIEF_CHARS].casefold().split())

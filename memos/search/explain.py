@@ -15,8 +15,6 @@ from memos.search.searcher import (
     UNINDEXED,
     RankedCandidates,
     Searcher,
-    arm_scores,
-    boosts,
     candidates_of,
     limit_of,
 )
@@ -76,19 +74,19 @@ def _ranked(searcher: Searcher, request: SearchRequest, found: RankedCandidates,
             f"it is at place {place} of {len(found.ranked):,} with {entry.score:.3f}; the last of the "
             f"{request.top_k} hits has {last.score:.3f}"
         )
-        return WhyNot(entry.item.id, "rank", reason, place, entry.score, arm_scores(entry), boosts(entry))
+        return WhyNot(entry.item.id, "rank", reason, place, entry.score, entry.arm_scores, entry.all_boosts)
     if (its := found.relevance().of(entry)) < request.min_relevance:
         reason = f"it is at place {place}, but has a relevance of {its:.3f}, less than {request.min_relevance:g}"
-        return WhyNot(entry.item.id, "relevance", reason, place, entry.score, arm_scores(entry), boosts(entry))
+        return WhyNot(entry.item.id, "relevance", reason, place, entry.score, entry.arm_scores, entry.all_boosts)
     if request.token_budget is not None:
         with searcher.ledger.read() as connection:
             hits = searcher.hits(candidates_of(connection, request, found.rules), request, found)
         kept, _, used = assemble(hits, request.token_budget, by_time=found.question.asks_order)
         if entry.item.id not in {hit.item.id for hit in kept}:
             reason = f"it is at place {place}, but does not fit into {request.token_budget} tokens ({used} used)"
-            return WhyNot(entry.item.id, "budget", reason, place, entry.score, arm_scores(entry), boosts(entry))
+            return WhyNot(entry.item.id, "budget", reason, place, entry.score, entry.arm_scores, entry.all_boosts)
     reason = f"it is found, at place {place}"
-    return WhyNot(entry.item.id, "found", reason, place, entry.score, arm_scores(entry), boosts(entry))
+    return WhyNot(entry.item.id, "found", reason, place, entry.score, entry.arm_scores, entry.all_boosts)
 
 
 def _failing(node: Node, state: Item) -> list[str]:

@@ -16,7 +16,7 @@ from memos.core.ports import ScoredPoint
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
-from memos.core.types import Arm, ItemType, Role
+from memos.core.types import Arm, ArmScore, Boost, ItemType, Role
 from memos.memcube.ledger.items import Brief
 from memos.search.question import Intent, Question
 
@@ -176,6 +176,16 @@ class Ranked(NamedTuple):
     score: float
     votes: tuple[Vote, ...]
     boosts: tuple[tuple[str, float], ...]
+
+    @property
+    def arm_scores(self) -> tuple[ArmScore, ...]:
+        """Return the arms' votes as a hit shows them."""
+        return tuple(ArmScore(*vote) for vote in self.votes)
+
+    @property
+    def all_boosts(self) -> tuple[Boost, ...]:
+        """Return the boosts as a hit shows them."""
+        return tuple(Boost(name, gave) for name, gave in self.boosts)
 
 
 def score_candidates(

@@ -36,8 +36,6 @@ from memos.core.types import (
     STANDING_OF,
     UNUSED,
     Arm,
-    ArmScore,
-    Boost,
     Hit,
     Item,
     ItemType,
@@ -54,7 +52,7 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.standing import Replacement, standing_of, standings
-from memos.search.merged_names import MergedName, merged_names, spelled_otherwise
+from memos.search.merged_names import MergedName, mean_of, merged_names, spelled_otherwise, with_names
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
     Fused,
@@ -208,7 +206,6 @@ _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # What others order by, and recalls nothing by itself.
 _BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
 _UNREAD_WEIGHT = 0.5  # of the vector arms for a question in a script that the embedder does not read
-_NAME_SHARE = np.float32(0.6)
 _MOST_VARIANTS = 3  # of a question with other names in it that are embedded, each about two milliseconds
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
@@ -353,8 +350,8 @@ class Searcher:
         if merged:
             otherwise = spelled_otherwise(request.query, merged, _MOST_VARIANTS)
             others = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in otherwise)
-            dense = _mean([dense, *(self.embedder.embed_query(each) for each in others if each != text)])
-        return _Vectors(dense, _vector_with_names(dense, [self.embedder.embed_query(name) for name in names])), helped
+            dense = mean_of([dense, *(self.embedder.embed_query(each) for each in others if each != text)])
+        return _Vectors(dense, with_names(dense, [self.embedder.embed_query(name) for name in names])), helped
 
     def _rank(
         self,
@@ -574,8 +571,8 @@ class Searcher:
                 relevance.of(entry),
                 state.sources,
                 found.copies.get(state.id, ()),
-                arm_scores(entry) if request.explain else (),
-                boosts(entry) if request.explain else (),
+                entry.arm_scores if request.explain else (),
+                entry.all_boosts if request.explain else (),
                 *(stands.get(state.id) or standing_of(state, found.replaced, request.reference_time)),
                 relations=related.get(state.id, ()),
             )
@@ -675,13 +672,11 @@ def _replacements(
 
 def _facts_of_messages(connection: sa.Connection, pool: Sequence[Recalled]) -> dict[str, list[str]]:
     """Return the ids of facts that are the whole of a message, by the id of the message."""
-    facts = {entry.item.id: _words(entry.item) for entry in pool if entry.item.type in DERIVED - {ItemType.PROFILE}}
+    words = {entry.item.id: _words(entry.item) for entry in pool}
+    facts = {entry.item.id: words[entry.item.id] for entry in pool if entry.item.type in DERIVED - {ItemType.PROFILE}}
     same: dict[str, list[str]] = {}
-    if facts:
-        words = {entry.item.id: _words(entry.item) for entry in pool}
-        for fact, origins in items.origins_of(connection, list(facts)).items():
-            if len(origins) == 1 and words.get(origin := next(iter(origins))) == facts[fact]:
-                same.setdefault(origin, []).append(fact)
+    for fact, message in items.whole_messages(connection, facts, lambda _: words).items():
+        same.setdefault(message, []).append(fact)
     return same
 
 
@@ -755,39 +750,12 @@ def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
     return tuple(own) if vectors.with_names is None else (*own, ArmQuery(Arm.NAMED, vectors.with_names))
 
 
-def _vector_with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
-    """Approximate the vector of the question with its names, by a sum instead of a second run; None without names.
-
-    On LoCoMo's questions its cosine with that vector is 0.90, and 0.78 without them.
-    """
-    if not names:
-        return None
-    both = dense + _NAME_SHARE * np.mean(names, axis=0)
-    vector: Vector = both / np.linalg.norm(both)
-    return vector
-
-
-def _mean(vectors: Sequence[Vector]) -> Vector:
-    """Return the unit vector in the middle of several."""
-    both = np.mean(vectors, axis=0)
-    vector: Vector = both / (np.linalg.norm(both) or 1.0)
-    return vector
-
-
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:
     return tuple(ArmQuery(arm, terms) for arm in (Arm.TURN_BM25, Arm.WINDOW_BM25)) if len(terms.indices) else ()
 
 
 def limit_of(top_k: int) -> int:
     return min(MAX_CANDIDATES, max(_MIN_CANDIDATES, top_k * _OVERSAMPLE))
-
-
-def arm_scores(entry: Ranked) -> tuple[ArmScore, ...]:
-    return tuple(ArmScore(*vote) for vote in entry.votes)
-
-
-def boosts(entry: Ranked) -> tuple[Boost, ...]:
-    return tuple(Boost(name, gave) for name, gave in entry.boosts)
 
 
 def _words(item: items.Brief) -> tuple[str, ...]:

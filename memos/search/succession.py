@@ -16,7 +16,7 @@ import numpy as np
 
 from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
-from memos.core.text.clauses import concerns_another_clause
+from memos.core.text.contrasts import concerns_another_clause
 from memos.core.types import Arm, Role
 from memos.memcube.judge import Judge, lost_features, question_features
 from memos.memcube.relations import MOST_WORDS

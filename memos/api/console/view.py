@@ -126,7 +126,7 @@ class View:
 
     @property
     def notice(self) -> str:
-        """What the last change says, for the page that it led to."""
+        """The message of the last change, shown once on the next page."""
         signature, _, text = unquote(self.request.cookies.get(NOTICE_COOKIE, "")).partition(":")
         return text if hmac.compare_digest(signature.encode(), _signature(self.secret, text).encode()) else ""
 
@@ -241,7 +241,7 @@ EVENTS = {
     "unpin": "unpinned",
     "update": "changed",
 }
-"""What is said of an event, by its kind."""
+"""The words for an event, by its kind."""
 
 
 def happened(kind: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -525,6 +525,23 @@ def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[s
             if kind == LinkKind.DERIVED_FROM:
                 found[item_id].add(target)
     return found
+
+
+def whole_messages(
+    connection: sa.Connection,
+    facts: Mapping[str, Hashable],
+    said: Callable[[Collection[str]], Mapping[str, Hashable]],
+) -> dict[str, str]:
+    """Return the message of each fact that is the whole of one, by the fact's id.
+
+    Args:
+        connection: The ledger.
+        facts: What each fact says, by its id, in a form that can be compared.
+        said: Returns the same of messages, by their ids.
+    """
+    single = {fact: next(iter(of)) for fact, of in origins_of(connection, facts).items() if len(of) == 1}
+    messages = said(set(single.values()))
+    return {fact: origin for fact, origin in single.items() if messages.get(origin) == facts[fact]}
 
 
 def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bool = True) -> None:

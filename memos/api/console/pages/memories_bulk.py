@@ -137,7 +137,7 @@ def _export(cube: str, items: Sequence[Mapping[str, Any]]) -> Response:
 
 
 async def _done(view: View) -> Response:
-    """Say what an action did, with what undoes it."""
+    """Return the message on what an action changed, with a link that undoes it."""
     action, changed = view.query("done"), unpacked(view.query("ids"))
     items = await memories_of(view.rest, view.cube, [each.id for each in changed[:_SHOWN]], deleted=True)
     return view.render(

@@ -219,7 +219,7 @@ async def _meanwhile(view: View, error: RestError, item: str) -> Response:
 
 
 async def _what_became(view: View, item: str, refusal: RestError) -> str:
-    """Say who decided a memory that no longer waits. Raises: RestError (there is none that the key may read)."""
+    """Show who decided on a memory that no longer waits. Raises: RestError (the key may not read it)."""
     try:
         last = (await view.rest.get(f"/memories/{part(item)}/history"))[-1]
     except RestError as error:
@@ -231,7 +231,7 @@ async def _what_became(view: View, item: str, refusal: RestError) -> str:
 
 
 async def _decided_by_another(view: View, newer: str, older: str) -> str:
-    """Return what to say if a correction is no longer in doubt, else an empty text."""
+    """Return a message if somebody else decided on a correction meanwhile, else an empty text."""
     try:
         found = await view.rest.get(f"/memories/{part(newer)}/relations")
     except RestError as error:
@@ -240,7 +240,7 @@ async def _decided_by_another(view: View, newer: str, older: str) -> str:
         return "One of these memories was deleted meanwhile, so there is nothing to decide."
     pair = [each for each in found if (each["newer"], each["older"]) == (newer, older)]
     if not pair:
-        return "This is no longer in doubt; nothing was changed now."
+        return "Somebody has decided on this already; nothing was changed."
     if pair[0]["decided_by"] == "feedback":
         return ""
     what = "both hold" if not pair[0]["confidence"] else "they say the same" if pair[0]["kind"] == "SAME" else ""

@@ -1,3 +1,3 @@
-"""What is copied into the folder of the Claude Code plugin, and runs there without hippocube."""
+"""Programs of the Claude Code plugin: copied into its folder, they run there without hippocube."""
 
 __all__ = ["ask_memory"]

@@ -122,7 +122,7 @@ def _name_of_remote(url: str) -> str:
 
 
 class Server:
-    """One connection to a server, which was found by a data folder or by its address."""
+    """A connection to the server of a data folder, or of an address."""
 
     def __init__(self, options: dict[str, str], timeout_s: float) -> None:
         self._until = monotonic() + timeout_s
@@ -213,7 +213,7 @@ class Server:
                 return None
 
         if not self._url.startswith(("https://", "http://")):
-            raise OSError(f"{self._url} is no http address")
+            raise OSError(f"{self._url} must begin with http:// or https://")
         request = Request(self._url + path, body or None, headers, method=method)  # noqa: S310
         try:
             with build_opener(Stay).open(request, timeout=self._left_s()) as answer:

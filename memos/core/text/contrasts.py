@@ -1,0 +1,508 @@
+"""Compare two statements, whole and clause by clause: one attribute or another, one value at a time or many.
+
+"I live in Lyon." and "I work in Lyon." have another predicate, "My car is red." and "My bike is red." another subject;
+"I speak Polish." and "I speak Finnish." hold together. "I live in Paris and work at Bosch." is not outdated by "I moved
+to Lyon." for who asks where I work. What cannot be read decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+from memos.core.text import matching
+from memos.core.text.caches import cached_by_text
+from memos.core.text.claims import words_of
+from memos.core.text.frames import (
+    CHARS,
+    COMPLEMENTS,
+    KIN_WORDS,
+    LEAD,
+    NEGATIONS,
+    PLACES,
+    STEMS,
+    VERB_FORMS,
+    Frame,
+    Kind,
+    frame_of,
+    noun,
+    nouns_of,
+    read_frame,
+    spelled_out,
+    verb_at,
+    without_title_dots,
+    words_of_clauses,
+)
+from memos.core.text.frames_chinese import SINGLE, gives_up, is_chinese, read_chinese
+
+
+class Contrast(Enum):
+    """Relation between two statements."""
+
+    OTHER = "other"
+    """Another attribute, of the same or another thing: neither says anything of the other."""
+    APART = "apart"
+    """Another subject or predicate, and no word of the older one."""
+    TOGETHER = "together"
+    """Two values of an attribute that has many at a time."""
+    VALUE = "value"
+    """The same attribute with another number, date or name."""
+    LIKELY = "likely"
+    """The same predicate with something else, which is so now: another value if both are alike in meaning."""
+
+
+def contrast_of(older: str, newer: str) -> Contrast | None:
+    """Return how two statements are related, None if their words do not tell."""
+    if is_chinese(newer):
+        return _of_chinese(older, newer)
+    was, now = read_frame(older), read_frame(newer)
+    if was is None or now is None:
+        return None
+    if was.predicate == now.predicate and was.subject == now.subject:
+        return _of_slots(was, now)
+    found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
+    if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
+        return found
+    return Contrast.APART if nouns_of(newer).isdisjoint((was.subject | was.words) - _UNITS) else None
+
+
+def _has_another_head(was: Frame, now: Frame) -> bool:
+    """Return True for "The launch is …" and "The launch party is …"; a deadline of the launch is the launch's own."""
+    longer = was if len(was.subject) > len(now.subject) else now
+    shorter = now if longer is was else was
+    inside = shorter.head in longer.subject and longer.head not in shorter.subject
+    return inside and longer.head not in _GENERIC and bool(shorter.head)
+
+
+def _of_chinese(older: str, newer: str) -> Contrast | None:
+    if gives_up(older, newer):
+        return Contrast.VALUE
+    was, now = read_chinese(older), read_chinese(newer)
+    if was is None or now is None or was.subject != now.subject:
+        return None
+    if was.predicate != now.predicate:
+        return Contrast.OTHER if {was.predicate, now.predicate} <= SINGLE else None
+    if was.value == now.value:
+        return None
+    if was.predicate in SINGLE:
+        return Contrast.VALUE
+    return Contrast.LIKELY if now.of_now else None
+
+
+def names_place_again(older: str, newer: str) -> bool:
+    """Return True if `newer` gives another attribute of the same person the place that `older` gives one.
+
+    "I live in Bergen." … "I changed jobs, I work for Equinor in Bergen now.": whatever has changed, the first holds.
+    """
+    was = read_frame(older)
+    if was is None or was.predicate not in _TELLING or was.kind is Kind.THING:
+        return False
+    frames = [
+        frame
+        for words in words_of_clauses(LEAD.sub("", spelled_out(newer)))
+        if words and (frame := frame_of(words, frozenset(), of_now=False)) is not None
+    ]
+    mine = [frame for frame in frames if (frame.kind, frame.subject) == (was.kind, was.subject)]
+    if any(frame.predicate == was.predicate for frame in mine):
+        return False
+    places = _places(was)
+    return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
+
+
+def tells_the_same(older: str, newer: str) -> bool:
+    """Return True if the first clauses of two statements have one predicate."""
+    was, now = read_frame(older), read_frame(newer)
+    return was is not None and now is not None and was.predicate == now.predicate
+
+
+def is_about_another_thing(older: str, newer: str) -> bool:
+    """Return True for things of like names: "Room 3" and "Room 4", "the launch" and "the launch party".
+
+    And for the one that is meant and an average, a former or a competitor's.
+    """
+    number, other = _numbered(older), _numbered(newer)
+    if number is not None and other is not None and number[0] == other[0]:
+        return number[1] != other[1]
+    was, now = read_frame(older), read_frame(newer)
+    if was is None or now is None:
+        return False
+    if now.another - was.another and was.kind is not Kind.PERSON:
+        return True
+    denied = now.predicate == f"not-{was.predicate}" or (
+        now.predicate == was.predicate and not NEGATIONS.isdisjoint(now.words)
+    )
+    if denied and was.kind is now.kind is Kind.THING:
+        return was.subject.isdisjoint(now.subject) and not (was.subject | now.subject) & _GENERIC
+    return was.kind is now.kind is Kind.THING and _has_another_head(was, now)
+
+
+def tells_of_new_part(older: str, newer: str) -> bool:
+    """Return True if `newer` says that a thing has something new, of which the speaker's `older` says nothing.
+
+    "I keep hives behind the chapel." … "The chapel gets a new roof.": the hives are where they were.
+    """
+    was, found = read_frame(older), _NEW_PART.match(spelled_out(newer))
+    if was is None or found is None or was.kind is not Kind.SPEAKER:
+        return False
+    return noun(found["part"].casefold()) not in nouns_of(older)
+
+
+_NEW_PART = re.compile(
+    r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|braucht)\s+"
+    r"(?:an?\s+|eine?n?\s+)?(?:new|neue[ns]?)\s+(?P<part>[^\W\d_]+)",
+    re.IGNORECASE,
+)
+
+
+def tells_of_something_new(older: str, newer: str) -> bool:
+    """Return True if what `newer` calls new is nothing that `older` tells of: "I like tea.", "… on my new shirt."."""
+    if _NEW_THING.match(newer.lstrip()):
+        return False  # "New number: 123."
+    named = [noun(word.casefold()) for pair in _NEW_THING.findall(newer[:CHARS]) for word in pair if word]
+    return bool(named) and nouns_of(older).isdisjoint(named) and not KIN_WORDS & set(named) and "job" not in named
+
+
+_NEW_THING = re.compile(
+    r"\b(?:new|neue[rsnm]?|nuev[oa]s?|nouveau|nouvelle)\s+([^\W\d_]+)(?:\s+([^\W\d_]+))?", re.IGNORECASE
+)
+# A number that a thing is called by stands before a colon or a verb; "Rent 500 from May" and "In 2025 I …" have none.
+_NUMBERED = re.compile(
+    r"\s*(?:(?:the|my|our|his|her|their|this|das|die|der|le|la|el|il|mein|meine|notre|mi)\s+)?"
+    r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)\s+(?:no\.?\s*|nr\.?\s*|number\s+|nummer\s+)?"
+    r"#?(?P<number>[a-z]{0,3}\d[\w.\-]*)"
+    r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|cannot|needs|"
+    r"must|should|runs|uses|leaves|passed|failed|fails|passes|works|broke|opens|closes|starts|begins|ends|belongs|"
+    r"goes|went|got|gets|costs|serves|hosts|contains|takes|took|stays|ist|war|hat|hatte|wird|muss|kann|est|était|"
+    r"sera|está|es|era|tiene|è|ha|sarà|é|tem)\b)",
+    re.IGNORECASE,
+)
+_NO_THING = words_of(
+    "i we you he she it they in on at from by since until after before about around only over under for with to as and "
+    "is are was were be paid bought sold got "
+    "am um seit ab bis vor nach im à en dans depuis avant après desde hasta da dal dopo prima ich wir je nous yo io eu"
+)
+
+
+def _numbered(text: str) -> tuple[str, str] | None:
+    """Return the name and the number of the thing that a statement begins with, None without."""
+    found = _NUMBERED.match(spelled_out(text))
+    if found is None or not _NO_THING.isdisjoint(found["name"].casefold().split()):
+        return None
+    return found["name"].casefold(), found["number"].casefold().rstrip(".-")
+
+
+def happened_once(text: str) -> bool:
+    """Return True for what somebody did at one time, such as "Yesterday I woke up at 9."."""
+    return _ONCE.match(text[:CHARS]) is not None
+
+
+# Not "was" and "were": "Yesterday my weight was 78 kilos" is the newest of a series.
+_DID = (
+    r"(?:i|we|he|she|they) (?:[a-z]+ed|went|took|had|woke|ate|drank|slept|ran|drove|rode|wore|paid|met|saw|made|came|"
+    r"sat|sang|spoke|read|flew|swam|cooked|fell|forgot|did)\b"
+)
+_ONCE = re.compile(
+    r"(?:just )?(?:yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|the other day),? "
+    rf"{_DID}|{_DID}[^.!?]{{0,80}} (?:yesterday|today|last night|this morning)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_something(text: str) -> bool:
+    """Return True for a request that tells of nothing, such as "Send the parcel to my office."."""
+    return _REQUEST.match(text) is not None
+
+
+_REQUEST = re.compile(
+    r"\s*(?:please |can you |could you |bitte )?(?:send|bring|buy|book|order|pick up|remind|ship|deliver|email|forward|"
+    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|schick|kauf|buch|bestell|erinner)\b",
+    re.IGNORECASE,
+)
+
+
+def mentions(older: str, newer: str) -> bool | None:
+    """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
+    frame = read_frame(older)
+    if frame is None:
+        return None
+    if frame.kind is Kind.THING:
+        topic = frame.thing
+    elif frame.predicate == "have":
+        topic = dict(frame.slots).get("", frozenset()) - frame.capitals
+    else:
+        return None
+    topic = frozenset(word for word in topic if word.isalpha())
+    there = nouns_of(newer)
+    if not topic or frame.more & there or (topic & there and topic - there):
+        return None
+    return topic <= there
+
+
+_MANY = words_of(
+    "love hate speak learn teach play own have know collect take grow sell repair cook eat drink go went visit meet "
+    "see "
+    "support need sing swim not-love allergic friends afraid interested good bad fond keen mad crazy into allergisch "
+    "allergique "
+    "alérgico alérgica photograph wear subscribed"
+)
+"""Predicates of people with several values at a time; another number alone is a change."""
+_ONE = words_of("live work weigh cost earn pay spend bank")
+_ONE_OF_THINGS = _ONE | words_of("be due called named listen start begin open ring leave run located scheduled")
+"""Predicates with one value at a time."""
+_USUALLY_ONE = words_of("drive")
+"""Predicates of people with mostly one value at a time."""
+_TELLING = (frozenset(STEMS.values()) | COMPLEMENTS - words_of("due called named") | {"hate"}) - words_of(
+    "have take go use need want keep come leave sit run call get start begin see name"
+)
+"""Predicates of which two different ones say different things."""
+_UNITS = words_of("euro dollar pound month week day year hour minute km mile kg percent")
+_GENERIC = words_of("deadline date time day price cost value number name statu title size level one")
+"""Words of a subject by which it is no other thing: "The report is due …", "The deadline is …"."""
+
+
+def _of_predicates(was: Frame, now: Frame) -> Contrast | None:
+    """Return how statements with different predicates are related."""
+    if was.predicate.removeprefix("not-") == now.predicate.removeprefix("not-") or was.more & now.words:
+        return None
+    values = {words for _, words in was.slots}
+    again = {slot for slot, words in now.slots if words in values}
+    if "from" in again:
+        return None  # "I moved from Cork to Tallinn."
+    if again and Kind.BARE not in (was.kind, now.kind):
+        return Contrast.OTHER
+    if was.kind is now.kind is Kind.THING and was.possessive == now.possessive and was.holder == now.holder:
+        extra, more = was.subject - now.subject, now.subject - was.subject
+        apart = extra and more and not (extra & (now.words | now.more) or more & (was.words | was.more))
+        return Contrast.OTHER if apart and was.possessive else None
+    if was.kind is Kind.SPEAKER and now.kind is Kind.THING and _tells_more_of(was, now):
+        return Contrast.OTHER
+    of_people = {was.kind, now.kind} <= {Kind.SPEAKER, Kind.PERSON}
+    if of_people and "live" in (was.predicate, now.predicate) and (_is_role(was) or _is_role(now)):
+        return Contrast.OTHER  # "I'm a midwife." … "I moved to Leeds."
+    return Contrast.OTHER if of_people and {was.predicate, now.predicate} <= _TELLING else None
+
+
+def _is_role(frame: Frame) -> bool:
+    """Return True for "I'm a midwife at the hospital.", not for "I'm in Leeds."."""
+    return frame.predicate == "be" and bool(dict(frame.slots).get(""))
+
+
+def _tells_more_of(was: Frame, now: Frame) -> bool:
+    """Return True for "I keep hives." … "The hives need sugar.", unless both have a place, a name or a number."""
+    about = dict(was.slots).get("", frozenset())
+    if now.predicate not in _OF_THINGS or now.of_now or not now.thing or not now.thing <= about:
+        return False
+    if any(slot for slot, _ in was.slots) and any(slot for slot, _ in now.slots):
+        return False
+    kinds = [{_kind(words, each) for _, words in each.slots} - {None} for each in (was, now)]
+    return "name" not in kinds[1] and not kinds[0] & kinds[1]
+
+
+_OF_THINGS = frozenset({"have", "need", "love"})
+
+
+def _of_subjects(was: Frame, now: Frame) -> Contrast | None:
+    """Return how statements about different things with one predicate are related."""
+    if Kind.BARE in (was.kind, now.kind) and "" in {slot for slot, _ in was.slots + now.slots}:
+        return None  # "Acme is on the Pro plan." tells of Acme, "Ms Duarte is my dentist." of my dentist.
+    if was.predicate == "be" and was.slots == now.slots and {was.kind, now.kind} == {Kind.PERSON}:
+        return None  # "Tom is my boss."
+    extra, more = was.subject - now.subject - _GENERIC, now.subject - was.subject - _GENERIC
+    if was.holder != now.holder and was.thing == now.thing:
+        return Contrast.OTHER
+    if not (extra and more) or extra & (now.words | now.more) or more & (was.words | was.more):
+        return None
+    return Contrast.OTHER
+
+
+def _of_slots(was: Frame, now: Frame) -> Contrast | None:
+    """Return how statements of one subject and predicate are related."""
+    if (moved := _has_moved(was, now)) is not None:
+        return Contrast.VALUE if moved else None
+    parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
+    apart = "" not in parts | others and not parts & others
+    if apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others):
+        return Contrast.OTHER  # "I work as a nurse." … "I work in Lyon."
+    if was.slots == now.slots or not NEGATIONS.isdisjoint(now.words | now.more):
+        return None
+    one, other = dict(was.slots), dict(now.slots)
+    if was.predicate == "live" and len(one) == len(other) == 1:
+        one, other = ({PLACES.get(slot, slot): words for slot, words in each.items()} for each in (one, other))
+    shared = one.keys() & other.keys()
+    differ = {slot for slot in shared if one[slot] != other[slot]}
+    kinds = {slot: (_kind(one[slot], was), _kind(other[slot], now)) for slot in differ}
+    valued = {slot for slot, (kind, theirs) in kinds.items() if kind == theirs is not None}
+    if any(one[slot] < other[slot] for slot in differ):
+        return None  # "My name is Anna." … "My name is Anna Berg."
+    alike = one.keys() == other.keys() and valued == differ
+    counted = alike and all(kinds[slot][0] == "number" and _unit(one[slot]) == _unit(other[slot]) for slot in differ)
+    if was.predicate in _MANY:
+        if counted:
+            return Contrast.VALUE
+        return None if was.predicate == "go" and "to" in shared else Contrast.TOGETHER
+    if counted and was.predicate == "be":
+        return Contrast.VALUE
+    if alike and was.predicate in (_ONE_OF_THINGS if was.kind is Kind.THING else _ONE):
+        return Contrast.VALUE
+    if differ == {""} and one.keys() == other.keys() and was.subject & _FAVOURITE:
+        return Contrast.VALUE
+    if len(differ) == 1 and one.keys() == other.keys() and (now.of_now or was.predicate in _USUALLY_ONE):
+        return Contrast.LIKELY
+    if differ - valued and (valued or any(_kind(one[slot], was) for slot in shared - differ)):
+        # "I spend 45 euros on food." … "… on books.": what is the same is the value.
+        return Contrast.OTHER
+    return None
+
+
+def _has_moved(was: Frame, now: Frame) -> bool | None:
+    """Return whether a home or an employer is another one; None where a statement names none."""
+    if was.predicate == "work" and _employs(was) and _employs(now):
+        return _employs(was) != _employs(now)
+    if was.predicate != "live":
+        return None
+    places = [
+        next((words for slot, words in each.slots if slot and PLACES.get(slot, slot) == "in"), None)
+        for each in (was, now)
+    ]
+    if places[0] is None or places[1] is None or [_kind(places[0], was), _kind(places[1], now)] != ["name", "name"]:
+        return None
+    return not (places[0] <= places[1] or places[1] <= places[0])
+
+
+def _employs(frame: Frame) -> frozenset[str]:
+    """Return the name of an employer, empty for "at the Oslo office"."""
+    for slot, words in frame.slots:
+        name = words & frame.capitals
+        if slot in _EMPLOYED and name and words - name <= _LATELY:
+            return name
+    return frozenset()
+
+
+_EMPLOYED = words_of("at for with bei chez")
+_LATELY = words_of("last thi next week month year monday today yesterday now new since")
+_NUMBERS = words_of(
+    "one two three four five six seven eight nine ten eleven twelve twenty thirty first second third fourth fifth "
+    "sixth "
+    "zwei drei vier fünf sechs dos tres cuatro cinco deux trois quatre cinq"
+)
+
+
+def _is_number(word: str) -> bool:
+    return word in _NUMBERS or any(sign.isdigit() for sign in word)
+
+
+def _unit(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for word in words if not _is_number(word))
+
+
+_FAVOURITE = words_of("favourite favorite lieblingsfarbe lieblingsessen préféré préférée favorito favorita")
+
+
+def _places(frame: Frame) -> frozenset[frozenset[str]]:
+    """Return the words of each slot that tells where."""
+    return frozenset(words for slot, words in frame.slots if slot and PLACES.get(slot, slot) == "in")
+
+
+def _kind(words: frozenset[str], frame: Frame) -> str | None:
+    """Return what the words of a slot are: "number" (or a date), "name", or None."""
+    if any(sign.isdigit() for word in words for sign in word):
+        return "number"
+    if words & frame.capitals or any(sign in word for word in words for sign in "@./"):
+        return "name"
+    return "number" if words & _NUMBERS else None
+
+
+def concerns_another_clause(question: str, older: str, newer: str) -> bool:
+    """Return True if a question asks one clause of `older`, and `newer` tells of another."""
+    parts = clauses(older)
+    if len(parts) < 2:
+        return False
+    asked = _most_alike(parts, _hints(question))
+    return asked is not None and (told := _changed_by(parts, newer)) is not None and told != asked
+
+
+def changes_a_clause(older: str, newer: str) -> bool:
+    """Return True if one of several clauses of either statement gives an attribute another value.
+
+    "Hi, I'm Ana, I work at Canva and love hiking." … "I started at Figma."
+    """
+    parts, told = clauses(older)[:_MOST_COMPARED], clauses(newer)[:_MOST_COMPARED]
+    if len(parts) < 2 and len(told) < 2:
+        return False
+    return any(contrast_of(part, each) is Contrast.VALUE for part in parts for each in told)
+
+
+def tells_it_of_others(older: str, newer: str) -> bool:
+    """Return True if no clause of `older` tells of what `newer` does, or only of somebody else.
+
+    "My friend is called Priya, she lives in Manchester." … "I moved to Manchester."
+    """
+    parts = clauses(older)[:_MOST_COMPARED]
+    contrasts = [contrast_of(part, newer) for part in parts]
+    if len(parts) < 2 or all(contrast in (Contrast.OTHER, Contrast.APART) for contrast in contrasts):
+        return len(parts) > 1
+    same = [each for part, each in zip(parts, contrasts, strict=True) if tells_the_same(part, newer)]
+    return bool(same) and all(contrast is Contrast.OTHER for contrast in same)
+
+
+@cached_by_text(maxsize=4096)
+def clauses(text: str) -> tuple[str, ...]:
+    """Return the clauses of a text, each with a subject where it takes that of the one before."""
+    found: list[str] = []
+    subject = ""
+    for part in _JOINT.split(without_title_dots(text[:_MOST_CHARS]))[:_MOST]:
+        said = part.strip()
+        if not matching.words(said):
+            continue
+        place = verb_at(said)
+        if place == 0:
+            said = f"{subject} {said}".strip()
+        elif place is not None:
+            subject = " ".join(said.split()[:place])
+        found.append(said)
+    return tuple(found)
+
+
+def _changed_by(parts: Sequence[str], newer: str) -> int | None:
+    """Return the place of the clause that a newer statement is about, None if it could be several."""
+    contrasts = [contrast_of(part, newer) for part in parts]
+    valued = [place for place, contrast in enumerate(contrasts) if contrast in _NEW_VALUE]
+    if len(valued) == 1:
+        return valued[0]
+    told = _most_alike(parts, matching.words(newer) - _VERBS)
+    if told is not None:
+        return told
+    open_ = [place for place, contrast in enumerate(contrasts) if contrast not in _OTHER_VALUE]
+    return open_[0] if len(open_) == 1 else None
+
+
+def _hints(text: str) -> frozenset[str]:
+    """Return the content words of a text, and "from" and "old" for where somebody is from and an age."""
+    more = {"from"} if _FROM.search(text) else set[str]()
+    if _AGE.search(text):
+        more.add("old")
+    return matching.words(text) | more
+
+
+_FROM = re.compile(r"\b(?:from|aus|desde|viens)\b", re.IGNORECASE)
+_AGE = re.compile(r"^\d{1,3}$|\b(?:how old|years old|my age|aged|wie alt|jahre alt)\b", re.IGNORECASE)
+
+
+def _most_alike(parts: Sequence[str], sought: frozenset[str]) -> int | None:
+    """Return the place of the clause that shares most words, None if no clause does more than all others."""
+    shared = [len(_hints(part) & sought) for part in parts]
+    most = max(shared)
+    return shared.index(most) if most and shared.count(most) == 1 else None
+
+
+_MOST_CHARS = 600
+_MOST = 12
+_MOST_COMPARED = 6
+_JOINT = re.compile(
+    r"[.!?;,]+\s+|\n+|\s+[–—]\s+|\s+(?:and|but|while|und|aber|y|pero|et|mais)\s+|[，。；！？、]",
+    re.IGNORECASE,
+)
+_NEW_VALUE = (Contrast.VALUE, Contrast.LIKELY)
+_VERBS = matching.words(" ".join(VERB_FORMS))
+_OTHER_VALUE = (Contrast.OTHER, Contrast.APART, Contrast.TOGETHER)
