@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests memos.integrations with the frameworks themselves: all, or the modules named. SETUP_ONLY=1 only installs them.
+# Tests memos.integrations with the frameworks themselves: all but those in WITHOUT, or the modules named. SETUP_ONLY=1
+# only installs them.
 # Frameworks that install together share .venv-integrations; each of the others has an environment of its own, as has
 # LiteLLM's proxy.
 set -eu
@@ -8,6 +9,7 @@ apart="claude_agent crewai"  # the first for its 400 MB
 all=
 for path in memos/integrations/*.py; do
     name=$(basename "$path" .py)
+    case " ${WITHOUT:-} " in *" $name "*) continue ;; esac
     [ -e "tests/integrations/test_$name.py" ] && [ "$name" != memory ] && [ "$name" != transcript ] && all="$all $name"
 done
 
