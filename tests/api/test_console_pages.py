@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from memos import MemOS
+from memos.api.app import create_app
 from memos.api.console.pages import PAGES
 from memos.api.console.pages.memories_bulk import Changed, packed, unpacked
 from memos.api.console.rest import part
+from memos.core.settings import LimitSettings, Settings, UpkeepSettings
 from memos.errors import InvalidInput
 from tests.api.conftest import Console, Server
+from tests.api.keys import keys_of
+from tests.fakes import WordEmbedder
 
 
 def cube_of(server: Server, name: str, *texts: str, who: str = "ana") -> list[str]:
@@ -377,3 +383,26 @@ def test_an_undo_keeps_the_reason(server: Server, ana_at_console: Console) -> No
     [waits] = server.memos.review.list(cube="reasons", actor="ana")
     assert waits.why == "the source is not trusted"
     assert "It was changed again since" in ana_at_console.done("/review/undo?cube=reasons", **undo)
+
+
+# Backups
+
+
+def test_an_admin_backs_up_everything_from_the_page(tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    settings = Settings(limits=LimitSettings(min_free_bytes=1_000_000), upkeep=UpkeepSettings(backup_folder=folder))
+    with (
+        MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos,
+        TestClient(create_app(memos), raise_server_exceptions=False) as http,
+    ):
+        admin, ana, _ = keys_of(memos)
+        memos.add("I live in Porto.")
+        console = Console(http, admin)
+        assert str(folder) in console.get("/data/backups")
+        console.done("/data/backups/create")
+        memos.tasks.wait(timeout_s=60)
+        page = console.get("/data/backups")
+        [made] = [each for each in memos.maintenance.backups() if "/manual-" in each.folder]
+        assert made.folder in unescape(page)
+        assert ">complete<" in page
+        assert str(folder) not in Console(http, ana).get("/data/backups")
