@@ -162,12 +162,14 @@ class EvaluationService:
         scope = self._context.scopes.check([cube], actor)
         read = self._read(cube, actor)
         if questions is not None:
+            within("questions", len(questions), 1, _MOST)
             given = [_own(f"questions[{place}]", each) for place, each in enumerate(questions)]
             asked = self._answerable(given, scope)
-            if given and not asked:
+            if not asked:
                 raise InvalidInput("questions", f"have no answer in the cube {cube} any more")
         else:
-            made = _Maker(read, ZoneInfo(scope.time_zone), random.Random(seed)).make(within("sample", sample, 1, _MOST))  # noqa: S311 - a sample, no secret
+            chance = random.Random(seed)  # noqa: S311 - a sample, no secret
+            made = _Maker(read, ZoneInfo(scope.time_zone), chance).make(within("sample", sample, 1, _MOST))
             asked = self._by_model(made, read, scope) if with_model else made
         if not asked:
             raise InvalidInput("cube", f"{cube} has no memories that a question could be made from; add some first")
@@ -357,10 +359,7 @@ _ATTRIBUTES = {
     "name": ("What is my name?", "What is {who}'s name?", "我叫什么名字？", "{who}叫什么名字？"),
 }
 _MY = "my:"
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
+_MONTHS = re.findall(r"\w+", "January February March April May June July August September October November December")
 
 
 class _Maker:

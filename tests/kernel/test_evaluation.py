@@ -104,6 +104,8 @@ def test_own_questions_are_answered_by_text_or_by_ids_and_say_where_an_answer_wa
         ({"questions": ["Who?"]}, "must be an object"),
         ({"questions": [{"question": "Who?", "answers": "a"}]}, "must be a list"),
         ({"sample": 0}, "sample"),
+        ({"questions": []}, "questions"),
+        ({"questions": [{"question": "Who?", "contains": "a"}] * 2_001}, "questions"),
         ({"rerank": True}, "no reranker"),
         ({"questions": [{"question": "Who?", "answers": ["01890a5d-ac96-774b-bcce-b302099a8057"]}]}, "no answer"),
     ],
