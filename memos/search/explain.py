@@ -9,13 +9,13 @@ from memos.core.telemetry import StageClock
 from memos.core.text.rendering import assemble
 from memos.core.types import Item, Status, WhyNot
 from memos.memcube.ledger import items
+from memos.search.candidates import candidates_of
 from memos.search.question import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
     UNINDEXED,
     RankedCandidates,
     Searcher,
-    candidates_of,
     limit_of,
 )
 

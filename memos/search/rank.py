@@ -277,7 +277,7 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
     """
     order = sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
     best = order[0].score if order else 0.0
-    seen: Counter[tuple[str, int]] = Counter()
+    seen: Counter[object] = Counter()
     for place, entry in enumerate(order):
         session = _session(entry.item)
         if session is None:
@@ -364,19 +364,28 @@ def _newer_first(ranked: Sequence[Ranked], newer: Mapping[str, str]) -> list[Ran
     return sorted(by_id.values(), key=lambda entry: (-entry.score, entry.item.id))
 
 
-def _session(item: Brief) -> tuple[str, int] | None:
-    if item.conversation is None or item.session is None:
-        return None
-    return item.conversation, item.session
+_NO_CONVERSATION = ""
+
+
+def _session(item: Brief) -> tuple[str, int | str] | None:
+    if item.conversation is not None and item.session is not None:
+        return item.conversation, item.session
+    return (_NO_CONVERSATION, item.id) if item.type == ItemType.MESSAGE and item.role == Role.USER else None
 
 
 def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
-    """Return each session's score, the best 1: the sum of its five best candidates' scores."""
+    """Return each session's score, the best 1: the sum of its five best candidates' scores.
+
+    Where there are sessions, what a user said outside of a conversation is one of its own.
+    """
     votes: dict[object, list[float]] = defaultdict(list)
+    alone: dict[object, list[float]] = defaultdict(list)
     for item, fused in pool:
         session = _session(item)
         if session is not None:
-            votes[session].append(fused.score)
+            (alone if session[0] == _NO_CONVERSATION else votes)[session].append(fused.score)
+    if votes:
+        votes |= alone
     sums = {session: sum(sorted(given, reverse=True)[:_SESSION_TOP]) for session, given in votes.items()}
     best = max(sums.values(), default=0.0)
     return {session: total / best for session, total in sums.items()} if best else {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -34,17 +34,14 @@ from memos.core.text.rendering import assemble
 from memos.core.types import (
     DERIVED,
     STANDING_OF,
-    UNUSED,
     Arm,
     Hit,
-    Item,
     ItemType,
     LinkKind,
     SearchResult,
 )
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import relations
-from memos.memcube.changes import WINDOW
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.judge import Judge, reads_other_scripts
@@ -52,6 +49,7 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.standing import Replacement, standing_of, standings
+from memos.search.candidates import CandidateReader, candidates_of, item_of, read_candidates, with_successors
 from memos.search.merged_names import MergedName, mean_of, merged_names, spelled_otherwise, with_names
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
@@ -67,55 +65,6 @@ from memos.search.rank import (
 from memos.search.relevance import Relevance
 from memos.search.rerank import ARM, CANDIDATES, WEIGHT, TimedReranker, apply_scores, candidate_text
 from memos.search.succession import by_succession
-
-
-@dataclass(slots=True)
-class CandidateReader:
-    """Reads the candidates of one search from the ledger, now or at the requested moment, in one snapshot."""
-
-    connection: sa.Connection
-    _cubes: tuple[str, ...]
-    _filter: Node | None
-    _at: datetime | None
-    _hold: Callable[[items.Brief], bool]
-    _briefs: dict[str, items.Brief | None] = field(default_factory=dict)
-    _whole: dict[str, Item] = field(default_factory=dict)
-
-    def briefs(self, ids: Iterable[str]) -> list[items.Brief]:
-        wanted = dict.fromkeys(ids)
-        missing = [id_ for id_ in wanted if id_ not in self._briefs]
-        if missing:
-            self._briefs.update(dict.fromkeys(missing))
-            self._briefs.update((brief.id, brief) for brief in self._read(missing))
-        return [brief for brief in map(self._briefs.__getitem__, wanted) if brief is not None]
-
-    def _read(self, ids: Collection[str]) -> list[items.Brief]:
-        at = self._at
-        briefs = [brief for brief in items.briefs(self.connection, self._cubes, ids, at) if self._hold(brief)]
-        if at is not None:
-            briefs = [brief._replace(outdated=False) for brief in briefs]
-        if self._filter is not None:
-            found = [brief.id for brief in briefs]
-            passing = items.passing(self.connection, self._cubes, self._filter, found, at=at)
-            briefs = [brief for brief in briefs if brief.id in passing]
-        return briefs
-
-    def whole(self, ids: Collection[str]) -> dict[str, Item]:
-        missing = [id_ for id_ in ids if id_ not in self._whole]
-        if missing:
-            self._whole.update(items.with_sources(self.connection, self._cubes, missing, self._at))
-        return {id_: self._whole[id_] for id_ in ids if id_ in self._whole}
-
-    def said_before(self, briefs: Sequence[items.Brief]) -> dict[str, list[items.Brief]]:
-        """Return, by id, the messages before each item that its window begins with, oldest first."""
-        ids = {brief.id: items.before_in_conversation(self.connection, brief, WINDOW - 1) for brief in briefs}
-        wanted = {other for others in ids.values() for other in others}
-        known = {other.id: other for other in items.briefs(self.connection, self._cubes, wanted, self._at)}
-        return {
-            id_: [known[other] for other in reversed(others) if other in known and known[other].status not in UNUSED]
-            for id_, others in ids.items()
-        }
-
 
 # Ids that are pushed down at once; four arms over 50,000 points took 60 ms with them, 870 ms with 50,000.
 MOST_PUSHED = 2_000
@@ -377,11 +326,11 @@ class Searcher:
             unread = has_other_script(question.text) and not reads_other_scripts(self.embedder.fingerprint)
             fused = fuse(recalled, lexical.asked, _UNREAD_WEIGHT if unread else 1.0)
         with clock.stage("hydrate"):
-            early = [*near, *preferences.items(), *map(_item_of, search.dated)]
-            pool = _read_candidates(search.reader, self._enough(request), fused, early)
+            early = [*near, *preferences.items(), *map(item_of, search.dated)]
+            pool = read_candidates(search.reader, self._enough(request), fused, early)
             newer = dict(_prefer_tool_calls(connection, question, pool))
             if request.as_of is None and Intent.FORMER not in question.intents:
-                newer |= _with_successors(search.reader, pool)
+                newer |= with_successors(search.reader, pool)
             replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
         with clock.stage("rank"):
             scored = score_candidates(pool, question, near, newer, search.dated, named)
@@ -591,60 +540,11 @@ def best_of(found: Sequence[ScoredPoint]) -> str:
     return min(point.item for point in found if point.score > found[0].score - _AS_GOOD)
 
 
-def _item_of(fused: Fused) -> str:
-    return fused.version_key.rsplit(":", 1)[0]
-
-
-def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rules) -> CandidateReader:
-    return CandidateReader(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
-
-
 def _prefetch(reader: CandidateReader, lexical: LexicalRecall) -> None:
     likely = fuse({arm: found or [] for arm, found in lexical.arms.items()}, lexical.asked)[:_MIN_POOL]
-    ids = [*map(_item_of, likely)]
+    ids = [*map(item_of, likely)]
     reader.briefs([*ids, *(lexical.near or ())])
     reader.whole(ids[:_LIKELY_HITS])
-
-
-def _read_candidates(
-    reader: CandidateReader, enough: int, fused: Sequence[Fused], near: Sequence[str]
-) -> list[Recalled]:
-    """Read candidates from the ledger, a page at a time, until `enough` distinct ones passed every check.
-
-    Items in `near` join the first page, with score 0 if no arm recalled them.
-    """
-    early = set(near)
-    items_of = list(map(_item_of, fused))
-    later = list(zip(fused[enough:], items_of[enough:], strict=True))
-    first = [*fused[:enough], *(entry for entry, item in later if item in early)]
-    rest = [entry for entry, item in later if item not in early]
-    unrecalled = early.difference(items_of)
-    pages = [first, *(rest[start : start + enough] for start in range(0, len(rest), enough))]
-    pool: list[Recalled] = []
-    distinct: set[tuple[str, str, str]] = set()
-    for page in pages:
-        found = reader.briefs({*map(_item_of, page), *unrecalled})
-        by_version = {f"{brief.id}:{brief.version}": brief for brief in found}
-        for entry in page:
-            brief = by_version.get(entry.version_key)
-            if brief is not None:
-                pool.append(Recalled(brief, entry))
-                distinct.add((brief.cube, brief.speaker, brief.memory))
-        pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in found if brief.id in unrecalled]
-        unrecalled = set()
-        if len(distinct) >= enough:
-            break
-    return pool
-
-
-def _with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[str, str]:
-    outdated = [entry.item.id for entry in pool if entry.item.outdated]
-    if not outdated:
-        return {}
-    newer = items.successors(reader.connection, outdated)
-    missing = set(newer.values()) - {entry.item.id for entry in pool}
-    pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in reader.briefs(missing)]
-    return newer
 
 
 def _replacements(

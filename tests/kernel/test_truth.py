@@ -311,6 +311,8 @@ EDITS = [
         "Mein Zug nach Kiel fährt um 9:12 von Gleis 8.",
     ),
     ("Mi perro se llama Toby.", "El perro se llama Tomás, no Toby.", "Mi perro se llama Tomás."),
+    ("My brother works at Aldi.", "No, he works at Lidl.", "My brother works at Lidl."),
+    ("Meine Schwester wohnt in Bonn.", "Sie wohnt in Köln.", "Meine Schwester wohnt in Köln."),
 ]
 
 
@@ -410,6 +412,16 @@ def test_superseded_text_does_not_speak_through_its_neighbours(memos: MemOS, con
         memos.add({"role": "user", "name": "Alice", "content": text}, conversation=conversation)
     memos.feedback("No, I moved to Lyon in May.", speaker="Alice", conversation=conversation)
     assert first(memos, "Where does Alice live?") == "No, I moved to Lyon in May."
+
+
+def test_what_replaced_a_statement_is_found_by_the_words_of_either(memos: MemOS) -> None:
+    tell(memos, "I live in Paris.", "I would love to live near the sea.", "People who live here are friendly.")
+    for correction in ("Actually I moved to Nice.", "No, I moved to Toulon."):
+        receipt = memos.feedback(correction, speaker="Sam")
+        assert receipt.outcome is Outcome.SUPERSEDED
+        assert first(memos, "Where do I live?") == correction
+    memos.erase([receipt.item_id])
+    assert "Paris" not in " ".join(hit.item.memory for hit in memos.search("Where do I live?").hits)
 
 
 def test_a_hit_says_whether_it_still_holds_and_the_prompt_text_marks_what_does_not(memos: MemOS) -> None:

@@ -21,6 +21,7 @@ from memos.core.text.frames import (
     LEAD,
     NEGATIONS,
     PLACES,
+    PRONOUNS,
     STEMS,
     VERB_FORMS,
     Frame,
@@ -108,6 +109,17 @@ def names_place_again(older: str, newer: str) -> bool:
         return False
     places = _places(was)
     return any(frame.predicate in _TELLING | {"be"} and not places.isdisjoint(_places(frame)) for frame in mine)
+
+
+def gives_another_value(older: str, newer: str) -> bool:
+    """Return True if `newer` gives an attribute of `older` another value, also of a person it calls "she" or "they"."""
+    was, now = read_frame(older), read_frame(newer)
+    if was is None or now is None or was.predicate != now.predicate:
+        return False
+    called = was.kind is Kind.PERSON and now.subject <= PRONOUNS
+    if was.subject != now.subject and not called:
+        return False
+    return _of_slots(was, now) in _NEW_VALUE
 
 
 def tells_the_same(older: str, newer: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim, terms_of, words_of
+from memos.core.text.contrasts import gives_another_value
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
@@ -375,6 +376,9 @@ def _neighbours(new: _Slot, old: _Slot, statement: str, text: str) -> bool:
     return not said.isdisjoint(terms_of(near))
 
 
+_SAME_ATTRIBUTE = 0.4
+
+
 def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> float:
     """Return how well a statement fits as the target of a correction; higher is better."""
     said = topic(correction)
@@ -382,6 +386,8 @@ def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> f
     score = cosine + shared
     if correction.aim is not Aim.FORGET:
         score += 0.5 * any(_find(text, part) is not None for old, _ in correction.pairs for part in _endings(old))
+    if correction.aim is Aim.CHANGE and gives_another_value(text, correction.text):
+        return score + _SAME_ATTRIBUTE
     claim = correction.claim
     own = statement.owner is Owner.SPEAKER
     if is_about_another(claim, statement) or (own and is_about_another(statement, claim)):

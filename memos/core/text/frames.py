@@ -33,7 +33,7 @@ def verb_at(text: str) -> int | None:
         return None
     if lows[0] in STEMS and lows[0] not in _BE | _HAVE:
         return 0
-    if lows[0] in _SPEAKERS | _OTHERS:
+    if lows[0] in _SPEAKERS | PRONOUNS:
         return 1 if len(lows) > 1 else None
     return _verb_place(lows)
 
@@ -105,7 +105,7 @@ _SHORT = (
     (re.compile(r"\b([jmtlsdn]|qu)'(?=\w)", re.I), r"\1e "),
 )
 _SPEAKERS = words_of("i we ich wir je nous yo nosotros nosotras")
-_OTHERS = words_of("he she they er sie il elle ils elles él ella ellos ellas")
+PRONOUNS = words_of("he she they er sie il elle ils elles él ella ellos ellas")
 _DETERMINERS = words_of(
     "the a an my our this that these those his her their its some "
     "der die das den dem des ein eine einen einem einer mein meine meinen meinem meiner unser unsere unseren sein "
@@ -266,7 +266,7 @@ def nouns_of(text: str) -> frozenset[str]:
 def frame_of(words: list[str], more: frozenset[str], *, of_now: bool) -> Frame | None:
     lows = [word.casefold() for word in words]
     subject, start, kind, before = frozenset[str](), 1, Kind.SPEAKER, list[str]()
-    if lows[0] in _OTHERS:
+    if lows[0] in PRONOUNS:
         subject, kind = frozenset({lows[0]}), Kind.PERSON
     elif lows[0] == "me" and len(lows) > 1 and lows[1].startswith("mud"):
         pass
@@ -288,7 +288,7 @@ def frame_of(words: list[str], more: frozenset[str], *, of_now: bool) -> Frame |
         called = words[start - 1] != lows[start - 1] and start > 1
         if kind is Kind.THING and called and lows[start - 2] in KIN_WORDS:
             kind = Kind.PERSON  # "my friend Tomasz"
-    people = frozenset(low for low in lows[:start] if low in KIN_WORDS or low in GIVEN_NAMES or low in _OTHERS)
+    people = frozenset(low for low in lows[:start] if low in KIN_WORDS or low in GIVEN_NAMES or low in PRONOUNS)
     if start and len(words) > 1 and lows[1] == "of" and words[0][0].isupper():
         people |= {lows[0]}
     predicate, place = _predicate(lows, start)

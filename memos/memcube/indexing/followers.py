@@ -244,7 +244,7 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
         "info": _indexed_info(item.info) if item.info else {},
-        "live": int(item.recorded_to is None and item.status in FOUND),
+        "live": int(item.recorded_to is None and (item.status in FOUND or _leads_to_successor(item))),
         "standing": 0 if (arm := standing_arm(chunk)) is None else STANDING_OF[arm],
     }
     if item.recorded_to is not None:
@@ -252,6 +252,11 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
     if item.record_id is not None:
         record["record_folders"] = folders_of(item.record_id)
     return record
+
+
+def _leads_to_successor(item: Item) -> bool:
+    """Return True for a replaced message: a search that meets it finds what replaced it, in whatever words."""
+    return item.type is ItemType.MESSAGE and item.status is Status.SUPERSEDED and item.superseded_by is not None
 
 
 def _indexed_info(info: Mapping[str, Json]) -> dict[str, Json]:

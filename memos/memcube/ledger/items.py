@@ -550,6 +550,26 @@ def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bo
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(outdated=outdated))
 
 
+_MOST_CORRECTIONS = 10  # of one statement that are followed
+
+
+def replaced_by(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return, by id, the last item in the chain of what replaced each of these."""
+    query = sa.select(versions.c.item_id, versions.c.superseded_by).where(
+        versions.c.recorded_to.is_(None),
+        versions.c.status == Status.SUPERSEDED,
+        versions.c.superseded_by.is_not(None),
+    )
+    latest = {id_: id_ for id_ in ids}
+    for _ in range(_MOST_CORRECTIONS):
+        rows = rows_in(connection, query, versions.c.item_id, set(latest.values()))
+        after = {row.item_id: row.superseded_by for row in rows}
+        if not after:
+            break
+        latest = {id_: after.get(last, last) for id_, last in latest.items()}
+    return {id_: last for id_, last in latest.items() if last != id_}
+
+
 def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
     now = versions.alias("now")
     query = (
