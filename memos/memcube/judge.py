@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from memos.core.ports import Vector
-from memos.core.text.claims import Claim, Owner, is_about_another, share
+from memos.core.text.caches import cached_by_text
+from memos.core.text.claims import Claim, Owner, is_about_another, share, terms_of
 from memos.core.types import Fingerprint
 
 _FITTED = "minilm"  # part of the name of the embedder whose vectors the network knows
@@ -22,12 +23,16 @@ _FITTED = "minilm"  # part of the name of the embedder whose vectors the network
 
 def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
     """Return what the words of two statements and their cosine tell of the pair; the order is that of the weights."""
-    terms, names = share(older.terms, newer.terms), share(older.names, newer.names)
+    # Of whom both speak says as little as "I" does.
+    person = _words_of_people(older.people & newer.people)
+    old_terms, new_terms = older.terms - person, newer.terms - person
+    terms, names = share(old_terms, new_terms), share(older.names - older.people, newer.names - older.people)
     changes, ends, sure = float(newer.changes), float(newer.ends), float(newer.sure)
     unreal = float(newer.unreal)
     relative, named = conflicts(older, newer)
-    same_head = float(bool(newer.head & older.terms))
-    other_head = float(bool(newer.head)) - same_head if newer.head else 0.0
+    head = newer.head - person
+    same_head = float(bool(head & old_terms))
+    other_head = float(bool(head)) - same_head
     numbers = float(bool(older.numbers) and bool(newer.numbers))
     return [
         cosine,
@@ -66,6 +71,15 @@ def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
         unreal * terms,
         changes * same_head,
     ]
+
+
+@cached_by_text(maxsize=1024)
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(terms_of(words))
+
+
+def _words_of_people(people: frozenset[str]) -> frozenset[str]:
+    return _stems(" ".join(sorted(people))) if people else people
 
 
 def conflicts(older: Claim, newer: Claim) -> tuple[float, float]:

@@ -332,6 +332,15 @@ class Searcher:
             if request.as_of is None and Intent.FORMER not in question.intents:
                 newer |= with_successors(search.reader, pool)
             replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
+            for _ in range(_MOST_STEPS):
+                beyond = _unrecalled(pool, replaced, former=Intent.FORMER in question.intents)
+                if not beyond:
+                    break
+                self._recall_these(request, search, recalled, beyond)
+                fused = fuse(recalled, lexical.asked, _UNREAD_WEIGHT if unread else 1.0)
+                early += beyond
+                pool = read_candidates(search.reader, self._enough(request), fused, early)
+                replaced, repeated = _replacements(connection, pool)
         with clock.stage("rank"):
             scored = score_candidates(pool, question, near, newer, search.dated, named)
             scored = by_succession(scored, question, replaced, self.judge, repeated)
@@ -354,6 +363,17 @@ class Searcher:
             replaced=replaced,
         )
         return found, any(len(points) >= limit for points in recalled.values())
+
+    def _recall_these(
+        self, request: SearchRequest, search: _Search, recalled: dict[str, list[ScoredPoint]], ids: Sequence[str]
+    ) -> None:
+        """Add the points of these items to the arms, each at its place."""
+        these = replace(search.rules, pushed=Condition("id", Op.IN, tuple(ids)))
+        queries = (*_dense_arms(search.vectors, search.lexical.question)[:2], *_term_arms(search.lexical.terms))
+        for arm, points in self._recall(request, these, queries, len(ids)).items():
+            known = {point.key for point in recalled.get(arm, ())}
+            more = [point for point in points or () if point.key not in known]
+            recalled[arm] = sorted([*recalled.get(arm, ()), *more], key=_score, reverse=True)
 
     def rerank_texts(self, request: SearchRequest, found: RankedCandidates) -> dict[str, str]:
         """Return the texts for the reranker by id, best first; empty unless reranking is requested."""
@@ -568,6 +588,23 @@ def _replacements(
         for newer in (each.newer, *same.get(each.newer, ()))
     ]
     return shared, repeated
+
+
+_MOST_STEPS = 4  # from a statement to what replaced it, and on to what replaced that
+_FRONT = 5  # best candidates whose replacements are looked up
+_LIKELY = 0.5
+
+
+def _unrecalled(pool: Sequence[Recalled], replaced: Sequence[Replacement], *, former: bool) -> list[str]:
+    """Return what probably replaced the best candidates, or was replaced by them, and was not recalled itself."""
+    known = {entry.item.id for entry in pool}
+    best = {entry.item.id for entry in sorted(pool, key=lambda entry: -entry.fused.score)[:_FRONT]}
+    links = [each for each in replaced if each.confidence >= _LIKELY]
+    for _ in range(_MOST_STEPS):
+        best |= {
+            each.older if former else each.newer for each in links if (each.newer if former else each.older) in best
+        }
+    return sorted(best - known)
 
 
 def _facts_of_messages(connection: sa.Connection, pool: Sequence[Recalled]) -> dict[str, list[str]]:

@@ -37,6 +37,7 @@ _KEPT = 0.3  # of its own share, so that what was replaced is found after what r
 _LEAST_PART = 0.02
 _AS_SURE = 0.6  # of the surest, from which the latest of what was before is taken
 _FEW = 1.0  # by how much, in log odds for each e-fold
+_LIKELY = 0.5
 _LEAST = 0.25  # confidence below which nothing passes its share on
 
 
@@ -91,7 +92,7 @@ def _by_what_holds(
     order: list[Ranked], question: Question, replacements: Sequence[Replacement], judge: Judge
 ) -> list[Ranked]:
     """Return the candidates reordered by what holds now, with unchanged scores."""
-    first, rest = order[:CONSIDERED], order[CONSIDERED:]
+    first, rest = _considered(order, replacements)
     known = {entry.item.id for entry in first}
     # A question about a day or a month wants what was said then, whatever came later.
     wanted = () if question.of_then else replacements
@@ -118,6 +119,16 @@ def _by_what_holds(
         moved = _moved(first, parts, _odds(links, first, features, asked, judge), question)
     best = sorted(first, key=lambda entry: (-moved[entry.item.id], -entry.score, entry.item.id))
     return [*best, *rest]
+
+
+def _considered(order: Sequence[Ranked], replacements: Sequence[Replacement]) -> tuple[list[Ranked], list[Ranked]]:
+    """Return the best candidates, with what probably replaced them or was replaced by them, and the rest."""
+    known = {entry.item.id for entry in order[:CONSIDERED]}
+    likely = [{each.older, each.newer} for each in replacements if each.confidence >= _LIKELY]
+    linked = set().union(*(pair for pair in likely if pair & known)) - known
+    linked |= set().union(*(pair for pair in likely if pair & linked)) - known
+    first = [*order[:CONSIDERED], *(entry for entry in order[CONSIDERED:] if entry.item.id in linked)]
+    return first, [entry for entry in order[CONSIDERED:] if entry.item.id not in linked]
 
 
 def _claim_of(entry: Ranked) -> Claim:

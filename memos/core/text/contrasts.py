@@ -13,7 +13,7 @@ from enum import Enum
 
 from memos.core.text import matching
 from memos.core.text.caches import cached_by_text
-from memos.core.text.claims import words_of
+from memos.core.text.claims import GIVEN_NAMES, words_of
 from memos.core.text.frames import (
     CHARS,
     COMPLEMENTS,
@@ -60,12 +60,19 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     was, now = read_frame(older), read_frame(newer)
     if was is None or now is None:
         return None
-    if was.predicate == now.predicate and was.subject == now.subject:
+    if was.predicate == now.predicate and (was.subject == now.subject or _is_same_person(was, now)):
         return _of_slots(was, now)
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
     if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
         return found
-    return Contrast.APART if nouns_of(newer).isdisjoint((was.subject | was.words) - _UNITS) else None
+    # Of whom both speak says as little as "I" does.
+    subject = was.thing if was.kind is now.kind is Kind.PERSON else was.subject
+    return Contrast.APART if nouns_of(newer).isdisjoint((subject | was.words) - _UNITS) else None
+
+
+def _is_same_person(was: Frame, now: Frame) -> bool:
+    """Return True for "my friend Tomasz" and "Tomasz", but not for two friends."""
+    return was.kind is now.kind is Kind.PERSON and not (was.holder & now.holder).isdisjoint(GIVEN_NAMES)
 
 
 def _has_another_head(was: Frame, now: Frame) -> bool:
@@ -117,7 +124,7 @@ def gives_another_value(older: str, newer: str) -> bool:
     if was is None or now is None or was.predicate != now.predicate:
         return False
     called = was.kind is Kind.PERSON and now.subject <= PRONOUNS
-    if was.subject != now.subject and not called:
+    if was.subject != now.subject and not called and not _is_same_person(was, now):
         return False
     return _of_slots(was, now) in _NEW_VALUE
 
@@ -292,7 +299,12 @@ def _of_predicates(was: Frame, now: Frame) -> Contrast | None:
     of_people = {was.kind, now.kind} <= {Kind.SPEAKER, Kind.PERSON}
     if of_people and "live" in (was.predicate, now.predicate) and (_is_role(was) or _is_role(now)):
         return Contrast.OTHER  # "I'm a midwife." … "I moved to Leeds."
+    if of_people and was.predicate == "have" and now.predicate in _TASTES:
+        return Contrast.OTHER  # "I have a Fairphone." … "I'm mad about surfing now."
     return Contrast.OTHER if of_people and {was.predicate, now.predicate} <= _TELLING else None
+
+
+_TASTES = words_of("love hate mad crazy fond keen into interested afraid speak learn study listen sing swim")
 
 
 def _is_role(frame: Frame) -> bool:
