@@ -30,6 +30,7 @@ from memos.core.text.contrasts import (
     contrast_of,
     happened_once,
     is_about_another_thing,
+    leaves_behind,
     mentions,
     names_place_again,
     tells_it_of_others,
@@ -255,6 +256,8 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     likely = contrast is Contrast.LIKELY and pair.cosine >= _ALIKE
     if likely or (not new.unreal and changes_a_clause(pair.older.memory, pair.newer.memory)):
         odds, contrast = max(odds, _LIKELY), Contrast.LIKELY
+    if contrast is None and not new.unreal and leaves_behind(pair.older.memory, pair.newer.memory):
+        return max(odds, _LIKELY)
     if changed and not new.ends:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
         of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, Or, fields_of
 from memos.core.text.caches import cached_by_text
-from memos.core.text.claims import Claim, read_claim
+from memos.core.text.claims import Claim, read_claim, terms_of
 from memos.core.text.matching import entities
 from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
@@ -264,6 +264,12 @@ class Question:
     """Whether it asks about a time that now is no part of: "in March", but not "this year"."""
 
     @property
+    def terms_before(self) -> frozenset[str]:
+        """The words of the value after "before", of a question about what held before it."""
+        found = _BEFORE_WHAT.search(self.text)
+        return frozenset() if found is None else frozenset(terms_of(found["value"] or found["han"]))
+
+    @property
     def asks_order(self) -> bool:
         """Whether the answer is a sequence: the order is asked for, or what was before and what is now."""
         return Intent.ORDER in self.intents or {Intent.FORMER, Intent.LATEST} <= self.intents
@@ -284,6 +290,11 @@ class Question:
 
 
 _MOST_CLAIMS = 8
+_BEFORE_WHAT = re.compile(
+    r"\b(?:before|bevor|vor|antes de(?: que)?|avant)\s+(?P<value>[^?!.,;]+?)\W*$"
+    r"|在?(?P<han>[^，。？！\s]{1,12}?)(?:之前|以前)",
+    re.IGNORECASE,
+)
 
 
 def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tuple[str, ...]]:

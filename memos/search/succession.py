@@ -38,6 +38,7 @@ _LEAST_PART = 0.02
 _AS_SURE = 0.6  # of the surest, from which the latest of what was before is taken
 _FEW = 1.0  # by how much, in log odds for each e-fold
 _LIKELY = 0.5
+_NAMED = 0.6  # of the words after "before" that a statement has if it is meant
 _LEAST = 0.25  # confidence below which nothing passes its share on
 
 
@@ -247,7 +248,28 @@ def _moved(
             # And what replaces many takes the place of the best of them: the last of a list is not the whole list.
             gained[end] = max(gained[end], goes * confidence**2 / total)
         moved[entry.item.id] = max(moved[entry.item.id] - goes, _KEPT * parts[entry.item.id])
+    if one_step and (before := _just_before(first, ways, order, question)) is not None:
+        moved[before] = max(moved.values()) + _LEAST_PART
     return moved
+
+
+def _just_before(
+    first: Sequence[Ranked],
+    ways: Mapping[str, Sequence[tuple[str, float]]],
+    order: Mapping[str, int],
+    question: Question,
+) -> str | None:
+    """Return what held just before the value that a question names: the home before Lyon."""
+    named = question.terms_before
+    if not named:
+        return None
+    shares = {entry.item.id: len(named & read_claim(entry.item.memory).terms) / len(named) for entry in first}
+    sure = {id_: [end for end in ends if end[1] >= _LIKELY] for id_, ends in ways.items()}
+    naming = [id_ for id_, share in shares.items() if share >= _NAMED and sure.get(id_)]
+    if not naming:
+        return None
+    newest = min(naming, key=lambda id_: (-shares[id_], order[id_]))
+    return next((end for end, _ in _latest(sure[newest], order)), None)
 
 
 def _latest(ends: Sequence[tuple[str, float]], order: Mapping[str, int]) -> list[tuple[str, float]]:
