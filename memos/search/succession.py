@@ -268,8 +268,9 @@ def _just_before(
     naming = [id_ for id_, share in shares.items() if share >= _NAMED and sure.get(id_)]
     if not naming:
         return None
-    newest = min(naming, key=lambda id_: (-shares[id_], order[id_]))
-    return next((end for end, _ in _latest(sure[newest], order)), None)
+    # The first that names it tells of its beginning: "from 6 km to 7 km" and, later, "from 7 km to 8 km".
+    began = max(naming, key=lambda id_: (shares[id_], order[id_]))
+    return next((end for end, _ in _latest(sure[began], order)), None)
 
 
 def _latest(ends: Sequence[tuple[str, float]], order: Mapping[str, int]) -> list[tuple[str, float]]:

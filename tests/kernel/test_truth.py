@@ -40,6 +40,9 @@ CHANGES = [
     ("I write my notes in Vim.", "These days I write my notes in Emacs.", "What does he write notes in?"),
     ("We're going to Rome in May.", "The Rome trip is off, my sister is ill.", "Are they going to Rome?"),
     ("Wir wohnen in Bremen.", "Der Umzug ist geschafft, wir sind jetzt in Jena.", "Wo wohnen sie?"),
+    ("My colleague Priya lives in Malmö.", "Priya moved to Porto.", "Where does Priya live?"),
+    ("I moved my notes from Bear to Joplin.", "I moved my notes from Joplin to Notion.", "Which app has my notes?"),
+    ("We travel to Slovenia in May.", "We swapped the trip to Slovenia for one to Scotland.", "Where do we travel?"),
     ("我住在北京。", "我搬到上海了。", "我住在哪里？"),
     ("我在华为上班。", "我跳槽到小米了。", "我在哪里上班？"),
     ("我们五一去青岛。", "青岛不去了，孩子发烧。", "五一去青岛吗？"),
@@ -61,6 +64,8 @@ GUARDS = [
     ("I drive a diesel Passat.", "Our neighbour bought an electric Ioniq.", "What car does he drive?"),
     ("I'm learning Finnish.", "My son started Swedish at school.", "Which language is she learning?"),
     ("I use Python at work.", "I use a standing desk now.", "Which programming language does she use?"),
+    ("My friend Tomasz lives in Dresden.", "My friend Tomasz is mad about surfing now.", "Where does Tomasz live?"),
+    ("My friend Tomasz has a Pixel 8.", "My friend Tomasz is mad about surfing now.", "Which phone does Tomasz have?"),
     ("我住在北京。", "我妹妹搬到上海了。", "我住在北京吗？"),
 ]
 
@@ -493,6 +498,22 @@ def test_a_question_about_before_and_now_gets_both_in_order(memos: MemOS) -> Non
 def test_of_several_versions_each_question_gets_its_own(memos: MemOS, question: str, wanted: str) -> None:
     tell(memos, "I live in Paris.", "The bus was late.", "I moved to Lyon.", "It rained.", "I moved to Nice.")
     assert first(memos, question) == wanted
+
+
+def test_a_question_about_before_a_value_gets_what_held_just_before_it(memos: MemOS) -> None:
+    runs = [f"My morning round has grown from {km} km to {km + 1} km." for km in range(4, 9)]
+    tell(memos, "My usual run is 3 km.", "I've stretched my usual run to 4 km.", *runs)
+    assert first(memos, "How far was my usual run before 9 km?") == runs[-2]
+    assert first(memos, "How far was my usual run before 7 km?") == runs[-4]
+
+
+def test_what_replaced_a_statement_is_found_among_many_that_are_nearer_to_the_question(memos: MemOS) -> None:
+    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+    topics = ("trains", "buses", "trams", "offices", "bosses", "lunch breaks", "wages")
+    talk = [f"On {day} my uncle went to work and told us about {topic}." for day in days for topic in topics]
+    now = "No more commuting by train, I go on foot."
+    tell(memos, "I've switched from going to work by bus to going by train.", *talk, now)
+    assert first(memos, "How do I get to work?") == now
 
 
 def test_people_with_one_given_name_are_told_apart(memos: MemOS) -> None:
