@@ -61,13 +61,19 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     if was is None or now is None:
         return None
     if was.predicate == now.predicate and (was.subject == now.subject or _is_same_person(was, now)):
-        return _of_slots(was, now)
+        return Contrast.VALUE if _goes_on(was, now) else _of_slots(was, now)
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
     if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
         return found
     # Of whom both speak says as little as "I" does.
     subject = was.thing if was.kind is now.kind is Kind.PERSON else was.subject
     return Contrast.APART if nouns_of(newer).isdisjoint((subject | was.words) - _UNITS) else None
+
+
+def _goes_on(was: Frame, now: Frame) -> bool:
+    """Return True for "… from Bear to Joplin." and then "… from Joplin to Notion."."""
+    arrived = dict(was.slots).get("to")
+    return arrived is not None and arrived == dict(now.slots).get("from")
 
 
 def _is_same_person(was: Frame, now: Frame) -> bool:
@@ -344,8 +350,6 @@ def _of_slots(was: Frame, now: Frame) -> Contrast | None:
     """Return how statements of one subject and predicate are related."""
     if (moved := _has_moved(was, now)) is not None:
         return Contrast.VALUE if moved else None
-    if (arrived := dict(was.slots).get("to")) and arrived == dict(now.slots).get("from"):
-        return Contrast.VALUE  # "… from Bear to Joplin." … "… from Joplin to Notion."
     parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
     apart = "" not in parts | others and not parts & others
     if apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others):
