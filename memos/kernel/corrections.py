@@ -9,14 +9,14 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.text.claims import read_claim
-from memos.core.text.corrections import Aim, Correction, edited, fit, topic
+from memos.core.text.corrections import Aim, Correction, edited, fit, is_as_likely, topic
 from memos.core.text.matching import normalized_value
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
 from memos.core.types import Draft, FeedbackReceipt, Item, ItemType, LinkKind, Outcome, Role, Status
 from memos.memcube import changes, relations
 from memos.memcube.changes import Change
-from memos.memcube.erasure import retract
+from memos.memcube.erasure import reopen_replaced, retract
 from memos.memcube.ledger import items
 from memos.reader import messages as fast
 
@@ -62,11 +62,12 @@ def apply_correction(
     draft, replaced = _replaced_values(told, [known[id_] for id_ in related])
     told = told._replace(draft=draft)
     if replaced:
-        return _supersede(told, replaced, related, Outcome.SUPERSEDED)
+        ends = told.correction.aim is Aim.END
+        return _supersede(told, replaced, related, Outcome.ENDED if ends else Outcome.SUPERSEDED)
     best = candidates[0] if candidates else None
     if best is None or told.correction.aim is Aim.ADD or best.fit < (_FITS_GIVEN if given else _FITS):
         return _add(told, related)
-    rivals = tuple(other.item.id for other in candidates[1:] if best.fit - other.fit < _DOUBT)
+    rivals = _rivals(told.correction, best, candidates[1:])
     if rivals and not given:
         return _keep_both(told, best.item, related, rivals)
     edit = edited(best.item.memory, told.correction) if told.correction.aim is Aim.CHANGE else None
@@ -89,6 +90,13 @@ def _candidates(
     return sorted(found, key=lambda each: (-each.fit, each.item.id))
 
 
+def _rivals(correction: Correction, best: _Candidate, others: Sequence[_Candidate]) -> tuple[str, ...]:
+    """Return the other statements that may be meant as well: about as near, or as well by all that is said."""
+    alike = [other for other in others if is_as_likely(correction, best.item.memory, other.item.memory)]
+    near = [other for other in others if best.fit - other.fit < _DOUBT]
+    return tuple(dict.fromkeys(other.item.id for other in (*near, *alike)))
+
+
 def _forget(told: Corrected, candidates: Sequence[_Candidate], zone: ZoneInfo) -> FeedbackReceipt:
     """Delete what is meant, with whatever says the same; the request is deleted too, as it repeats it.
 
@@ -105,6 +113,7 @@ def _forget(told: Corrected, candidates: Sequence[_Candidate], zone: ZoneInfo) -
             _rewrite(change, item, kept[item.id], "asked to forget the rest of it", zone)
     forgotten = tuple(item.id for item in meant if item.id not in kept)
     changes.delete(change, [*forgotten, request], "asked to forget it")
+    reopen_replaced(change, [item for item in meant if item.id not in kept])
     retract(change, forgotten)
     outcome = Outcome.FORGOTTEN if meant else Outcome.NEEDS_REVIEW
     return FeedbackReceipt(

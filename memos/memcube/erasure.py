@@ -102,6 +102,7 @@ def _remove(
     names = entities.names_in_versions(connection, change.cube, doomed)
     entities.forget(connection, doomed)
     _forget_answers(connection, doomed, removed)
+    reopen_replaced(change, states)
     _detach_successors(connection, doomed)
     images.forget(connection, doomed, removed)
     prompt_prefix.items_changed(connection, change.cube, doomed, change.now)
@@ -399,7 +400,16 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
     return gone
 
 
-def _reopen_predecessors(change: Change, state: Item) -> None:
+def reopen_replaced(change: Change, gone: Sequence[Item]) -> None:
+    """Make messages current again whose correction goes; those with a later correction are replaced by that one."""
+    ids = {state.id for state in gone}
+    for state in gone:
+        if state.type is ItemType.MESSAGE:
+            later = state.superseded_by if state.status is Status.SUPERSEDED else None
+            _reopen_predecessors(change, replace(state, superseded_by=None if later in ids else later), ids)
+
+
+def _reopen_predecessors(change: Change, state: Item, but: Collection[str] = ()) -> None:
     connection = change.connection
     v = t.versions
     query = sa.select(v.c.item_id).where(
@@ -408,7 +418,7 @@ def _reopen_predecessors(change: Change, state: Item) -> None:
     before = items.current(connection, [change.cube], list(connection.scalars(query)))
     after = items.current(connection, [change.cube], [state.superseded_by] if state.superseded_by else [])
     for old in before.values():
-        if old.status is not Status.SUPERSEDED:
+        if old.status is not Status.SUPERSEDED or old.id in but:
             continue
         follower = after.get(state.superseded_by or "")
         edits: dict[str, Any]

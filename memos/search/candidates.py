@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from memos.core.filters import Node
-from memos.core.types import UNUSED, Item, Status
+from memos.core.types import UNUSED, Item, ItemType, Status
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import items
 from memos.search.question import Rules, SearchRequest
@@ -25,6 +25,7 @@ class CandidateReader:
     _filter: Node | None
     _at: datetime | None
     _hold: Callable[[items.Brief], bool]
+    _former: bool = False
     _briefs: dict[str, items.Brief | None] = field(default_factory=dict)
     _replaced: set[str] = field(default_factory=set)
     _whole: dict[str, Item] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class CandidateReader:
         at = self._at
         found = items.briefs(self.connection, self._cubes, ids, at)
         self._replaced.update(brief.id for brief in found if brief.status == Status.SUPERSEDED)
-        briefs = [brief for brief in found if self._hold(brief)]
+        briefs = [brief for brief in found if self._hold(brief) or (self._former and self._held_before(brief))]
         if at is not None:
             briefs = [brief._replace(outdated=False) for brief in briefs]
         if self._filter is not None:
@@ -49,6 +50,11 @@ class CandidateReader:
             passing = items.passing(self.connection, self._cubes, self._filter, held, at=at)
             briefs = [brief for brief in briefs if brief.id in passing]
         return briefs
+
+    def _held_before(self, brief: items.Brief) -> bool:
+        """Return True for a message that was replaced, of which a question about before may ask."""
+        replaced = brief.status == Status.SUPERSEDED and brief.type == ItemType.MESSAGE
+        return replaced and self._hold(brief._replace(status=Status.ACTIVE))
 
     def successors(self, ids: Iterable[str]) -> dict[str, items.Brief]:
         """Return, by id, what replaced those of these items that a search finds no more."""
@@ -76,8 +82,12 @@ class CandidateReader:
         }
 
 
-def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rules) -> CandidateReader:
-    return CandidateReader(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
+def candidates_of(
+    connection: sa.Connection, request: SearchRequest, rules: Rules, *, former: bool = False
+) -> CandidateReader:
+    """Return the reader of a search; with `former` also of messages that were replaced."""
+    former = former and rules.live
+    return CandidateReader(connection, request.scope.cubes, request.filter, request.as_of, rules.hold, former)
 
 
 def item_of(fused: Fused) -> str:

@@ -213,7 +213,9 @@ _INTENTS = {
         r"time|day|rent|limit|tool|desk)\b|\bold name\b|"
         r"以前|从前|之前|(?<![走跑飞开搬送拿赶])过去(?![了吗?？一二两三几这那\d])|曾经|原来(?!如此|"
         r"是这样|是你)|原先|早先|当时|那时|最初|最早|最开始|小时候|本来|[婚迁学职业]前|かつて|昔|\b(?:früher|vorher|zuvor|damals|ursprünglich|"
-        r"ehemalig\w*|bisher|zuerst|bevor)\b|\bhatte\b.{1,40}\bvor de[mr]\b|\b(?:antes|anteriormente|anterior|"
+        r"ehemalig\w*|bisher|zuerst|bevor)\b|\bhatte\b.{1,40}\bvor de[mr]\b|"
+        r"^\W*w\w+ (?:\w+ )?(?:habe|hast|hat|haben|war|waren|hatte|hatten)\b.{1,40}\bvor (?-i:[A-ZÄÖÜ])\w+ |"
+        r"\b(?:antes|anteriormente|anterior|"
         r"originalmente|al principio|entonces)\b",
         re.I,
     ),

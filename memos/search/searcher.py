@@ -39,6 +39,7 @@ from memos.core.types import (
     ItemType,
     LinkKind,
     SearchResult,
+    Status,
 )
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import relations
@@ -268,7 +269,8 @@ class Searcher:
             vectors, helped = self._embed(connection, request, rules, limit)
         with clock.stage("recall"):
             lexical = helped.result()
-            reader = candidates_of(connection, request, rules)
+            former = Intent.FORMER in lexical.question.intents
+            reader = candidates_of(connection, request, rules, former=former)
             queries = _dense_arms(vectors, lexical.question)
             arms = self._recall(request, rules, queries, limit, partial(_prefetch, reader, lexical))
             arms |= lexical.arms
@@ -580,6 +582,8 @@ def _replacements(
             repeated.append((older, newer))
         else:
             replaced.append(Replacement(older, newer, confidence, at))
+    superseded = [entry.item.id for entry in pool if entry.item.status == Status.SUPERSEDED]
+    replaced += [Replacement(older, newer, 1.0) for older, newer in items.superseded_by(connection, superseded).items()]
     same = _facts_of_messages(connection, pool) if replaced else {}
     shared = [
         each._replace(older=older, newer=newer)

@@ -109,13 +109,24 @@ def test_an_erasure_cut_off_before_the_files_were_cleaned_is_finished_later(tmp_
     assert b"xylophone" not in bytes_of(tmp_path)
 
 
-def test_what_an_erased_item_had_replaced_stays_superseded_and_names_no_successor(memos: MemOS) -> None:
+def test_what_an_erased_correction_had_replaced_is_current_again_and_names_no_successor(memos: MemOS) -> None:
     old = memos.add([{"role": "user", "name": "Maya", "content": "I live in Paris."}]).item_ids[0]
     new = memos.feedback("I live in Lyon.", speaker="Maya").item_id
     memos.erase(new)
-    assert memos.get(old).superseded_by is None
-    assert memos.get(old).status == "superseded"
+    assert (memos.get(old).status, memos.get(old).superseded_by, memos.get(old).valid_to) == ("active", None, None)
+    assert memos.search("Where do I live?").hits[0].item.id == old
     assert new not in str(memos.memories.history(old))
+    assert memos.maintenance.verify().clean
+
+
+@pytest.mark.parametrize("way", ["delete", "erase"])
+def test_without_a_correction_in_the_middle_the_first_statement_is_replaced_by_the_last(memos: MemOS, way: str) -> None:
+    first = memos.add([{"role": "user", "name": "Maya", "content": "I live in Paris."}]).item_ids[0]
+    middle, last = (memos.feedback(f"I live in {town}.", speaker="Maya").item_id for town in ("Lyon", "Nice"))
+    getattr(memos.memories, way)(middle)
+    assert (memos.get(first).status, memos.get(first).superseded_by) == ("superseded", last)
+    getattr(memos.memories, way)(last)
+    assert memos.get(first).status == "active"
     assert memos.maintenance.verify().clean
 
 

@@ -41,6 +41,8 @@ CHANGES = [
     ("We're going to Rome in May.", "The Rome trip is off, my sister is ill.", "Are they going to Rome?"),
     ("Wir wohnen in Bremen.", "Der Umzug ist geschafft, wir sind jetzt in Jena.", "Wo wohnen sie?"),
     ("My colleague Priya lives in Malmö.", "Priya moved to Porto.", "Where does Priya live?"),
+    ("Our landlord is called Mr. Petrov.", "Our landlord is Mrs. Yilmaz now.", "Who is our landlord?"),
+    ("My sister Vera's phone is a Nokia.", "Vera's phone is now a Pixel.", "What phone does Vera have?"),
     ("I moved my notes from Bear to Joplin.", "I moved my notes from Joplin to Notion.", "Which app has my notes?"),
     ("We travel to Slovenia in May.", "We swapped the trip to Slovenia for one to Scotland.", "Where do we travel?"),
     ("我住在北京。", "我搬到上海了。", "我住在哪里？"),
@@ -112,6 +114,10 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
         ("My address is 12 Hill Road.", "Send the parcel to my office at 8 Dock Street."),
         ("Deploys need two approvals.", "Hotfixes need one approval."),
         ("Acme is on the Pro plan.", "Globex is on the Basic plan."),
+        ("My nephew Ole is shy.", "My nephew Ole is nine."),
+        ("Our dog Bruno is a beagle.", "Our dog Bruno is four."),
+        ("My neighbour has a dog.", "I don't have a dog."),
+        ("My brother smokes.", "I don't smoke any more."),
         ("Ich treffe mich mit Jonas in der Bibliothek.", "Die Bibliothek bekommt ein neues Dach."),
     ],
 )
@@ -318,6 +324,9 @@ EDITS = [
     ("Mi perro se llama Toby.", "El perro se llama Tomás, no Toby.", "Mi perro se llama Tomás."),
     ("My brother works at Aldi.", "No, he works at Lidl.", "My brother works at Lidl."),
     ("Meine Schwester wohnt in Bonn.", "Sie wohnt in Köln.", "Meine Schwester wohnt in Köln."),
+    ("My parents live in Graz.", "They moved to Linz.", "My parents live in Linz."),
+    ("Our dog Bruno is four.", "No, he is five.", "Our dog Bruno is five."),
+    ("The dinner is on Friday.", "No, it's on Saturday.", "The dinner is on Saturday."),
 ]
 
 
@@ -338,9 +347,11 @@ def test_what_ended_or_was_replaced_as_a_whole_is_superseded(memos: MemOS) -> No
     [fasting, ci, _] = tell(memos, "I'm trying intermittent fasting.", "Our builds run on Jenkins.", "I slept badly.")
     ended = memos.feedback("I'm not fasting any more", speaker="Sam")
     assert (ended.outcome, ended.superseded) == (Outcome.ENDED, (fasting,))
+    [finnish] = tell(memos, "I'm learning Finnish.", cube="default")
+    assert memos.feedback("I don't learn Finnish any more.", speaker="Sam").outcome is Outcome.ENDED
     replaced = memos.feedback("We build everything with hosted runners of GitHub these days", item_ids=[ci])
     assert (replaced.outcome, replaced.superseded) == (Outcome.SUPERSEDED, (ci,))
-    assert {memos.get(old).status for old in (fasting, ci)} == {Status.SUPERSEDED}
+    assert {memos.get(old).status for old in (fasting, ci, finnish)} == {Status.SUPERSEDED}
     assert memos.memories.rollback(fasting).status is Status.ACTIVE
 
 
@@ -378,6 +389,38 @@ def test_of_a_message_that_says_more_the_rest_is_kept(memos: MemOS, said: str, r
     assert (receipt.outcome, receipt.edited, receipt.forgotten) == (Outcome.FORGOTTEN, (item,), ())
     assert memos.get(item).memory == kept
     assert memos.memories.rollback(item).memory == said
+
+
+@pytest.mark.parametrize(
+    ("said", "correction"),
+    [
+        (["My neighbour has a dog."], "I don't have a dog."),
+        (["My brother smokes."], "I don't smoke any more."),
+        (["My friend Petra has the flu."], "I don't have the flu."),
+        (["The dinner is on Friday.", "The exam is on Friday."], "It's on Saturday, not Friday."),
+        (["The haircut is at 3.", "The vet appointment is at 3."], "No, it's at 4, not 3."),
+        (["My sister lives in Rome.", "My cousin lives in Oslo."], "No, she lives in Milan."),
+    ],
+)
+def test_what_is_said_of_somebody_else_or_could_mean_several_changes_nothing(
+    memos: MemOS, said: list[str], correction: str
+) -> None:
+    ids = tell(memos, *said)
+    receipt = memos.feedback(correction, speaker="Sam")
+    assert receipt.outcome is (Outcome.ADDED if len(said) == 1 else Outcome.NEEDS_REVIEW)
+    assert [memos.get(id_).memory for id_ in ids] == said
+    assert {memos.get(id_).status for id_ in ids} == {Status.ACTIVE}
+
+
+def test_what_a_correction_replaced_answers_questions_about_before(memos: MemOS) -> None:
+    tell(memos, "I live in Lille.", "My car needs new tyres.")
+    memos.feedback("I moved to Nice.", speaker="Sam")
+    memos.feedback("I moved to Brest.", speaker="Sam")
+    assert first(memos, "Where did I live before Brest?") == "I moved to Nice."
+    assert first(memos, "Where did I live originally?") == "I live in Lille."
+    found = {hit.item.memory: hit.standing for hit in memos.search("Where did I live before Brest?").hits}
+    assert found["I moved to Nice."] == Standing.REPLACED
+    assert "I live in Lille." not in {hit.item.memory for hit in memos.search("Where do I live?").hits}
 
 
 def test_what_concerns_nothing_is_added_and_in_doubt_both_stay(memos: MemOS) -> None:

@@ -61,7 +61,12 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     if was is None or now is None:
         return None
     if was.predicate == now.predicate and (was.subject == now.subject or _is_same_person(was, now)):
+        if was.predicate == "be" and _is_being(was) and _is_age(was) != _is_age(now):
+            return Contrast.OTHER  # "Bruno is a beagle." … "Bruno is four."
         return Contrast.VALUE if _goes_on(was, now) else _of_slots(was, now)
+    named = {was.predicate, now.predicate} == {"be", "called"} and was.subject == now.subject
+    if named and _kind(was.words, was) == _kind(now.words, now) == "name":
+        return Contrast.VALUE  # "Our landlord is called Mr Petrov." … "Our landlord is Mrs Yilmaz now."
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
     if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
         return found
@@ -77,8 +82,9 @@ def _goes_on(was: Frame, now: Frame) -> bool:
 
 
 def _is_same_person(was: Frame, now: Frame) -> bool:
-    """Return True for "my friend Tomasz" and "Tomasz", but not for two friends."""
-    return was.kind is now.kind is Kind.PERSON and not (was.holder & now.holder).isdisjoint(GIVEN_NAMES)
+    """Return True for "my friend Tomek" and "Tomek", or their phones, but not for two friends."""
+    same = was.kind is now.kind and was.thing == now.thing
+    return same and not (was.holder & now.holder).isdisjoint(GIVEN_NAMES)
 
 
 def _has_another_head(was: Frame, now: Frame) -> bool:
@@ -129,10 +135,23 @@ def gives_another_value(older: str, newer: str) -> bool:
     was, now = read_frame(older), read_frame(newer)
     if was is None or now is None or was.predicate != now.predicate:
         return False
-    called = was.kind is Kind.PERSON and now.subject <= PRONOUNS
+    called = now.subject <= PRONOUNS if _is_being(was) else was.kind is Kind.THING and now.subject == {"it"}
     if was.subject != now.subject and not called and not _is_same_person(was, now):
         return False
     return _of_slots(was, now) in _NEW_VALUE
+
+
+def opens_with_pronoun(text: str) -> bool:
+    """Return True for "She lives in Milan." and "It's on Saturday."."""
+    frame = read_frame(text)
+    return frame is not None and (frame.subject <= PRONOUNS or frame.subject == {"it"}) and bool(frame.subject)
+
+
+def _is_being(frame: Frame) -> bool:
+    return frame.kind is Kind.PERSON or not frame.subject.isdisjoint(_PETS | GIVEN_NAMES)
+
+
+_PETS = words_of("dog cat puppy kitten horse pony hamster rabbit parrot hund katze kater pferd perro perra gato gata")
 
 
 def tells_the_same(older: str, newer: str) -> bool:
@@ -152,6 +171,8 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     was, now = read_frame(older), read_frame(newer)
     if was is None or now is None:
         return False
+    if {was.kind, now.kind} == {Kind.SPEAKER, Kind.PERSON} and _affirmed(was) == _affirmed(now):
+        return True  # "My neighbour has a dog." … "I don't have a dog."
     if now.another - was.another and was.kind is not Kind.PERSON:
         return True
     denied = now.predicate == f"not-{was.predicate}" or (
@@ -160,6 +181,10 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     if denied and was.kind is now.kind is Kind.THING:
         return was.subject.isdisjoint(now.subject) and not (was.subject | now.subject) & _GENERIC
     return was.kind is now.kind is Kind.THING and _has_another_head(was, now)
+
+
+def _affirmed(frame: Frame) -> str:
+    return frame.predicate.removeprefix("not-")
 
 
 def tells_of_new_part(older: str, newer: str) -> bool:
@@ -288,7 +313,7 @@ _GENERIC = words_of("deadline date time day price cost value number name statu t
 
 def _of_predicates(was: Frame, now: Frame) -> Contrast | None:
     """Return how statements with different predicates are related."""
-    if was.predicate.removeprefix("not-") == now.predicate.removeprefix("not-") or was.more & now.words:
+    if _affirmed(was) == _affirmed(now) or was.more & now.words:
         return None
     values = {words for _, words in was.slots}
     again = {slot for slot, words in now.slots if words in values}
@@ -383,6 +408,15 @@ def _of_slots(was: Frame, now: Frame) -> Contrast | None:
         # "I spend 45 euros on food." … "… on books.": what is the same is the value.
         return Contrast.OTHER
     return None
+
+
+def _is_age(frame: Frame) -> bool:
+    """Return True for "Bruno is four."."""
+    told = dict(frame.slots).get("", frozenset())
+    return bool(told) and all(map(_is_number, told - _OF_AGE))
+
+
+_OF_AGE = words_of("year old month")
 
 
 def _has_moved(was: Frame, now: Frame) -> bool | None:

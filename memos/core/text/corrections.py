@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim, terms_of, words_of
-from memos.core.text.contrasts import gives_another_value
+from memos.core.text.contrasts import gives_another_value, opens_with_pronoun
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
@@ -83,7 +84,8 @@ _FORGET_WORDS = words_of(
     """
 )
 _END = re.compile(
-    r"\b(?:no longer|(?:not|n['’]t|never|nobody|none)\b.{0,60}\bany ?(?:more|longer)|(?:stopped|quit|gave up|"
+    r"n['’]t\b.{0,60}\bany ?(?:more|longer)\b|"
+    r"\b(?:no longer|(?:not|never|nobody|none)\b.{0,60}\bany ?(?:more|longer)|(?:stopped|quit|gave up|"
     r"cancelled|canceled)\b(?!.*\b(?:instead|now)\b)|"
     r"(?:have|has|['’]ve|['’]s) (?:split|broken) up|stepped down|is lifted|all done|off the \w+ now|"
     r"nicht mehr|ausgetreten|abgemeldet|beendet|ya no|se acabó)\b|不再|已经不|不.{0,6}了$|没.{0,4}了$|搬走",
@@ -103,9 +105,10 @@ _ART = r"(?:(?:at|in|on|the|a|an|to|um|am|im|el|la|los|las|en|de|der|die|das|dem
 _PAIRS = tuple(
     re.compile(pattern, re.I)
     for pattern in (
-        rf"\b(?:not|nicht|no) (?P<old>{_ART}{_VALUE}),? (?:but|sondern|"
+        rf"\b(?:not|nicht(?! mehr)|no(?! longer)) (?P<old>{_ART}{_VALUE}),? (?:but|sondern|"
         rf"sino) (?:it['’]s )?(?P<new>{_ART}{_VALUE})(?=[.,;!?(]|$)",
-        rf"(?P<new>{_VALUE}),? (?:and |und |y )?(?:not|nicht|never|no) {_ART}(?P<old>{_VALUE})(?=[.,;!?(]| \(|$| any|"
+        rf"(?P<new>{_VALUE}),? (?:and |und |y )?(?:not|nicht(?! mehr)|never|no(?! longer)) "
+        rf"{_ART}(?P<old>{_VALUE})(?=[.,;!?(]| \(|$| any|"
         rf" as| like|—|–)",
         rf"(?P<new>{_VALUE}) (?:instead of|rather than|statt|anstatt|en vez de|"
         rf"en lugar de) {_ART}(?P<old>{_VALUE})(?=[.,;!?]|$)",
@@ -377,6 +380,8 @@ def _neighbours(new: _Slot, old: _Slot, statement: str, text: str) -> bool:
 
 
 _SAME_ATTRIBUTE = 0.4
+_OF_ANOTHER = 0.4
+_OF_SURELY_ANOTHER = 1.0
 
 
 def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> float:
@@ -387,9 +392,23 @@ def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> f
     if correction.aim is not Aim.FORGET:
         score += 0.5 * any(_find(text, part) is not None for old, _ in correction.pairs for part in _endings(old))
     if correction.aim is Aim.CHANGE and gives_another_value(text, correction.text):
-        return score + _SAME_ATTRIBUTE
+        return max(score, _SAME_ATTRIBUTE) + _SAME_ATTRIBUTE
     claim = correction.claim
     own = statement.owner is Owner.SPEAKER
     if is_about_another(claim, statement) or (own and is_about_another(statement, claim)):
-        score -= 0.4
+        # "I don't have a dog." says nothing of "My neighbour has a dog."; "she" may be anybody.
+        score -= _OF_ANOTHER if claim.owner is Owner.UNKNOWN or correction.aim is Aim.FORGET else _OF_SURELY_ANOTHER
     return score
+
+
+def is_as_likely(correction: Correction, best: str, other: str) -> bool:
+    """Return True if what a correction says without a topic of its own is as true of another statement.
+
+    "It's at 4, not 3." of two things at 3, "She lives in Milan." of two sisters.
+    """
+    if opens_with_pronoun(correction.text) and gives_another_value(best, correction.text):
+        return gives_another_value(other, correction.text)
+    values = frozenset(terms_of(" ".join(chain.from_iterable(correction.pairs))))
+    if not correction.pairs or topic(correction) - values:
+        return False
+    return any(_find(other, old) is not None for old, _ in correction.pairs)

@@ -196,6 +196,7 @@ STEMS = {
         "sing sings sang singing",
         "call calls calling",
         "swim swims swimming swam",
+        "smoke smokes smoked smoking",
         "train trains training",
         "name heiße heißt appelle llamo llama",
         "collected",

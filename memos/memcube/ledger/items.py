@@ -553,17 +553,21 @@ def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bo
 _MOST_CORRECTIONS = 10  # of one statement that are followed
 
 
-def replaced_by(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Return, by id, the last item in the chain of what replaced each of these."""
+def superseded_by(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return, by id, what superseded each of these items."""
     query = sa.select(versions.c.item_id, versions.c.superseded_by).where(
         versions.c.recorded_to.is_(None),
         versions.c.status == Status.SUPERSEDED,
         versions.c.superseded_by.is_not(None),
     )
+    return {row.item_id: row.superseded_by for row in rows_in(connection, query, versions.c.item_id, ids)}
+
+
+def replaced_by(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return, by id, the last item in the chain of what superseded each of these."""
     latest = {id_: id_ for id_ in ids}
     for _ in range(_MOST_CORRECTIONS):
-        rows = rows_in(connection, query, versions.c.item_id, set(latest.values()))
-        after = {row.item_id: row.superseded_by for row in rows}
+        after = superseded_by(connection, set(latest.values()))
         if not after:
             break
         latest = {id_: after.get(last, last) for id_, last in latest.items()}
