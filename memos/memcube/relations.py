@@ -504,9 +504,15 @@ def count_supposed(connection: sa.Connection, cube: str, most: int) -> int:
     return connection.scalar(sa.select(sa.func.count()).select_from(waiting.subquery())) or 0
 
 
-def replacements(connection: sa.Connection, ids: Sequence[str]) -> list[tuple[str, str, float, int | None, str]]:
-    """Return what replaced or repeated items: older id, newer id, confidence, when it was said (µs), the kind."""
-    return [tuple(row) for batch in items.in_batches(ids) for row in _REPLACEMENTS.rows(connection, ids=batch)]
+def replacements(
+    connection: sa.Connection, ids: Sequence[str], *, of_newer: bool = False
+) -> list[tuple[str, str, float, int | None, str]]:
+    """Return what replaced or repeated items: older id, newer id, confidence, when it was said (µs), the kind.
+
+    With `of_newer` what these items replaced or repeated.
+    """
+    query = _REPLACED if of_newer else _REPLACEMENTS
+    return [tuple(row) for batch in items.in_batches(ids) for row in query.rows(connection, ids=batch)]
 
 
 def decide(
@@ -568,7 +574,7 @@ _RELATIONS = (
     .where(links.c.kind.in_(_JUDGED))
 )
 _newer = versions.alias("newer")
-_REPLACEMENTS = PreparedSelect(
+_JUDGEMENTS = (
     sa.select(
         links.c.to_id,
         links.c.from_id,
@@ -578,10 +584,12 @@ _REPLACEMENTS = PreparedSelect(
     )
     .join(items_, items_.c.id == links.c.from_id)
     .join(_newer, sa.and_(_newer.c.item_id == links.c.from_id, _newer.c.recorded_to.is_(None)))
-    .where(links.c.to_id.in_(sa.bindparam("ids", expanding=True)), links.c.confidence > 0)
+    .where(links.c.confidence > 0)
     .where(sa.or_(*(links.c.kind == kind for kind in sorted(REPLACING | {LinkKind.SAME}))))
     .where(sa.or_(*(_newer.c.status == status for status in sorted(FOUND))))
 )
+_REPLACEMENTS = PreparedSelect(_JUDGEMENTS.where(links.c.to_id.in_(sa.bindparam("ids", expanding=True))))
+_REPLACED = PreparedSelect(_JUDGEMENTS.where(links.c.from_id.in_(sa.bindparam("ids", expanding=True))))
 
 
 def _relation(row: Any) -> Relation:

@@ -334,10 +334,8 @@ class Searcher:
             if request.as_of is None and Intent.FORMER not in question.intents:
                 newer |= with_successors(search.reader, pool)
             replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
-            for _ in range(_MOST_STEPS):
-                beyond = _unrecalled(pool, replaced, former=Intent.FORMER in question.intents)
-                if not beyond:
-                    break
+            former = Intent.FORMER in question.intents
+            if request.as_of is None and (beyond := _unrecalled(connection, pool, replaced, former=former)):
                 self._recall_these(request, search, recalled, beyond)
                 fused = fuse(recalled, lexical.asked, _UNREAD_WEIGHT if unread else 1.0)
                 early += beyond
@@ -582,9 +580,12 @@ def _replacements(
             repeated.append((older, newer))
         else:
             replaced.append(Replacement(older, newer, confidence, at))
-    superseded = [entry.item.id for entry in pool if entry.item.status == Status.SUPERSEDED]
-    replaced += [Replacement(older, newer, 1.0) for older, newer in items.superseded_by(connection, superseded).items()]
+    if superseded := [entry.item.id for entry in pool if entry.item.status == Status.SUPERSEDED]:
+        newer_of = items.superseded_by(connection, superseded)
+        replaced += [Replacement(older, newer, 1.0) for older, newer in newer_of.items()]
     same = _facts_of_messages(connection, pool) if replaced else {}
+    if not same:
+        return replaced, repeated
     shared = [
         each._replace(older=older, newer=newer)
         for each in replaced
@@ -594,21 +595,31 @@ def _replacements(
     return shared, repeated
 
 
-_MOST_STEPS = 4  # from a statement to what replaced it, and on to what replaced that
 _FRONT = 5  # best candidates whose replacements are looked up
+_MOST_STEPS = 4  # from a statement to what replaced it, and on to what replaced that
+_MOST_UNRECALLED = 8
 _LIKELY = 0.5
 
 
-def _unrecalled(pool: Sequence[Recalled], replaced: Sequence[Replacement], *, former: bool) -> list[str]:
-    """Return what probably replaced the best candidates, or was replaced by them, and was not recalled itself."""
+def _unrecalled(
+    connection: sa.Connection, pool: Sequence[Recalled], replaced: Sequence[Replacement], *, former: bool
+) -> list[str]:
+    """Return what probably replaced the best candidates, or with `former` what they replaced, and was not recalled."""
     known = {entry.item.id for entry in pool}
-    best = {entry.item.id for entry in sorted(pool, key=lambda entry: -entry.fused.score)[:_FRONT]}
-    links = [each for each in replaced if each.confidence >= _LIKELY]
-    for _ in range(_MOST_STEPS):
-        best |= {
-            each.older if former else each.newer for each in links if (each.newer if former else each.older) in best
-        }
-    return sorted(best - known)
+    best = [entry.item.id for entry in sorted(pool, key=lambda entry: -entry.fused.score)[:_FRONT]]
+    seen, front, found = set(best), best, list[str]()
+    for step in range(_MOST_STEPS):
+        if step or former:
+            rows = relations.replacements(connection, front, of_newer=former)
+            replaced = [Replacement(older, newer, confidence) for older, newer, confidence, *_ in rows]
+        likely = sorted((each for each in replaced if each.confidence >= _LIKELY), key=lambda each: -each.confidence)
+        links = [(each.newer, each.older) if former else each[:2] for each in likely]
+        front = list(dict.fromkeys(end for start, end in links if start in seen and end not in seen))
+        found += [id_ for id_ in front if id_ not in known]
+        seen.update(front)
+        if not front or len(found) >= _MOST_UNRECALLED:
+            break
+    return found[:_MOST_UNRECALLED]
 
 
 def _facts_of_messages(connection: sa.Connection, pool: Sequence[Recalled]) -> dict[str, list[str]]:

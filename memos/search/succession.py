@@ -8,6 +8,7 @@ What says the same exchanges places, so that the newest comes first; of long mes
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -205,7 +206,10 @@ def _answers_alone(asked: Claim, older: Claim, newer: Claim) -> bool:
 
 
 def _numbered(claim: Claim) -> frozenset[str]:
-    return frozenset(term for term in claim.terms if any(sign.isdigit() for sign in term))
+    return frozenset(filter(_DIGIT.search, claim.terms))
+
+
+_DIGIT = re.compile(r"\d")
 
 
 def _asked_odds(confidence: float, more: float) -> float:

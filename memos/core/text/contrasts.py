@@ -575,6 +575,7 @@ def _changed_by(parts: Sequence[str], newer: str) -> int | None:
     return open_[0] if len(open_) == 1 else None
 
 
+@cached_by_text(maxsize=4096)
 def _hints(text: str) -> frozenset[str]:
     """Return the content words of a text, and "from" and "old" for where somebody is from and an age."""
     more = {"from"} if _FROM.search(text) else set[str]()
