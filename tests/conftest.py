@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +12,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.backends import child
+from memos.backends.encoders import minilm
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.memcube.ledger import engine as sqlite
 from memos.memcube.ledger import migrate, postgres
@@ -61,12 +63,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _quick_openings() -> Iterator[None]:
-    """Fork the engines' processes, copy new tables, share compiled statements; programs that tests start do not."""
+    """Fork the engines' processes, copy new tables, share compiled statements and the default embedder's weights.
+
+    Programs that tests start do not.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "started", forks.started)
         patch.setattr(migrate, "upgrade", migrated.upgrade)
         patch.setattr(sqlite, "prepare_sqlite", compiled.prepare)
         patch.setattr(postgres, "make_engine", compiled.make_engine)
+        patch.setattr(minilm, "MiniLmEmbedder", cache(minilm.MiniLmEmbedder))
         yield
     forks.stop()
 
