@@ -548,6 +548,9 @@ def test_a_question_about_before_a_value_gets_what_held_just_before_it(memos: Me
     tell(memos, "My usual run is 3 km.", "I've stretched my usual run to 4 km.", *runs)
     assert first(memos, "How far was my usual run before 9 km?") == runs[-2]
     assert first(memos, "How far was my usual run before 7 km?") == runs[-4]
+    tell(memos, "I work at Siemens.", "I joined Lufthansa.", "It rained.", "I now work for Miele.")
+    assert first(memos, "Where did I work before Miele?") == "I joined Lufthansa."
+    assert first(memos, "Where did I work before Lufthansa?") == "I work at Siemens."
 
 
 def test_what_replaced_a_statement_is_found_among_many_that_are_nearer_to_the_question(memos: MemOS) -> None:

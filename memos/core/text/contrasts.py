@@ -438,12 +438,13 @@ def _employs(frame: Frame) -> frozenset[str]:
     """Return the name of an employer, empty for "at the Oslo office"."""
     for slot, words in frame.slots:
         name = words & frame.capitals
-        if slot in _EMPLOYED and name and words - name <= _LATELY:
+        if slot in _EMPLOYED and name and words - name <= _LATELY and name.isdisjoint(_DAYS):
             return name
     return frozenset()
 
 
-_EMPLOYED = words_of("at for with bei chez")
+_EMPLOYED = words_of("at for with bei chez") | {""}  # "I joined Lufthansa.", but not "I work Mondays."
+_DAYS = words_of("monday tuesday wednesday thursday friday saturday sunday weekend night")
 _LATELY = words_of("last thi next week month year monday today yesterday now new since")
 _NUMBERS = words_of(
     "one two three four five six seven eight nine ten eleven twelve twenty thirty first second third fourth fifth "
