@@ -268,7 +268,7 @@ class Question:
     @property
     def terms_before(self) -> frozenset[str]:
         """The words of the value after "before", of a question about what held before it."""
-        found = _BEFORE_WHAT.search(self.text)
+        found = _BEFORE_WHAT.search(" ".join(self.text.split())[:_BEFORE_CHARS])
         return frozenset() if found is None else frozenset(terms_of(found["value"] or found["han"]))
 
     @property
@@ -292,8 +292,9 @@ class Question:
 
 
 _MOST_CLAIMS = 8
+_BEFORE_CHARS = 300  # of a question, single-spaced
 _BEFORE_WHAT = re.compile(
-    r"\b(?:before|bevor|vor|antes de(?: que)?|avant)\s+(?P<value>[^?!.,;]+?)\W*$"
+    r"\b(?:before|bevor|vor|antes de(?: que)?|avant) (?P<value>[^?!.,;]+?)\W*$"
     r"|在?(?P<han>[^，。？！\s]{1,12}?)(?:之前|以前)",
     re.IGNORECASE,
 )

@@ -155,6 +155,21 @@ def test_a_word_that_only_ends_like_a_plural_asks_for_no_list(text: str) -> None
     assert Intent.LIST not in read(text).intents
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Where did I live before Ghent?", {"ghent"}),
+        ("How much was it before it was 915 euros?", {"915", "euro"}),
+        ("Wo habe ich vor Erfurt gewohnt?", {"erfurt", "gewohnt"}),
+        ("Where did I live?", set()),
+        ("Where did I live before" + " " * 19_900 + ".x", set()),  # hours, if that were cubic
+        ("before " * 2_800 + ".x", {"befor"}),
+    ],
+)
+def test_the_value_after_before_is_read(text: str, value: set[str]) -> None:
+    assert read(text).terms_before == value
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("text", ["have we ", "以前", "what ", "did it happen ", "which books "])
 def test_the_longest_questions_are_read(text: str) -> None:
