@@ -402,29 +402,44 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
 
 def reopen_replaced(change: Change, gone: Sequence[Item]) -> None:
     """Make messages current again whose correction goes; those with a later correction are replaced by that one."""
-    ids = {state.id for state in gone}
-    for state in gone:
-        if state.type is ItemType.MESSAGE:
+    connection = change.connection
+    messages = {state.id: state for state in gone if state.type is ItemType.MESSAGE}
+    corrected = items.links_from(connection, messages).values()
+    before = {id_ for links in corrected for kind, id_ in links if kind == LinkKind.SUPERSEDES}
+    before -= {state.id for state in gone}
+    for old in items.current(connection, [change.cube], before).values():
+        if old.status is not Status.SUPERSEDED or old.superseded_by not in messages:
+            continue
+        seen = set[str]()
+        later: str | None = old.superseded_by
+        while later in messages and later not in seen:
+            seen.add(later)
+            state = messages[later]
             later = state.superseded_by if state.status is Status.SUPERSEDED else None
-            _reopen_predecessors(change, replace(state, superseded_by=None if later in ids else later), ids)
+        _replace_or_reopen(change, old, later)
 
 
-def _reopen_predecessors(change: Change, state: Item, but: Collection[str] = ()) -> None:
+def _reopen_predecessors(change: Change, state: Item) -> None:
     connection = change.connection
     v = t.versions
     query = sa.select(v.c.item_id).where(
         v.c.cube_id == change.cube, v.c.recorded_to.is_(None), v.c.superseded_by == state.id
     )
     before = items.current(connection, [change.cube], list(connection.scalars(query)))
-    after = items.current(connection, [change.cube], [state.superseded_by] if state.superseded_by else [])
     for old in before.values():
-        if old.status is not Status.SUPERSEDED or old.id in but:
-            continue
-        follower = after.get(state.superseded_by or "")
-        edits: dict[str, Any]
-        if follower is None:
-            edits = {"status": Status.ACTIVE, "valid_to": None, "superseded_by": None}
-            items.mark_outdated(connection, items.origins_of(connection, [old.id]).get(old.id, ()), outdated=False)
-        else:
-            edits = {"valid_to": event_time(follower), "superseded_by": follower.id}
-        changes.edit(change, old, edits, "what replaced it was taken back")
+        if old.status is Status.SUPERSEDED:
+            _replace_or_reopen(change, old, state.superseded_by)
+
+
+def _replace_or_reopen(change: Change, old: Item, later: str | None) -> None:
+    """Have a superseded item replaced by a later one, or make it current again if there is none."""
+    connection = change.connection
+    follower = items.current(connection, [change.cube], [later] if later else []).get(later or "")
+    edits: dict[str, Any]
+    if follower is None or follower.status is Status.DELETED:
+        edits = {"status": Status.ACTIVE, "valid_to": None, "superseded_by": None}
+        items.mark_outdated(connection, items.origins_of(connection, [old.id]).get(old.id, ()), outdated=False)
+    else:
+        edits = {"valid_to": event_time(follower), "superseded_by": follower.id}
+        items.link(connection, [(follower.id, LinkKind.SUPERSEDES, old.id)], change.cube, change.now)
+    changes.edit(change, old, edits, "what replaced it was taken back")
