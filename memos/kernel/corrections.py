@@ -14,9 +14,9 @@ from memos.core.text.matching import normalized_value
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
 from memos.core.types import Draft, FeedbackReceipt, Item, ItemType, LinkKind, Outcome, Role, Status
-from memos.memcube import changes, relations
+from memos.memcube import changes, erasure, relations
 from memos.memcube.changes import Change
-from memos.memcube.erasure import reopen_replaced, retract
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import items
 from memos.reader import messages as fast
 
@@ -91,7 +91,7 @@ def _candidates(
 
 
 def _rivals(correction: Correction, best: _Candidate, others: Sequence[_Candidate]) -> tuple[str, ...]:
-    """Return the other statements that may be meant as well: about as near, or as well by all that is said."""
+    """Return the ids of other statements that the correction may mean, so that a person has to decide."""
     alike = [other for other in others if is_as_likely(correction, best.item.memory, other.item.memory)]
     near = [other for other in others if best.fit - other.fit < _DOUBT]
     return tuple(dict.fromkeys(other.item.id for other in (*near, *alike)))
@@ -112,9 +112,7 @@ def _forget(told: Corrected, candidates: Sequence[_Candidate], zone: ZoneInfo) -
         if item.id in kept:
             _rewrite(change, item, kept[item.id], "asked to forget the rest of it", zone)
     forgotten = tuple(item.id for item in meant if item.id not in kept)
-    changes.delete(change, [*forgotten, request], "asked to forget it")
-    reopen_replaced(change, [item for item in meant if item.id not in kept])
-    retract(change, forgotten)
+    erasure.delete(change, [*forgotten, request], "asked to forget it")
     outcome = Outcome.FORGOTTEN if meant else Outcome.NEEDS_REVIEW
     return FeedbackReceipt(
         request, (), (), indexed=False, outcome=outcome, edited=tuple(kept), forgotten=forgotten, runners_up=others

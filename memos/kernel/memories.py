@@ -44,7 +44,7 @@ from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
 from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
-from memos.memcube.erasure import reopen_replaced, retract
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import browsing, expiry, files, idempotency, items, reading
 from memos.memcube.ledger.browsing import Order
@@ -285,12 +285,9 @@ class Memories:
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            before = items.current(change.connection, scope.cubes, ids)
-            deleted = changes.delete(
+            deleted = erasure.delete(
                 change, ids, self._context.scopes.masking(scope).text("reason", check_text("reason", reason, 1000))
             )
-            reopen_replaced(change, list(before.values()))
-            retract(change, [state.id for state in deleted])
         self._context.wait_indexed()
         return tuple(state.id for state in deleted)
 

@@ -25,8 +25,7 @@ from memos.errors import InvalidInput, shown
 from memos.kernel.context import Context, retry_read
 from memos.kernel.memories import LISTED
 from memos.kernel.search import SearchService
-from memos.memcube import changes, records
-from memos.memcube.erasure import retract
+from memos.memcube import erasure, records
 from memos.memcube.ledger import expiry, items
 from memos.memcube.ledger import records as rows
 from memos.memcube.ledger.schema import RECORD_ID_CHARS
@@ -174,8 +173,7 @@ class Records:
         reason = self._context.scopes.masking(scope).text("reason", check_text("reason", reason, 1000))
         with self._context.change(scope) as change:
             found = records.present(change.connection, change.cube, wanted, change.now)
-            deleted = [state.id for state in changes.delete(change, [state.id for state in found], reason)]
-            retract(change, deleted)
+            deleted = [state.id for state in erasure.delete(change, [state.id for state in found], reason)]
         self._context.wait_indexed()
         return tuple(deleted)
 

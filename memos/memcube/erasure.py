@@ -368,6 +368,17 @@ def _truncate(ledger: Ledger) -> None:
     raise BackendUnavailable("Readers kept the ledger's log busy; the next purge removes the erased text from it.")
 
 
+def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
+    """Delete items and what was derived from them alone; return the deleted items.
+
+    Messages that a deleted correction had replaced become current again.
+    """
+    deleted = changes.delete(change, item_ids, reason)
+    reopen_replaced(change, deleted)
+    retract(change, [state.id for state in deleted])
+    return deleted
+
+
 def retract(change: Change, origins: Collection[str]) -> list[str]:
     """Delete items derived only from `origins`, drop `origins` as sources of the others; return the deleted ids.
 
@@ -401,7 +412,10 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
 
 
 def reopen_replaced(change: Change, gone: Sequence[Item]) -> None:
-    """Make messages current again whose correction goes; those with a later correction are replaced by that one."""
+    """Reopen the messages that these corrections replaced.
+
+    A message with a later correction is marked as replaced by that one instead.
+    """
     connection = change.connection
     messages = {state.id: state for state in gone if state.type is ItemType.MESSAGE}
     corrected = items.links_from(connection, messages).values()
@@ -414,8 +428,7 @@ def reopen_replaced(change: Change, gone: Sequence[Item]) -> None:
         later: str | None = old.superseded_by
         while later in messages and later not in seen:
             seen.add(later)
-            state = messages[later]
-            later = state.superseded_by if state.status is Status.SUPERSEDED else None
+            later = messages[later].superseded_by
         _replace_or_reopen(change, old, later)
 
 
@@ -432,7 +445,7 @@ def _reopen_predecessors(change: Change, state: Item) -> None:
 
 
 def _replace_or_reopen(change: Change, old: Item, later: str | None) -> None:
-    """Have a superseded item replaced by a later one, or make it current again if there is none."""
+    """Mark an item as superseded by `later`, or as active if `later` is None or deleted."""
     connection = change.connection
     follower = items.current(connection, [change.cube], [later] if later else []).get(later or "")
     edits: dict[str, Any]

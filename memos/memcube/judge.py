@@ -23,7 +23,7 @@ _FITTED = "minilm"  # part of the name of the embedder whose vectors the network
 
 def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
     """Return what the words of two statements and their cosine tell of the pair; the order is that of the weights."""
-    # Of whom both speak says as little as "I" does.
+    # The name of a person whom both are about is no common word.
     person = _words_of_people(older.people & newer.people)
     old_terms, new_terms = older.terms - person, newer.terms - person
     terms, names = share(old_terms, new_terms), share(older.names - older.people, newer.names - older.people)

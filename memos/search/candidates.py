@@ -52,12 +52,12 @@ class CandidateReader:
         return briefs
 
     def _held_before(self, brief: items.Brief) -> bool:
-        """Return True for a message that was replaced, of which a question about before may ask."""
+        """Return True for a superseded message that a question about before may return."""
         replaced = brief.status == Status.SUPERSEDED and brief.type == ItemType.MESSAGE
         return replaced and self._hold(brief._replace(status=Status.ACTIVE))
 
     def successors(self, ids: Iterable[str]) -> dict[str, items.Brief]:
-        """Return, by id, what replaced those of these items that a search finds no more."""
+        """Return the items that superseded these, by the ids of the superseded ones."""
         replaced = [id_ for id_ in ids if id_ in self._replaced and self._briefs[id_] is None]
         if not replaced or self._at is not None:
             return {}
@@ -85,7 +85,7 @@ class CandidateReader:
 def candidates_of(
     connection: sa.Connection, request: SearchRequest, rules: Rules, *, former: bool = False
 ) -> CandidateReader:
-    """Return the reader of a search; with `former` also of messages that were replaced."""
+    """Return the reader of a search; with `former` it also reads superseded messages."""
     former = former and rules.live
     return CandidateReader(connection, request.scope.cubes, request.filter, request.as_of, rules.hold, former)
 
@@ -99,8 +99,8 @@ def read_candidates(
 ) -> list[Recalled]:
     """Read candidates from the ledger, a page at a time, until `enough` distinct ones passed every check.
 
-    A replaced message gives its place to what replaced it, unless that one has a better place. Items in `near` join the
-    first page, with score 0 if no arm recalled them.
+    A superseded message is represented by the message that superseded it, at the better place of the two. Items in
+    `near` join the first page, with score 0 if no arm recalled them.
     """
     early = set(near)
     items_of = list(map(item_of, fused))
@@ -130,7 +130,7 @@ def read_candidates(
 
 
 def with_successors(reader: CandidateReader, pool: list[Recalled]) -> Mapping[str, str]:
-    """Add what replaced outdated candidates to the pool; return its id by the id of each."""
+    """Add the replacements of outdated candidates to the pool; return their ids by the ids of those replaced."""
     outdated = [entry.item.id for entry in pool if entry.item.outdated]
     if not outdated:
         return {}

@@ -267,7 +267,7 @@ class Question:
 
     @property
     def terms_before(self) -> frozenset[str]:
-        """The words of the value after "before", of a question about what held before it."""
+        """Stems of the words after "before": "Ghent" in "Where did I live before Ghent?"."""
         found = _BEFORE_WHAT.search(" ".join(self.text.split())[:_BEFORE_CHARS])
         return frozenset() if found is None else frozenset(terms_of(found["value"] or found["han"]))
 

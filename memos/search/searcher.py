@@ -49,6 +49,7 @@ from memos.memcube.judge import Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.timeline import LIKELY
 from memos.memcube.standing import Replacement, standing_of, standings
 from memos.search.candidates import CandidateReader, candidates_of, item_of, read_candidates, with_successors
 from memos.search.merged_names import MergedName, mean_of, merged_names, spelled_otherwise, with_names
@@ -331,10 +332,10 @@ class Searcher:
             early = [*near, *preferences.items(), *map(item_of, search.dated)]
             pool = read_candidates(search.reader, self._enough(request), fused, early)
             newer = dict(_prefer_tool_calls(connection, question, pool))
-            if request.as_of is None and Intent.FORMER not in question.intents:
+            former = Intent.FORMER in question.intents
+            if request.as_of is None and not former:
                 newer |= with_successors(search.reader, pool)
             replaced, repeated = ([], []) if request.as_of is not None else _replacements(connection, pool)
-            former = Intent.FORMER in question.intents
             if request.as_of is None and (beyond := _unrecalled(connection, pool, replaced, former=former)):
                 self._recall_these(request, search, recalled, beyond)
                 fused = fuse(recalled, lexical.asked, _UNREAD_WEIGHT if unread else 1.0)
@@ -367,7 +368,7 @@ class Searcher:
     def _recall_these(
         self, request: SearchRequest, search: _Search, recalled: dict[str, list[ScoredPoint]], ids: Sequence[str]
     ) -> None:
-        """Add the points of these items to the arms, each at its place."""
+        """Score these items with each arm, and insert them into the arms by score."""
         these = replace(search.rules, pushed=Condition("id", Op.IN, tuple(ids)))
         queries = (*_dense_arms(search.vectors, search.lexical.question)[:2], *_term_arms(search.lexical.terms))
         for arm, points in self._recall(request, these, queries, len(ids)).items():
@@ -598,13 +599,15 @@ def _replacements(
 _FRONT = 5  # best candidates whose replacements are looked up
 _MOST_STEPS = 4  # from a statement to what replaced it, and on to what replaced that
 _MOST_UNRECALLED = 8
-_LIKELY = 0.5
 
 
 def _unrecalled(
     connection: sa.Connection, pool: Sequence[Recalled], replaced: Sequence[Replacement], *, former: bool
 ) -> list[str]:
-    """Return what probably replaced the best candidates, or with `former` what they replaced, and was not recalled."""
+    """Return the ids of items outside of the pool that probably replaced its best candidates.
+
+    With `former`, of those that its best candidates replaced.
+    """
     known = {entry.item.id for entry in pool}
     best = [entry.item.id for entry in sorted(pool, key=lambda entry: -entry.fused.score)[:_FRONT]]
     seen, front, found = set(best), best, list[str]()
@@ -612,7 +615,7 @@ def _unrecalled(
         if step or former:
             rows = relations.replacements(connection, front, of_newer=former)
             replaced = [Replacement(older, newer, confidence) for older, newer, confidence, *_ in rows]
-        likely = sorted((each for each in replaced if each.confidence >= _LIKELY), key=lambda each: -each.confidence)
+        likely = sorted((each for each in replaced if each.confidence >= LIKELY), key=lambda each: -each.confidence)
         links = [(each.newer, each.older) if former else each[:2] for each in likely]
         front = list(dict.fromkeys(end for start, end in links if start in seen and end not in seen))
         found += [id_ for id_ in front if id_ not in known]

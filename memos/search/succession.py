@@ -20,6 +20,7 @@ from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
 from memos.core.text.contrasts import concerns_another_clause
 from memos.core.types import Arm, Role
 from memos.memcube.judge import Judge, lost_features, question_features
+from memos.memcube.ledger.timeline import LIKELY
 from memos.memcube.relations import MOST_WORDS
 from memos.memcube.standing import Replacement
 from memos.search.long_messages import newest_of_long
@@ -38,7 +39,6 @@ _KEPT = 0.3  # of its own share, so that what was replaced is found after what r
 _LEAST_PART = 0.02
 _AS_SURE = 0.6  # of the surest, from which the latest of what was before is taken
 _FEW = 1.0  # by how much, in log odds for each e-fold
-_LIKELY = 0.5
 _NAMED = 0.6  # of the words after "before" that a statement has if it is meant
 _LEAST = 0.25  # confidence below which nothing passes its share on
 
@@ -126,7 +126,7 @@ def _by_what_holds(
 def _considered(order: Sequence[Ranked], replacements: Sequence[Replacement]) -> tuple[list[Ranked], list[Ranked]]:
     """Return the best candidates, with what probably replaced them or was replaced by them, and the rest."""
     known = {entry.item.id for entry in order[:CONSIDERED]}
-    likely = [{each.older, each.newer} for each in replacements if each.confidence >= _LIKELY]
+    likely = [{each.older, each.newer} for each in replacements if each.confidence >= LIKELY]
     linked = set().union(*(pair for pair in likely if pair & known)) - known
     linked |= set().union(*(pair for pair in likely if pair & linked)) - known
     first = [*order[:CONSIDERED], *(entry for entry in order[CONSIDERED:] if entry.item.id in linked)]
@@ -263,12 +263,12 @@ def _just_before(
     order: Mapping[str, int],
     question: Question,
 ) -> str | None:
-    """Return what held just before the value that a question names: the home before Lyon."""
+    """Return the id of the statement replaced by the one that gives the value after "before"."""
     named = question.terms_before
     if not named:
         return None
     shares = {entry.item.id: len(named & read_claim(entry.item.memory).terms) / len(named) for entry in first}
-    sure = {id_: [end for end in ends if end[1] >= _LIKELY] for id_, ends in ways.items()}
+    sure = {id_: [end for end in ends if end[1] >= LIKELY] for id_, ends in ways.items()}
     naming = [id_ for id_, share in shares.items() if share >= _NAMED and sure.get(id_)]
     if not naming:
         return None

@@ -70,19 +70,19 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
     if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
         return found
-    # Of whom both speak says as little as "I" does.
+    # The name of the person whom both are about is no common word.
     subject = was.thing if was.kind is now.kind is Kind.PERSON else was.subject
     return Contrast.APART if nouns_of(newer).isdisjoint((subject | was.words) - _UNITS) else None
 
 
 def _goes_on(was: Frame, now: Frame) -> bool:
-    """Return True for "… from Bear to Joplin." and then "… from Joplin to Notion."."""
+    """Return True if the newer statement starts where the older one ended: "from A to B", then "from B to C"."""
     arrived = dict(was.slots).get("to")
     return arrived is not None and arrived == dict(now.slots).get("from")
 
 
 def _is_same_person(was: Frame, now: Frame) -> bool:
-    """Return True for "my friend Tomek" and "Tomek", or their phones, but not for two friends."""
+    """Return True if both subjects name one person, or one thing of theirs: "my friend Tom's car", "Tom's car"."""
     same = was.kind is now.kind and was.thing == now.thing
     return same and not (was.holder & now.holder).isdisjoint(GIVEN_NAMES)
 
@@ -131,7 +131,7 @@ def names_place_again(older: str, newer: str) -> bool:
 
 
 def gives_another_value(older: str, newer: str) -> bool:
-    """Return True if `newer` gives an attribute of `older` another value, also of a person it calls "she" or "they"."""
+    """Return True if `newer` gives the attribute of `older` another value; its subject may be a pronoun."""
     was, now = read_frame(older), read_frame(newer)
     if was is None or now is None or was.predicate != now.predicate:
         return False
@@ -142,7 +142,7 @@ def gives_another_value(older: str, newer: str) -> bool:
 
 
 def opens_with_pronoun(text: str) -> bool:
-    """Return True for "She lives in Milan." and "It's on Saturday."."""
+    """Return True if the subject is a pronoun: "She lives in Milan.", "It's on Saturday."."""
     frame = read_frame(text)
     return frame is not None and (frame.subject <= PRONOUNS or frame.subject == {"it"}) and bool(frame.subject)
 
@@ -308,7 +308,7 @@ _TELLING = (frozenset(STEMS.values()) | COMPLEMENTS - words_of("due called named
 """Predicates of which two different ones say different things."""
 _UNITS = words_of("euro dollar pound month week day year hour minute km mile kg percent")
 _GENERIC = words_of("deadline date time day price cost value number name statu title size level one")
-"""Words of a subject by which it is no other thing: "The report is due …", "The deadline is …"."""
+"""Nouns for a property of a thing: "The report is due …" and "The deadline is …" may be about one report."""
 
 
 def _of_predicates(was: Frame, now: Frame) -> Contrast | None:
@@ -411,7 +411,7 @@ def _of_slots(was: Frame, now: Frame) -> Contrast | None:
 
 
 def _is_age(frame: Frame) -> bool:
-    """Return True for "Bruno is four."."""
+    """Return True if the statement gives an age: "Bruno is four."."""
     told = dict(frame.slots).get("", frozenset())
     return bool(told) and all(map(_is_number, told - _OF_AGE))
 
@@ -499,12 +499,12 @@ def changes_a_clause(older: str, newer: str) -> bool:
 
 
 def leaves_behind(older: str, newer: str) -> bool:
-    """Return True if `newer` tells of leaving what `older` names: "I moved my notes from Bear to Joplin.".
+    """Return True if `newer` gives up a value that `older` names: "I moved my notes from Bear to Joplin.".
 
-    Of 440 such pairs in the judge's stories and lives, without those about two people, four fifths are changes.
+    Of 440 such pairs about one person in the stories that the judge was fitted to, four fifths are changes.
     """
     old, new = read_claim(older), read_claim(newer)
-    # Not its subject: "My friend Tomasz has left Leiden." leaves nothing else that is so of Tomasz.
+    # Without the subject: "My friend Tomasz has left Leiden." does not end what else is true of Tomasz.
     shared = (old.terms & new.terms) - frozenset(terms_of(" ".join(older.split()[:_SUBJECT_WORDS])))
     if not shared or not (new.changes or new.ends):
         return False

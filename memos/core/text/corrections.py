@@ -402,9 +402,9 @@ def fit(statement: Claim, text: str, correction: Correction, cosine: float) -> f
 
 
 def is_as_likely(correction: Correction, best: str, other: str) -> bool:
-    """Return True if what a correction says without a topic of its own is as true of another statement.
+    """Return True if a correction that does not name its subject fits both statements.
 
-    "It's at 4, not 3." of two things at 3, "She lives in Milan." of two sisters.
+    "It's at 4, not 3." fits two appointments at 3; "She lives in Milan." fits two sisters.
     """
     if opens_with_pronoun(correction.text) and gives_another_value(best, correction.text):
         return gives_another_value(other, correction.text)

@@ -255,7 +255,7 @@ def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
 
 
 def _leads_to_successor(item: Item) -> bool:
-    """Return True for a replaced message: a search that meets it finds what replaced it, in whatever words."""
+    """Return True for a superseded message: a search that recalls it returns the message that superseded it."""
     return item.type is ItemType.MESSAGE and item.status is Status.SUPERSEDED and item.superseded_by is not None
 
 

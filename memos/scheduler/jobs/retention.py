@@ -18,7 +18,6 @@ from memos.core.types import RetentionAction, RetentionEffect, RetentionRule, Sc
 from memos.errors import NotFound
 from memos.memcube import changes, erasure
 from memos.memcube.changes import Change, Changing
-from memos.memcube.erasure import reopen_replaced, retract
 from memos.memcube.ledger import expiry, files, idempotency, items, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import ScanPosition
@@ -165,10 +164,7 @@ def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[st
         case RetentionAction.ARCHIVE:
             changes.archive(change, ids, reason)
         case RetentionAction.DELETE:
-            before = items.current(connection, [change.cube], ids)
-            changes.delete(change, ids, reason)
-            reopen_replaced(change, list(before.values()))
-            retract(change, ids)
+            erasure.delete(change, ids, reason)
         case RetentionAction.ERASE:
             receipt = erasure.erase(change, ids)
             told["receipt"] = receipt.id
