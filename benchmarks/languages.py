@@ -1,8 +1,9 @@
-"""Whether what is asked in Chinese or English is found among Chinese or English messages.
+"""Whether what is asked in one language is found among messages in that language, or in another.
 
-Messages and questions were written for this, each in both languages; many questions have other words than their
-evidence. Each pair of languages is asked of a fresh installation, by each embedder, beside the floors. No language
-model takes part. `zh-en` is asked in Chinese about English messages.
+Messages and questions were written for this, each in eight languages; many questions have other words than their
+evidence. Each pair of languages is asked of a fresh installation, by each embedder, beside the floors: every language
+of its own messages, of English ones, and English of messages in it. No language model takes part. `zh-en` is asked in
+Chinese about English messages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -26,9 +27,9 @@ from benchmarks.metrics import any_at, frac_at, mean
 from benchmarks.report import Report, figures_table, output_parser, positive, progress, run
 from benchmarks.stores import ask, fill, installation, source_messages
 
-FILE = Path(__file__).with_name("two_languages.json")
-Language = Literal["en", "zh"]
-PAIRS: tuple[tuple[Language, Language], ...] = (("en", "en"), ("zh", "zh"), ("zh", "en"), ("en", "zh"))
+FILE = Path(__file__).with_name("eight_languages.json")
+Language = Literal["en", "de", "es", "fr", "zh", "ja", "ar", "hi"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
 HIT_KS = (1, 5, 10)
 FRAC_K = 10
 OURS = "hippocube"
@@ -36,17 +37,27 @@ SHOWN = (*(f"hit@{k}" for k in HIT_KS), f"frac@{FRAC_K}")
 _SHORT = Field(min_length=1)
 
 
-class _Both(BaseModel):
+class _Texts(BaseModel):
+    """A text in English, and in some other languages."""
+
     model_config = ConfigDict(extra="forbid")
 
     en: str = _SHORT
-    zh: str = _SHORT
+    de: str = ""
+    es: str = ""
+    fr: str = ""
+    zh: str = ""
+    ja: str = ""
+    ar: str = ""
+    hi: str = ""
 
     def text(self, language: Language) -> str:
-        return self.en if language == "en" else self.zh
+        """Return the text in a language."""
+        text: str = getattr(self, language)
+        return text
 
 
-class _Said(_Both):
+class _Said(_Texts):
     id: str = _SHORT
     speaker: str
 
@@ -58,17 +69,17 @@ class _Occasion(BaseModel):
     messages: list[_Said] = Field(min_length=1)
 
 
-class _Asked(_Both):
+class _Asked(_Texts):
     id: str = _SHORT
     evidence: list[str] = Field(min_length=1)
 
 
-class TwoLanguages(BaseModel):
-    """Messages of some people over some sessions and questions about them, all of it in English and in Chinese."""
+class ManyLanguages(BaseModel):
+    """Messages of some people over some sessions and questions about them, all of it in the same languages."""
 
     model_config = ConfigDict(extra="forbid")
 
-    people: dict[str, _Both]
+    people: dict[str, _Texts]
     sessions: list[_Occasion] = Field(min_length=1)
     questions: list[_Asked] = Field(min_length=1)
 
@@ -81,7 +92,28 @@ class TwoLanguages(BaseModel):
         unknown |= {message.speaker for message in said} - set(self.people)
         if twice or unknown:
             raise ValueError(f"ids that are there twice: {twice}, or not at all: {sorted(unknown)}")
+        if partial := [language for language in LANGUAGES if 0 < self._texts_in(language) < self._texts_in("en")]:
+            raise ValueError(f"some of the texts are missing in: {', '.join(partial)}")
         return self
+
+    @property
+    def languages(self) -> list[Language]:
+        """The languages in which everything is there."""
+        return [language for language in LANGUAGES if self._texts_in(language)]
+
+    def pairs(self, among: Sequence[Language] = LANGUAGES) -> list[tuple[Language, Language]]:
+        """Return pairs of languages, asked and of the messages: each and itself, each and English, English and each."""
+        there = [language for language in self.languages if language in among]
+        others = [language for language in there if language != "en"]
+        return [
+            *((each, each) for each in there),
+            *((each, "en") for each in others),
+            *(("en", each) for each in others),
+        ]
+
+    def _texts_in(self, language: Language) -> int:
+        said = [message for session in self.sessions for message in session.messages]
+        return sum(bool(each.text(language)) for each in [*self.people.values(), *said, *self.questions])
 
     def chat(self, asked: Language, told: Language) -> Chat:
         """Return the messages in one language with the questions in another, asked when the last session began."""
@@ -100,22 +132,22 @@ class TwoLanguages(BaseModel):
         return Message(said.id, "user", said.text(told), occasion.at.astimezone(UTC), name)
 
 
-def load(path: Path = FILE) -> TwoLanguages:
+def load(path: Path = FILE) -> ManyLanguages:
     """Return the messages and questions of a file. Raises: BadData."""
     try:
-        return TwoLanguages.model_validate_json(path.read_text(encoding="utf-8"))
+        return ManyLanguages.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = error.errors(include_input=False)[0]["msg"] if isinstance(error, ValidationError) else error
-        raise BadData(path, f"is no file of two languages: {why}") from error
+        raise BadData(path, f"is no file of languages: {why}") from error
 
 
 def measure(arguments: argparse.Namespace) -> Report:
-    """Ask each question in both languages about messages in both, by each embedder."""
+    """Ask each question of each pair of languages, by each embedder."""
     data = load(arguments.data)
     figures: dict[str, dict[str, Any]] = {name: {} for name in arguments.embedders}
     engines = {name: Engines.of(name) for name in figures}
     rows, tables = [], []
-    for name, (asked, told) in progress(list(product(figures, PAIRS)), "Languages"):
+    for name, (asked, told) in progress(list(product(figures, data.pairs(arguments.languages))), "Languages"):
         chat = data.chat(asked, told)
         questions = chat.questions[: arguments.limit]
         found = [
@@ -163,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = output_parser(__doc__)
     parser.add_argument("--data", type=Path, default=FILE, metavar="PATH", help="other messages and questions")
+    parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=LANGUAGES, help="default: all")
     parser.add_argument("--embedders", nargs="+", choices=EMBEDDERS, default=list(EMBEDDERS), help="default: both")
     parser.add_argument("--per-question", type=Path, metavar="FILE", help="write one line of JSON a question")
     parser.add_argument("--limit", type=positive, metavar="N", help="a quick version: only the first N questions")

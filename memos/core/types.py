@@ -607,6 +607,7 @@ class Hit:
     replaced_by: Annotated[str | None, "Id of the memory that replaced it, or probably did"] = None
     since: Annotated[datetime | None, "Since when it stands so"] = None
     relations: Annotated[tuple[Relation, ...], "Its relations to older and newer ones, with `explain`"] = ()
+    passage: Annotated[str | None, "The part of a long memory that is nearest to the question"] = None
 
 
 @dataclass(frozen=True, slots=True)

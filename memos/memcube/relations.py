@@ -9,6 +9,7 @@ first, except of a pair of which the newer one extends the older.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -327,8 +328,22 @@ def _may_be_related(older: Item, newer: Item) -> bool:
     wished = new.unreal and not (new.sure or new.ends)
     if max(old.count, new.count) > MOST_WORDS or wished or _about_others(old, new):
         return False
-    own = Owner.SPEAKER in (old.owner, new.owner)
-    return not own or normalized_value(older.speaker) == normalized_value(newer.speaker)
+    if normalized_value(older.speaker) == normalized_value(newer.speaker):
+        return True
+    return Owner.SPEAKER not in (old.owner, new.owner) and not _tell_of_others(older, newer)
+
+
+_ADDRESSED = re.compile(
+    r"^\W*(?:\w+\W+)?(?:(?:you|your|du|dein\w*|ihr|euer|eure\w*|tú|usted(?:es)?|vous|votre)\b|[你您])", re.IGNORECASE
+)
+
+
+def _tell_of_others(older: Item, newer: Item) -> bool:
+    """Return True if two speakers use the same words, or speak to others: "you" in two conversations."""
+    if normalized_value(older.memory) == normalized_value(newer.memory):
+        return True
+    addressed = _ADDRESSED.match(older.memory) or _ADDRESSED.match(newer.memory)
+    return addressed is not None and older.conversation != newer.conversation
 
 
 def _about_others(older: Claim, newer: Claim) -> bool:

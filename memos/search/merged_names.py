@@ -24,6 +24,7 @@ _MOST_PARTS = 500  # of a question that may be a name
 _WORDS = 4  # of a name
 _SIGNS = 4  # of a name in a script without spaces
 _MOST_OTHERS = 8
+_MOST_POSSIBLE = 32  # names of a question that are looked up where many people speak
 
 
 class MergedName(NamedTuple):
@@ -64,6 +65,14 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
         for length in range(2, _SIGNS + 1):
             for start in range(run.start(), run.end() - length + 1):
                 yield start, start + length
+
+
+def possible_names(text: str) -> list[str]:
+    """Return what in a question may be the name of a speaker: as written if capitalised, else a word in title case."""
+    parts = [text[start:end] for start, end in _parts(text[:_CHARS])]
+    names = [part for part in parts if not any(part.split()[place][0].islower() for place in (0, -1))]
+    words = [part.title() for part in parts if part[0].islower() and " " not in part]
+    return list(dict.fromkeys([*names, *words]))[:_MOST_POSSIBLE]
 
 
 def spelled_otherwise(text: str, merged: Sequence[MergedName], most: int) -> list[str]:

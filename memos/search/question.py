@@ -167,6 +167,10 @@ class Intent(StrEnum):
     WHEN = "when"
     DONE = "done"
     ORDER = "order"
+    OWN = "own"
+    """Asks about the asker."""
+    ANSWERED = "answered"
+    """Asks what the assistant said."""
 
 
 _INTENTS = {
@@ -244,6 +248,21 @@ _INTENTS = {
         r"|顺序|先后|时间线|順番|時系列",
         re.I,
     ),
+    Intent.OWN: re.compile(
+        r"\bI\b|\b(?i:my|me|mine|myself|we|our|us|ich|mir|mich|mein\w*|wir|uns|unser\w*|yo|mis?|nosotr[oa]s|nuestr[oa]s?|"
+        r"je|mon|mes|moi|nous|notre|nos)\b|\bj['’]|[我咱]|[私僕俺]"
+    ),
+    Intent.ANSWERED: re.compile(
+        r"\b(?:did|had|have) you (?:\w+ )?(?:recommend|suggest|advise|guide|help|explain|propose|tell|told|give|given|"
+        r"show|offer|list|describe|say|said|mention|walk|assist|outline|provide|teach|write|answer)\w*\b"
+        r"|\byou (?:\w+ )?(?:recommended|suggested|advised|guided|explained|proposed|told|gave|showed|offered|listed|"
+        r"described|said|mentioned|walked|outlined|provided|taught|wrote|answered)\b"
+        r"|\byour (?:\w+ )?(?:advice|recommendations?|suggestions?|explanations?|answers?|guidance|instructions)\b"
+        r"|\bhast du\b|\bhaben Sie\b|\bdeine? (?:Empfehlung|Antwort|Rat)\w*"
+        r"|\b(?:me|nos) (?:recomendaste|sugeriste|dijiste|explicaste)\b"
+        r"|\b(?:m['’]as-tu|tu m['’]as|m['’]avez-vous|vous m['’]avez)\b|[你您](?:说过?|建议|推荐|告诉|提到)",
+        re.I,
+    ),
 }
 
 
@@ -277,8 +296,7 @@ class Question:
         return Intent.ORDER in self.intents or {Intent.FORMER, Intent.LATEST} <= self.intents
 
     def names_speaker(self, speaker: str) -> bool:
-        named = _meant(speaker)
-        if named is not None and named.search(self.text) is not None:
+        if mentions(self.text, speaker):
             return True
         return any(fold(speaker) in map(fold, each.others) for each in self.merged)
 
@@ -319,6 +337,12 @@ def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tupl
         return text, ()
     put = left if _UNSPACED.search(text) else asked
     return " ".join(put.split()), tuple(speaker for speaker in speakers if speaker in found)
+
+
+def mentions(text: str, speaker: str) -> bool:
+    """Return whether a text has a speaker's name; one that is also a word or a month only as a name is written."""
+    named = _meant(speaker)
+    return named is not None and named.search(text) is not None
 
 
 def _to_you(name: re.Match[str]) -> str:
@@ -367,6 +391,8 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
 
 def _intents_of(text: str) -> frozenset[Intent]:
     found = frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text))
+    if Intent.ANSWERED in found:
+        found -= {Intent.OWN}
     return found - {Intent.FORMER} if _EVER.search(text) else found
 
 

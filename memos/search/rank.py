@@ -1,7 +1,7 @@
 """Fuse the arms of a search and rank the candidates: fused score, session, neighbours and bounded boosts.
 
 Pure. Every weight was chosen by cross-validation over the conversations of LoCoMo, and kept only if BEAM and PrefEval
-did not lose (docs/log.md). A boost is at most 20 % of a score, but for what tells nothing; none removes a candidate.
+did not lose (docs/log.md). What raises a score is at most 20 % of it; nothing removes a candidate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
 from memos.core.types import Arm, ArmScore, Boost, ItemType, Role
 from memos.memcube.ledger.items import Brief
-from memos.search.question import Intent, Question
+from memos.search.question import Intent, Question, mentions
 
 FLOOR_RANK = 50  # a vector arm's score at this rank counts as nothing: cosines say how much better, not how good
 _LEAST = 0.05  # what the last of a vector arm's list still counts, so that a small cube's only memory is found
@@ -129,6 +129,7 @@ OLDEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
+ASSISTANT_OF_ASKER = -0.5  # what the assistant says where users ask about themselves: they said so, it repeated it
 TELLS_NOTHING = -0.8  # acknowledges, thanks or greets, or instructs the assistant in a system message
 OUTDATED = -0.20  # says what was replaced since; what replaced it stands before it
 _BEFORE = 1.001
@@ -145,6 +146,7 @@ _INSTRUCTED = 0.35  # cosine from which an instruction is about a question that 
 SPREAD = -0.05
 # A share of the best score, for each better hit of the same session up to so many, where a question wants several.
 _SPREAD_UP_TO = 2
+ABSENT = -0.8  # said where nobody speaks whom the question names, and does not name them
 COLD = -0.10  # of an archived segment: found, after what is as good and in use
 
 _SHORT_CHARS = 200
@@ -195,12 +197,13 @@ def score_candidates(
     newer: Mapping[str, str] = MappingProxyType({}),
     dated: Sequence[Fused] = (),
     whole: Sequence[ScoredPoint] = (),
+    absent: Collection[str] = frozenset(),
 ) -> list[Ranked]:
     """Score the candidates, best first, keeping what contributed to each score.
 
     `near` are items the graph links to the best candidate, `newer` maps replaced items to what replaced them, `dated`
-    are candidates of the time the question names, fused separately, and `whole` are points near the question as asked,
-    if speakers' names were removed from its vector.
+    are candidates of the time the question names, fused separately, `whole` are points near the question as asked,
+    if speakers' names were removed from its vector, and `absent` are conversations without the speakers it names.
     """
     of_then: dict[str, Vote] = {
         entry.version_key: ("dated", place, entry.score, DATED * (1 + entry.score) / 2)
@@ -210,10 +213,10 @@ def score_candidates(
     sessions = _sessions(pool)
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
     places = {_position(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
-    named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
+    named = named_speakers(pool, question)
     newest = _by_age(pool) if Intent.LATEST in question.intents else {}
     oldest = _by_age(pool, oldest=True) if Intent.FIRST in question.intents else {}
-    factors = _Factors(question, named, newer)
+    factors = _Factors(question, named, newer, absent)
     ranked = []
     for item, fused in pool:
         base, votes = base_of[item.id], fused.votes
@@ -235,6 +238,11 @@ def score_candidates(
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
     ranked = _second_look(ranked, whole)
     return _spread(ranked) if question.intents & {Intent.LIST, Intent.COUNT} else ranked
+
+
+def named_speakers(pool: Sequence[Recalled], question: Question) -> set[str]:
+    """Return the speakers of these candidates whom a question names."""
+    return {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
 
 
 def reorder(
@@ -415,15 +423,22 @@ def asks(item: Brief) -> float:
 
 
 class _Factors:
-    def __init__(self, question: Question, named: Collection[str], newer: Container[str]) -> None:
-        self._named, self._newer = named, newer
+    def __init__(
+        self, question: Question, named: Collection[str], newer: Container[str], absent: Collection[str]
+    ) -> None:
+        self._named, self._newer, self._absent = named, newer, absent
         self._phrases = question.phrases
         self._when, self._done, self._advice, self._former = (
             intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE, Intent.FORMER)
         )
+        self._assistant = ASSISTANT_OF_ASKER if Intent.OWN in question.intents else ASSISTANT
+        if Intent.ANSWERED in question.intents:
+            self._assistant = 0.0
 
     def of(self, item: Brief) -> list[tuple[str, float]]:
         found = [("speaker", SPEAKER)] if item.speaker in self._named else []
+        if item.conversation in self._absent and not any(mentions(item.memory, name) for name in self._named):
+            found.append(("absent", ABSENT))
         if self._when and item.valid_to is not None:
             found.append(("timed", TIMED))
         if self._phrases:
@@ -439,8 +454,8 @@ class _Factors:
         if not (self._done and item.id in self._newer):
             if asking := asks(item):
                 found.append(("asking", ASKING * asking))
-            if item.role == Role.ASSISTANT:
-                found.append(("assistant", ASSISTANT))
+            if item.role == Role.ASSISTANT and self._assistant:
+                found.append(("assistant", self._assistant))
         if tells_nothing(item):
             found.append(("tells_nothing", TELLS_NOTHING))
         if item.outdated and not self._former:

@@ -52,7 +52,15 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.timeline import LIKELY
 from memos.memcube.standing import Replacement, standing_of, standings
 from memos.search.candidates import CandidateReader, candidates_of, item_of, read_candidates, with_successors
-from memos.search.merged_names import MergedName, mean_of, merged_names, spelled_otherwise, with_names
+from memos.search.merged_names import (
+    MergedName,
+    mean_of,
+    merged_names,
+    possible_names,
+    spelled_otherwise,
+    with_names,
+)
+from memos.search.passages import passages
 from memos.search.question import Intent, Question, Rules, SearchRequest, of_spans, read_question, without_speaker_names
 from memos.search.rank import (
     Fused,
@@ -60,6 +68,7 @@ from memos.search.rank import (
     Ranked,
     Recalled,
     fuse,
+    named_speakers,
     reorder,
     score_candidates,
     select_preferences,
@@ -169,6 +178,7 @@ class _Vectors(NamedTuple):
 
     question: Vector
     with_names: Vector | None
+    many_speak: bool
 
 
 class LexicalRecall(NamedTuple):
@@ -208,6 +218,8 @@ class RankedCandidates:
     newer: Mapping[str, str]
     preferences: PreferenceCandidates
     replaced: Sequence[Replacement]
+    vector: Vector
+    query_terms: SparseVector
 
     def relevance(self) -> Relevance:
         if Intent.FORMER in self.question.intents or self.question.of_then:
@@ -290,7 +302,7 @@ class Searcher:
         self, connection: sa.Connection, request: SearchRequest, rules: Rules, limit: int
     ) -> tuple[_Vectors, Future[LexicalRecall]]:
         # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
-        speakers = ledger_queries.frequent_speakers(connection, request.scope.cubes)
+        speakers, many = ledger_queries.speakers(connection, request.scope.cubes, possible_names(request.query))
         merged = merged_names(connection, request.scope.cubes, request.query)
         text, names = without_speaker_names(request.query, speakers)
         # Half of a search needs no vector, and the embedder leaves the interpreter to others.
@@ -303,7 +315,8 @@ class Searcher:
             otherwise = spelled_otherwise(request.query, merged, _MOST_VARIANTS)
             others = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in otherwise)
             dense = mean_of([dense, *(self.embedder.embed_query(each) for each in others if each != text)])
-        return _Vectors(dense, with_names(dense, [self.embedder.embed_query(name) for name in names])), helped
+        named = with_names(dense, [self.embedder.embed_query(name) for name in names])
+        return _Vectors(dense, named, many), helped
 
     def _rank(
         self,
@@ -343,7 +356,8 @@ class Searcher:
                 pool = read_candidates(search.reader, self._enough(request), fused, early)
                 replaced, repeated = _replacements(connection, pool)
         with clock.stage("rank"):
-            scored = score_candidates(pool, question, near, newer, search.dated, named)
+            absent = _absent(connection, pool, question)
+            scored = score_candidates(pool, question, near, newer, search.dated, named, absent)
             scored = by_succession(scored, question, replaced, self.judge, repeated)
             ranked, copies = _collapse(connection, reorder(scored, question, newer, preferences), request.as_of)
         if lexical.near is None:
@@ -362,6 +376,8 @@ class Searcher:
             newer=newer,
             preferences=preferences,
             replaced=replaced,
+            vector=search.vectors.question,
+            query_terms=lexical.terms,
         )
         return found, any(len(points) >= limit for points in recalled.values())
 
@@ -524,8 +540,7 @@ class Searcher:
         except BackendUnavailable:
             return None
 
-    @staticmethod
-    def hits(reader: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
+    def hits(self, reader: CandidateReader, request: SearchRequest, found: RankedCandidates) -> tuple[Hit, ...]:
         best = found.ranked[: request.top_k]
         states = reader.whole([entry.item.id for entry in best])
         # Of an earlier moment there are none: they are those of now.
@@ -534,6 +549,7 @@ class Searcher:
         # A fact may stand as a message does that was not recalled.
         facts = [state for state in states.values() if state.type in DERIVED and request.as_of is None]
         stands = standings(reader.connection, facts, request.reference_time) if facts else {}
+        read = passages(list(states.values()), found.vector, found.query_terms, self.follower, self.index, self.terms)
         hits = (
             Hit(
                 state,
@@ -545,6 +561,7 @@ class Searcher:
                 entry.all_boosts if request.explain else (),
                 *(stands.get(state.id) or standing_of(state, found.replaced, request.reference_time)),
                 relations=related.get(state.id, ()),
+                passage=read.get(state.id),
             )
             for entry in best
             # What was changed or erased since it was ranked is not what was asked for any more.
@@ -566,6 +583,19 @@ def _prefetch(reader: CandidateReader, lexical: LexicalRecall) -> None:
     ids = [*map(item_of, likely)]
     reader.briefs([*ids, *(lexical.near or ())])
     reader.whole(ids[:_LIKELY_HITS])
+
+
+def _absent(connection: sa.Connection, pool: Sequence[Recalled], question: Question) -> set[str]:
+    """Return the conversations of the pool in which nobody speaks whom the question names."""
+    speakers = {entry.item.speaker for entry in pool}
+    named = named_speakers(pool, question)
+    if not named or len(speakers) <= len(named) + 1:  # all talk with each other
+        return set()
+    here = {entry.item.conversation for entry in pool if entry.item.speaker in named}
+    rest = {entry.item.conversation for entry in pool if entry.item.conversation is not None} - here
+    if not rest:
+        return set()
+    return rest - ledger_queries.conversations_of(connection, list(rest), list(named))
 
 
 def _replacements(
@@ -700,9 +730,12 @@ def _by_cosine(keys: Sequence[str], given: Vector, asked: Vector) -> list[Scored
 
 def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
     of_self = [Arm.OF_SELF] if question.is_request else []
-    own = [ArmQuery(arm, vectors.question) for arm in (Arm.TURN, Arm.WINDOW)]
+    named = vectors.with_names
+    # Of many people a turn's vector tells who speaks; what is said around it is the same for all of them.
+    turn = named if named is not None and vectors.many_speak else vectors.question
+    own = [ArmQuery(Arm.TURN, turn), ArmQuery(Arm.WINDOW, vectors.question)]
     own += [ArmQuery(arm, vectors.question, _MOST_STANDING) for arm in (Arm.STANDING, *of_self)]
-    return tuple(own) if vectors.with_names is None else (*own, ArmQuery(Arm.NAMED, vectors.with_names))
+    return tuple(own) if named is None else (*own, ArmQuery(Arm.NAMED, named))
 
 
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:

@@ -1,4 +1,4 @@
-"""The messages and questions in two languages have their shape, and the program runs from arguments to its line."""
+"""The messages and questions in eight languages have their shape, and the program runs from arguments to its line."""
 
 from __future__ import annotations
 
@@ -12,26 +12,38 @@ import pytest
 
 from benchmarks import languages
 from benchmarks.data import BadData
-from benchmarks.languages import Language, load
+from benchmarks.languages import LANGUAGES, Language, load
 from memos.backends.encoders.bm25 import QdrantBm25
 from tests.benchmarks.samples import write
 
 FLOORS = ["fusion", "bm25", "minilm", "random"]
-_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_SCRIPTS = {
+    "zh": re.compile(r"[\u4e00-\u9fff]"),
+    "ja": re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]"),
+    "ar": re.compile(r"[\u0600-\u06ff]"),
+    "hi": re.compile(r"[\u0900-\u097f]"),
+}
 
 
-def test_there_are_fifty_questions_and_everything_is_in_both_languages() -> None:
+def test_there_are_fifty_questions_and_everything_is_in_every_language() -> None:
     data = load()
     said = [message for session in data.sessions for message in session.messages]
-    assert (len(data.questions), len(data.people)) == (50, 3)
+    assert (len(data.questions), len(data.people), tuple(data.languages)) == (50, 3, LANGUAGES)
     assert len(said) >= 120
     assert sum(len(question.evidence) > 1 for question in data.questions) >= 5
     assert sorted(session.at for session in data.sessions) == [session.at for session in data.sessions]
-    for each in [*said, *data.questions]:
-        assert _CHINESE.search(each.zh)
-        assert not _CHINESE.search(each.en)
-    for texts in (said, data.questions):
-        assert len({each.en for each in texts}) == len({each.zh for each in texts}) == len(texts)
+    for language in LANGUAGES:
+        for texts in (said, data.questions):
+            assert len({each.text(language) for each in texts}) == len(texts)
+        for each in [*said, *data.questions]:
+            scripts = {name for name, script in _SCRIPTS.items() if script.search(each.text(language))}
+            assert (language in scripts) is (language in _SCRIPTS)
+
+
+def test_each_language_is_asked_of_its_own_messages_and_of_english_ones() -> None:
+    data = load()
+    assert data.pairs(["en", "zh"]) == [("en", "en"), ("zh", "zh"), ("zh", "en"), ("en", "zh")]
+    assert len(data.pairs()) == len(set(data.pairs())) == 22
 
 
 @pytest.mark.parametrize(("language", "most"), [("en", 0), ("zh", 0.2)])
@@ -73,7 +85,7 @@ def test_another_shape_is_refused(change: Callable[[dict[str, Any]], object], tm
     raw = json.loads(languages.FILE.read_text(encoding="utf-8"))
     change(raw)
     (file := tmp_path / "l.json").write_text(json.dumps(raw), encoding="utf-8")
-    with pytest.raises(BadData, match="is no file of two languages"):
+    with pytest.raises(BadData, match="is no file of languages"):
         load(file)
 
 
@@ -82,7 +94,7 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     few = {**raw, "sessions": raw["sessions"][:1], "questions": raw["questions"][:6]}
     rows, out = tmp_path / "rows.jsonl", tmp_path / "out.json"
     files = ["--data", str(write(tmp_path, "few.json", few)), "--per-question", str(rows), "--out", str(out)]
-    assert languages.main(["--embedders", "minilm", "--limit", "4", *files]) == 0
+    assert languages.main(["--embedders", "minilm", "--limit", "4", "--languages", "en", "zh", *files]) == 0
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert figures == json.loads(out.read_text(encoding="utf-8"))
     assert (figures["benchmark"], figures["n"], figures["messages"]) == ("languages", 4, 10)

@@ -241,6 +241,7 @@ def test_beam(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert figures.keys() >= {f"{kind}@{k}" for kind in ("any", "frac", "all") for k in (5, 10, 20, 50)}
     assert (figures["n"], figures["left_out"], figures["any@5"], figures["frac@10"]) == (2, 1, 1, 1)
     assert list(figures["by_ability"]) == ["knowledge_update", "summarization"]
+    assert list(figures["by_size"]) == ["100K"]
     assert "newest_first" not in figures["by_ability"]["summarization"]
     assert figures["newest_first"] == figures["by_ability"]["knowledge_update"]["newest_first"]
     assert list(figures["floors"]) == FLOORS

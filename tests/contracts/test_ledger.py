@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -176,28 +176,46 @@ def test_a_newer_schema_and_missing_tables_are_refused(open_: Open, ledger: Ledg
         open_()
 
 
-def test_who_speaks_is_told_while_they_are_few(ledger: Ledger) -> None:
+def test_all_speakers_are_told_while_they_are_few_and_then_those_asked_for(ledger: Ledger) -> None:
     store = Store(ledger)
     store.make("other")
 
-    def speaking(*cubes_: str) -> list[str]:
+    def speaking(*cubes_: str, asked: Sequence[str] = ()) -> tuple[list[str], bool]:
         with ledger.read() as connection:
-            return sorted(speakers.frequent_speakers(connection, cubes_))
+            names, many = speakers.speakers(connection, cubes_, asked)
+            return sorted(names), many
 
-    assert speaking("default") == []
+    assert speaking("default") == ([], False)
     for name in (None, "Ann", "Bob", "Ann", ODD[:40]):
         store.add([{"role": "user", "content": "hello", **({"name": name} if name else {})}])
     store.add([{"role": "assistant", "content": "hi", "name": "Iris"}, {"role": "tool", "content": "1", "name": "sum"}])
     here = sorted(["Ann", "Bob", "Iris", ODD[:40].strip()])
-    assert speaking("default") == here
-    assert (speaking("other"), speaking("other", "default")) == ([], here)
+    assert speaking("default") == (here, False)
+    assert speaking("other") == ([], False)
+    assert speaking("other", "default") == (here, False)
     for number in range(speakers.MOST):
         store.add([{"role": "user", "content": "hello", "name": f"N{number}"}], cube="other")
-    assert len(speaking("other")) == speakers.MOST
-    assert speaking("other", "default") == []
+    names, many = speaking("other")
+    assert (len(names), many) == (speakers.MOST, False)
+    assert speaking("other", "default") == ([], True)
+    assert speaking("other", "default", asked=["N1", "Bob", "Eve", "sum", "user"]) == (["Bob", "N1"], True)
+    assert speaking("other", asked=["Bob"])[0] == names
     store.add([{"role": "assistant", "content": "hello", "name": "one more"}], cube="other")
-    assert speaking("other") == []
-    assert speaking(*["default"] * (speakers.MOST + 1)) == []
+    assert speaking("other", asked=["one more", "Bob"]) == (["one more"], True)
+    assert speaking(*["default"] * (speakers.MOST + 1), asked=["Ann"]) == (["Ann"], True)
+
+
+def test_who_takes_part_in_a_conversation_is_told(ledger: Ledger) -> None:
+    store = Store(ledger)
+    for conversation, names in {"k": ("Ann", "Bob"), "l": ("Bob", "Cy")}.items():
+        store.add([{"role": "user", "content": "hello", "name": name} for name in names], conversation=conversation)
+    with ledger.read() as connection:
+        stored = [item.id for item in items.matching(connection, ["default"], None, limit=9)]
+        told = items.briefs(connection, ["default"], stored, None)
+        ids = sorted({each.conversation for each in told if each.conversation is not None})
+        by_name = {name: speakers.conversations_of(connection, ids, [name]) for name in ("Ann", "Bob", "Cy", "Eve")}
+    assert (len(by_name["Ann"]), len(by_name["Bob"]), len(by_name["Cy"]), by_name["Eve"]) == (1, 2, 1, set())
+    assert by_name["Ann"] | by_name["Cy"] == by_name["Bob"] == set(ids)
 
 
 def test_events_are_told_backwards_and_of_one_item(ledger: Ledger) -> None:

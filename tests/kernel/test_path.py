@@ -78,7 +78,7 @@ def _height(module: str) -> int:
     ("call", "most"),
     [
         (lambda memos: memos.add("I work at Bosch.", conversation="work"), 48),
-        (lambda memos: memos.search("Where do I work?"), 29),
+        (lambda memos: memos.search("Where do I work?"), 30),
     ],
     ids=["add", "search"],
 )

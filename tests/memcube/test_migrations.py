@@ -41,6 +41,7 @@ def make_first_schema(home: Path) -> None:
         connection.execute("DROP INDEX ix_links_supposed")
         connection.execute("DROP INDEX ix_items_wanted")
         connection.execute("DROP INDEX ix_messages_speaker")
+        connection.execute("DROP INDEX ix_messages_participant")
         connection.execute("DROP INDEX ix_cubes_owner")
         for table, column in (
             ("versions", "keywords"),

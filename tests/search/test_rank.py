@@ -233,8 +233,32 @@ def test_asked_for_advice_the_speakers_preferences_come_first() -> None:
     assert rank(pool, question("When do restaurants open?"))[0].item.id == "a"
 
 
-def test_no_boost_is_more_than_a_fifth() -> None:
+def test_no_boost_raises_by_more_than_a_fifth_and_none_takes_all() -> None:
     every = [getattr(weights, name) for name in dir(weights) if name.isupper() and not name.startswith("_")]
-    numbers = [abs(value) for value in every if isinstance(value, float)]
-    voters = (weights.SESSION, weights.DATED, abs(weights.TELLS_NOTHING))  # arms of their own, and what is no memory
-    assert max(number for number in numbers if number not in voters) <= 0.2
+    numbers = [value for value in every if isinstance(value, float)]
+    arms = (weights.SESSION, weights.DATED)
+    assert max(number for number in numbers if number not in arms) <= 0.2
+    assert min(numbers) > -1
+
+
+def test_who_asks_about_themselves_gets_their_own_words_before_the_assistants() -> None:
+    own = item("own", "My flight leaves at nine.")
+    repeated = item("repeated", "So your flight leaves at nine, and you want a taxi.", role=Role.ASSISTANT)
+    pool = [recalled(repeated, 0.9), recalled(own, 0.6)]
+    order = {text: [entry.item.id for entry in rank(pool, question(text))] for text in (
+        "When does my flight leave?", "Can you tell me when I fly?", "Wann geht mein Flug?", "我的航班几点？",
+        "What did you tell me about my flight?", "When does the flight leave?",
+    )}  # fmt: skip
+    assert list(order.values()) == [["own", "repeated"]] * 4 + [["repeated", "own"]] * 2
+
+
+def test_what_was_said_without_whom_the_question_names_comes_last() -> None:
+    here = item("here", "You play the cello now!", speaker="Bob", conversation="with Kim")
+    away = item("away", "You play the cello now!", speaker="Bob", conversation="without Kim")
+    of_her = item("of her", "Kim plays the cello now!", speaker="Bob", conversation="without Kim")
+    hers = item("hers", "Nice.", speaker="Kim", conversation="with Kim")
+    pool = [recalled(away, 0.9), recalled(of_her, 0.8), recalled(here, 0.7), recalled(hers, 0.1)]
+    found = score_candidates(pool, question("What does Kim play?"), absent={"without Kim"})
+    assert [entry.item.id for entry in found] == ["of her", "here", "away", "hers"]
+    assert "absent" in boosts(found[2])
+    assert "absent" not in boosts(found[0])

@@ -327,3 +327,13 @@ def test_why_not_agrees_with_the_search_it_explains(memos: MemOS) -> None:
             else:
                 assert told.stage in ("rank", "recall")
                 assert told.place is None or told.place > 5
+
+
+def test_among_many_people_what_was_said_to_the_one_who_is_named_comes_first(memos: MemOS) -> None:
+    pairs = [("Ann", "Bob"), ("Cy", "Di"), ("Ed", "Flo"), ("Kim", "Lee"), ("Mo", "Nia"), ("Oz", "Pat")]
+    for first, second in pairs:
+        say(memos, "I have news.", who=first, conversation=f"{first} and {second}")
+        say(memos, "So you have taken up the cello!", who=second, conversation=f"{first} and {second}")
+    for question in ("Which instrument has Kim taken up?", "which instrument has kim taken up?"):
+        told = [hit.item.speaker for hit in memos.search(question, top_k=12) if "cello" in hit.item.memory]
+        assert told[0] == "Lee"

@@ -3871,6 +3871,8 @@ export interface components {
 			since: string | null;
 			/** @description Its relations to older and newer ones, with `explain` */
 			relations: components["schemas"]["Relation"][];
+			/** @description The part of a long memory that is nearest to the question */
+			passage: string | null;
 		};
 		/** @description A user, agent or group. */
 		Identity: {

@@ -115,7 +115,7 @@ def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
     said = [f"{source.at:%Y-%m-%d %a}"] if source else []
     said += [cut(hit.item.speaker, 14)] if hit.item.speaker else []
-    passage = source.passage if source else hit.item.memory
+    passage = hit.passage or (source.passage if source else hit.item.memory)
     return f"{hit.score:.3f}", f"{hit.relevance:.2f}", "\n".join([*said, hit.item.tier]), cut(passage, 300)
 
 

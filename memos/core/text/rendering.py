@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from memos.core.text.sentences import sentences
 from memos.core.text.validation import is_invisible
@@ -156,43 +157,74 @@ def assemble(hits: Sequence[Hit], token_budget: int, *, by_time: bool = False) -
     fitting, used = _fitting(hits, token_budget, widest=len(hits) if by_time else 0)
     if by_time:
         # Of one moment by their ids, which are in the order in which they were stored.
-        fitting.sort(key=lambda hit: (_at(hit) is None, _at(hit) or hit.item.created_at, hit.item.id))
-    told = any(is_untrusted(hit.sources) for hit in fitting)
-    lines = [_line(number, hit) for number, hit in enumerate(fitting, start=1)]
-    return tuple(fitting), "\n".join([NOTICE, *lines] if told else lines), used
+        fitting.sort(
+            key=lambda shown: (_at(shown.hit) is None, _at(shown.hit) or shown.hit.item.created_at, shown.hit.item.id)
+        )
+    told = any(is_untrusted(shown.hit.sources) for shown in fitting)
+    lines = [shown.line(number) for number, shown in enumerate(fitting, start=1)]
+    return tuple(shown.hit for shown in fitting), "\n".join([NOTICE, *lines] if told else lines), used
 
 
-def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[Hit], int]:
-    chosen: list[Hit] = []
+class _Shown(NamedTuple):
+    """A hit in a prompt, with its passage or whole."""
+
+    hit: Hit
+    whole: bool
+
+    def line(self, number: int) -> str:
+        return citation(number, _at(self.hit), _text_of(self.hit, whole=self.whole))
+
+    def tokens(self, number: int) -> int:
+        return estimate_tokens(self.line(number) + "\n")
+
+
+def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[_Shown], int]:
+    """Return the hits that fit and their tokens: all by their passages, then, best first, whole where there is room."""
+    chosen: list[_Shown] = []
     used, told = 0, False
     for hit in hits:
         doubtful = is_untrusted(hit.sources)
         notice = doubtful and not told
-        line = _line(widest or len(chosen) + 1, hit)
-        cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)
+        shown = _Shown(hit, whole=hit.passage is None)
+        cost = shown.tokens(widest or len(chosen) + 1) + (estimate_tokens(NOTICE + "\n") if notice else 0)
         if used + cost <= token_budget:
             told = told or notice
-            chosen.append(hit)
+            chosen.append(shown)
             used += cost
+    for place, shown in enumerate(chosen):
+        if not shown.whole:
+            number = widest or place + 1
+            whole = shown._replace(whole=True)
+            more = whole.tokens(number) - shown.tokens(number)
+            if used + more <= token_budget:
+                chosen[place] = whole
+                used += more
     return chosen, used
-
-
-def _line(number: int, hit: Hit) -> str:
-    return citation(number, _at(hit), _shown(hit))
 
 
 def hit_line(hit: Hit) -> str:
     """Return a hit as a line without a number: dated, with its speaker, fenced if it is not trusted."""
-    return dated(_at(hit), _shown(hit))
+    return dated(_at(hit), _text_of(hit))
 
 
-def _shown(hit: Hit) -> str:
-    shown = hit.item.memory
+def _text_of(hit: Hit, *, whole: bool = False) -> str:
+    said = hit.item.memory if whole else _passage(hit)
+    shown = said
     if hit.item.type != ItemType.RECORD:
-        shown = with_speaker(hit.item.speaker, shown)
+        shown = with_speaker(hit.item.speaker, said)
     if is_untrusted(hit.sources):
-        shown = wrap_untrusted(hit.item.memory, speaker_of(hit.item, hit.sources))
+        shown = wrap_untrusted(said, speaker_of(hit.item, hit.sources))
     return marked(hit.standing, shown, hit.item.memory)
+
+
+def _passage(hit: Hit) -> str:
+    """Return the passage of a long memory, with an ellipsis where something is left out; of another all of it."""
+    memory, passage = hit.item.memory, hit.passage
+    if passage is None:
+        return memory
+    before = "" if memory.startswith(passage) else "… "
+    after = "" if memory.endswith(passage) else " …"
+    return f"{before}{passage}{after}"
 
 
 def _at(hit: Hit) -> datetime | None:

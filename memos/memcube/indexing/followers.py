@@ -38,6 +38,7 @@ POINT_FORMAT = 8
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
 _POINTS_PER_WRITE = 256
+_MOST_KNOWN_SPANS = 10_000
 # About 230 tokens of English, under the embedder's 256 with names and marks.
 _WINDOW_CHARS = 900
 _LEAST_CONTEXT_CHARS = 100
@@ -71,6 +72,7 @@ class VectorFollower:
         self._terms = terms
         self.relations = relations
         self._lent: VectorSource | None = None
+        self._known_spans: dict[str, list[tuple[int, int]]] = {}
 
     def lend(self, lent: VectorSource | None) -> None:
         self._lent = lent
@@ -155,6 +157,17 @@ class VectorFollower:
             window = rendering.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
             chunks.append(Chunk(item, number, text, said, window))
         return chunks
+
+    def spans_of(self, item: Item) -> list[tuple[int, int]]:
+        """Return the spans of an item's chunks in its text, remembered by version."""
+        if len(item.memory) <= _SURELY_ONE_CHUNK:
+            return [(0, len(item.memory))]
+        if (spans := self._known_spans.get(item.version_id)) is None:
+            spans = self._spans(item.memory)
+            if len(self._known_spans) >= _MOST_KNOWN_SPANS:
+                self._known_spans.clear()
+            self._known_spans[item.version_id] = spans
+        return spans
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
         if len(text) <= _SURELY_ONE_CHUNK:

@@ -102,7 +102,7 @@ def _casefold(value: object) -> str | None:
     return value.casefold() if isinstance(value, str) else None
 
 
-HEAD = "0023"
+HEAD = "0024"
 """The schema revision this program reads and writes."""
 
 _READERS = 16

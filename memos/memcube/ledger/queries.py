@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -251,13 +251,45 @@ def _name(row: Iterable[str]) -> str:
 _DISTINCT = PreparedSelect(_distinct(), _name)
 
 
-def frequent_speakers(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
-    """Return the names of speakers, except role names; none if there are more than `MOST`."""
-    if len(cubes) > MOST:
-        return []
+class Speakers(NamedTuple):
+    """Names that may be those of speakers in a question, and whether more people speak than `MOST`."""
+
+    names: list[str]
+    many: bool
+
+
+def speakers(connection: sa.Connection, cubes: Sequence[str], asked: Iterable[str]) -> Speakers:
+    """Return the names of all speakers, except role names, or of those `asked` for if there are more than `MOST`."""
     found: dict[str, None] = {}
-    for cube in cubes:
+    many = len(cubes) > MOST
+    for cube in () if many else cubes:
         for role in _SPEAKING:
             found |= dict.fromkeys(_DISTINCT.rows(connection, cubes=[cube], roles=[role]))
     names = [name for name in found if name not in tuple(Role)]
-    return names if len(names) <= MOST else []
+    if many or len(names) > MOST:
+        return Speakers(_speaking(connection, cubes, asked), many=True)
+    return Speakers(names, many=False)
+
+
+def _speaking(connection: sa.Connection, cubes: Sequence[str], names: Iterable[str]) -> list[str]:
+    theirs = sa.and_(messages.c.cube_id.in_(cubes), messages.c.role.in_(_SPEAKING))
+    each = [
+        sa.select(sa.literal(name).label("name")).where(sa.exists().where(theirs, messages.c.name == name))
+        for name in names
+        if name not in tuple(Role)
+    ]
+    return list(connection.scalars(sa.union_all(*each))) if each else []
+
+
+def _conversations_of() -> sa.Select[str]:
+    wanted = messages.c.conversation_id.in_(sa.bindparam("conversations", expanding=True))
+    named = messages.c.name.in_(sa.bindparam("names", expanding=True))
+    return sa.select(messages.c.conversation_id).where(wanted, named).distinct()
+
+
+_CONVERSATIONS_OF = PreparedSelect(_conversations_of(), _name)
+
+
+def conversations_of(connection: sa.Connection, conversations: Sequence[str], names: Sequence[str]) -> set[str]:
+    """Return those of these conversations in which somebody with one of these names speaks."""
+    return set(_CONVERSATIONS_OF.rows(connection, conversations=conversations, names=names))

@@ -213,6 +213,7 @@ messages = sa.Table(
     sa.Column("trust", sa.String(16), nullable=False, server_default="trusted"),
     sa.UniqueConstraint("cube_id", "conversation_id", "external_id", name="uq_messages_external"),
     sa.Index("ix_messages_speaker", "cube_id", "role", "name"),
+    sa.Index("ix_messages_participant", "conversation_id", "name"),
 )
 
 # Original files: documents, and images attached to messages (`item_id`). `state` is processing, available, failed or
