@@ -6,6 +6,7 @@ vectors are those of the default embedder; with another one, words and the cosin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -16,6 +17,7 @@ import numpy as np
 from memos.core.ports import Vector
 from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import Claim, Owner, is_about_another, share, terms_of
+from memos.core.text.languages import language_of, script_of
 from memos.core.types import Fingerprint
 
 _FITTED = "minilm"  # part of the name of the embedder whose vectors the network knows
@@ -160,6 +162,36 @@ class Judge:
             inputs += [newer @ self.newer, (older * newer) @ self.both]
         hidden = np.maximum(np.concatenate(inputs, axis=1) @ self.first + self.first_bias, 0.0)
         return hidden @ self.second + features @ self.linear + self.bias
+
+
+# Mean cosines of unrelated texts of one language: texts look more alike to a model the less it reads of them.
+_ENGLISH = "english"
+_UNRELATED = {
+    _FITTED: {
+        _ENGLISH: 0.15, "latin": 0.44, "han": 0.60, "kana": 0.56, "arabic": 0.70, "devanagari": 0.76, "other": 0.65,
+    },
+    "e5": {
+        _ENGLISH: 0.20, "latin": 0.21, "han": 0.39, "kana": 0.37, "arabic": 0.29, "devanagari": 0.28, "other": 0.30,
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cosines:
+    """Puts cosines of texts in other languages on the scale of English ones of the default embedder."""
+
+    unrelated: Mapping[str, float]
+
+    @classmethod
+    def of(cls, embedder: Fingerprint) -> Cosines:
+        name = embedder.name.casefold()
+        found = (means for part, means in _UNRELATED.items() if part in name)
+        return cls(next(found, {}))
+
+    def comparable(self, cosine: float, text: str) -> float:
+        script = script_of(text)
+        language = _ENGLISH if script == "latin" and language_of(text) == _ENGLISH else script
+        return cosine - self.unrelated.get(language, 0.0) + _UNRELATED[_FITTED][_ENGLISH] * bool(self.unrelated)
 
 
 def reads_other_scripts(embedder: Fingerprint) -> bool:

@@ -41,7 +41,7 @@ from memos.core.text.contrasts import (
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
-from memos.memcube.judge import conflicts, judge_for, pair_features
+from memos.memcube.judge import Cosines, conflicts, judge_for, pair_features
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
@@ -107,6 +107,7 @@ class RelationFinder:
         self._ledger = ledger
         self._index = index
         self._judge = judge_for(embedder)
+        self._cosines = Cosines.of(embedder)
         self._clock = clock
 
     def find(self, told: Sequence[Told], again: Collection[str] = ()) -> None:
@@ -216,6 +217,11 @@ class RelationFinder:
     def _with_odds(self, pairs: Sequence[Pair], vectors: dict[str, Vector]) -> list[Pair]:
         if not pairs:
             return []
+        neighbours = Counter(pair.newer.id for pair in pairs)
+        pairs = [
+            pair._replace(cosine=self._comparable(pair.cosine, pair.newer.memory, neighbours[pair.newer.id]))
+            for pair in pairs
+        ]
         features = [pair_features(read_claim(p.older.memory), read_claim(p.newer.memory), p.cosine) for p in pairs]
         older = newer = None
         if self._judge.reads_vectors:
@@ -226,6 +232,17 @@ class RelationFinder:
             newer = np.stack([vectors[p.newer.id] for p in pairs])
         odds = self._judge.log_odds(features, older, newer)
         return [pair._replace(odds=_with_contrast(pair, float(each))) for pair, each in zip(pairs, odds, strict=True)]
+
+    def _comparable(self, cosine: float, text: str, neighbours: int) -> float:
+        """Return a cosine as of English texts; where there are few neighbours, as the judge was fitted, as it is."""
+        comparable = self._cosines.comparable(cosine, text)
+        if not self._judge.reads_vectors:
+            return comparable
+        return cosine + _crowded(neighbours) * (comparable - cosine)
+
+
+def _crowded(neighbours: int) -> float:
+    return max(0.0, neighbours - _FEW) / (_NEAREST - _FEW)
 
 
 _OF_NOW = frozenset({"now", "these days", "nowadays", "jetzt", "ahora", "现在"})
@@ -263,7 +280,7 @@ def _with_contrast(pair: Pair, odds: float) -> float:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
         of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
         texts = pair.older.memory, pair.newer.memory
-        of_new = changed <= _NEW and tells_of_something_new(*texts)
+        of_new = changed <= _NEW and (contrast is Contrast.OTHER or tells_of_something_new(*texts))
         if of_itself or of_new or names_place_again(*texts) or tells_of_new_part(*texts) or tells_it_of_others(*texts):
             return min(odds, _NO_CHANGE)
     if changed or new.ends:
@@ -314,8 +331,7 @@ def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collectio
     ]
     if not rivals:
         return pair.odds
-    crowded = max(0.0, len(of_newer) - _FEW) / (_NEAREST - _FEW)
-    return pair.odds - min(crowded * _PER_LEAD * (max(rivals) - pair.odds), _MOST_LOST)
+    return pair.odds - min(_crowded(len(of_newer)) * _PER_LEAD * (max(rivals) - pair.odds), _MOST_LOST)
 
 
 def _may_be_related(older: Item, newer: Item) -> bool:
@@ -328,9 +344,16 @@ def _may_be_related(older: Item, newer: Item) -> bool:
     wished = new.unreal and not (new.sure or new.ends)
     if max(old.count, new.count) > MOST_WORDS or wished or _about_others(old, new):
         return False
+    apart = older.conversation != newer.conversation
+    if apart and _OF_SOMEBODY.match(older.memory) and _OF_SOMEBODY.match(newer.memory):
+        return False
     if normalized_value(older.speaker) == normalized_value(newer.speaker):
         return True
     return Owner.SPEAKER not in (old.owner, new.owner) and not _tell_of_others(older, newer)
+
+
+# "She" in another conversation is another person.
+_OF_SOMEBODY = re.compile(r"^\W*(?:(?:she|he|her|his|er|seine?|ihre?|ella|él|elle|il|sa|son)\b|[他她])", re.IGNORECASE)
 
 
 _ADDRESSED = re.compile(

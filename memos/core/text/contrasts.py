@@ -8,7 +8,7 @@ to Lyon." for who asks where I work. What cannot be read decides nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from memos.core.text import matching
@@ -72,7 +72,7 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
         return found
     # The name of the person whom both are about is no common word.
     subject = was.thing if was.kind is now.kind is Kind.PERSON else was.subject
-    return Contrast.APART if nouns_of(newer).isdisjoint((subject | was.words) - _UNITS) else None
+    return Contrast.APART if nouns_of(newer).isdisjoint((subject | was.words) - _UNITS - _NEW) else None
 
 
 def _goes_on(was: Frame, now: Frame) -> bool:
@@ -297,6 +297,14 @@ _MANY = words_of(
     "alérgico alérgica photograph wear subscribed"
 )
 """Predicates of people with several values at a time; another number alone is a change."""
+_ACTS = words_of(
+    "bought buy ordered order planted plant fixed fix repaired booked book watched watch read baked bake made make "
+    "built build painted paint wrote write finished borrowed cooked met saw visited caught found lost sold washed "
+    "cleaned sewed knitted printed downloaded"
+)
+"""What is done to one thing after another."""
+_TRIPS = words_of("fly flying travel travelling go going drive driving flew went")
+
 _ONE = words_of("live work weigh cost earn pay spend bank")
 _ONE_OF_THINGS = _ONE | words_of("be due called named listen start begin open ring leave run located scheduled")
 """Predicates with one value at a time."""
@@ -315,6 +323,19 @@ def _of_predicates(was: Frame, now: Frame) -> Contrast | None:
     """Return how statements with different predicates are related."""
     if _affirmed(was) == _affirmed(now) or was.more & now.words:
         return None
+    predicates = {was.predicate, now.predicate}
+    if (
+        was.kind is now.kind is Kind.THING
+        and was.subject == now.subject
+        and "be" in predicates
+        and predicates & _BESIDE_BE
+    ):
+        return Contrast.OTHER  # "My rent is 900 euros." … "My rent is due on the first."
+    of_one = was.kind is now.kind and was.kind is not Kind.THING and was.holder == now.holder
+    if of_one and {was.predicate, now.predicate} <= _ACTS:
+        extra, more = (dict(each.slots).get("", frozenset()) - _NEW for each in (was, now))
+        if extra - more and more - extra:
+            return Contrast.OTHER  # "I fixed the kitchen lamp." … "I ordered a new desk lamp."
     values = {words for _, words in was.slots}
     again = {slot for slot, words in now.slots if words in values}
     if "from" in again:
@@ -335,6 +356,8 @@ def _of_predicates(was: Frame, now: Frame) -> Contrast | None:
     return Contrast.OTHER if of_people and {was.predicate, now.predicate} <= _TELLING else None
 
 
+_BESIDE_BE = words_of("due expire belong contain")
+_NEW = words_of("new neu neue neuen neuer neues nuevo nueva nouveau nouvelle another")
 _TASTES = words_of("love hate mad crazy fond keen into interested afraid speak learn study listen sing swim")
 
 
@@ -377,8 +400,9 @@ def _of_slots(was: Frame, now: Frame) -> Contrast | None:
         return Contrast.VALUE if moved else None
     parts, others = ({slot for slot, _ in each.slots} for each in (was, now))
     apart = "" not in parts | others and not parts & others
-    if apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others):
-        return Contrast.OTHER  # "I work as a nurse." … "I work in Lyon."
+    stated = apart and was.predicate in ("live", "work") and {"as", "with"} & (parts | others)
+    if stated or _has_place(was) != _has_place(now):
+        return Contrast.OTHER  # "I work as a nurse." … "I work in Lyon.", "I live in Malmo." … "I live alone."
     if was.slots == now.slots or not NEGATIONS.isdisjoint(now.words | now.more):
         return None
     one, other = dict(was.slots), dict(now.slots)
@@ -392,7 +416,7 @@ def _of_slots(was: Frame, now: Frame) -> Contrast | None:
         return None  # "My name is Anna." … "My name is Anna Berg."
     alike = one.keys() == other.keys() and valued == differ
     counted = alike and all(kinds[slot][0] == "number" and _unit(one[slot]) == _unit(other[slot]) for slot in differ)
-    if was.predicate in _MANY:
+    if _has_many(was, one, other, differ):
         if counted:
             return Contrast.VALUE
         return None if was.predicate == "go" and "to" in shared else Contrast.TOGETHER
@@ -408,6 +432,29 @@ def _of_slots(was: Frame, now: Frame) -> Contrast | None:
         # "I spend 45 euros on food." … "… on books.": what is the same is the value.
         return Contrast.OTHER
     return None
+
+
+def _has_many(
+    was: Frame, one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]], differ: Collection[str]
+) -> bool:
+    """Return True for likings and the like, for what is done to one thing after another, and for trips."""
+    if was.kind in (Kind.SPEAKER, Kind.PERSON):
+        if was.predicate in _ACTS:  # "I bought a bike." … "I bought a helmet.", but "I booked the hall for …" twice
+            return not one.get("") or one[""] != other.get("")
+        if was.predicate in _TRIPS and "to" in differ and len(differ) > 1:
+            return True  # "I'm flying to Oslo on Friday." … "I'm flying to Rome in March."
+    return was.predicate in _MANY
+
+
+def _has_place(frame: Frame) -> bool:
+    """Return True for "I live in Malmo." and "I work at Bosch."; of other predicates none has a place."""
+    if frame.predicate == "work":
+        return bool(_employs(frame))
+    places = (slot or words & frame.capitals for slot, words in frame.slots if slot not in _NO_PLACE)
+    return frame.predicate == "live" and any(places)
+
+
+_NO_PLACE = words_of("with as for on since mit als seit con como desde avec comme depuis")
 
 
 def _is_age(frame: Frame) -> bool:

@@ -202,6 +202,7 @@ STEMS = {
         "collected",
         "serve serves served build builds built deploy deploys",
         "belong belongs hang hangs contain contains",
+        "expire expires expired expiring",
     )
     for word in group.split()
 }

@@ -59,6 +59,21 @@ def has_other_script(text: str) -> bool:
     return _OTHER_SCRIPT.search(text) is not None
 
 
+_SCRIPTS = {
+    "kana": re.compile(r"[\u3040-\u30ff]"),
+    "han": re.compile(r"[\u3400-\u9fff]"),
+    "arabic": re.compile(r"[\u0600-\u06ff]"),
+    "devanagari": re.compile(r"[\u0900-\u097f]"),
+}
+
+
+def script_of(text: str) -> str:
+    """Return "latin", "han", "kana", "arabic", "devanagari" or "other"."""
+    if not has_other_script(text):
+        return "latin"
+    return next((name for name, letters in _SCRIPTS.items() if letters.search(text)), "other")
+
+
 @cached_by_text(maxsize=4096)
 def language_of(text: str) -> str:
     """Return "english", "german", "spanish", "french", "italian" or "portuguese"."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -166,49 +166,67 @@ def assemble(hits: Sequence[Hit], token_budget: int, *, by_time: bool = False) -
 
 
 class _Shown(NamedTuple):
-    """A hit in a prompt, with its passage or whole."""
+    """A hit in a prompt, and the part of its memory that is shown."""
 
     hit: Hit
-    whole: bool
+    part: str
 
     def line(self, number: int) -> str:
-        return citation(number, _at(self.hit), _text_of(self.hit, whole=self.whole))
+        return citation(number, _at(self.hit), _text_of(self.hit, self.part))
 
     def tokens(self, number: int) -> int:
         return estimate_tokens(self.line(number) + "\n")
 
 
 def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[_Shown], int]:
-    """Return the hits that fit and their tokens: all by their passages, then, best first, whole where there is room."""
+    """Return the hits that fit and their tokens: all by their passages, then, best first, more of them."""
     chosen: list[_Shown] = []
     used, told = 0, False
     for hit in hits:
         doubtful = is_untrusted(hit.sources)
         notice = doubtful and not told
-        shown = _Shown(hit, whole=hit.passage is None)
+        shown = _Shown(hit, hit.item.memory if hit.passage is None else hit.passage)
         cost = shown.tokens(widest or len(chosen) + 1) + (estimate_tokens(NOTICE + "\n") if notice else 0)
         if used + cost <= token_budget:
             told = told or notice
             chosen.append(shown)
             used += cost
     for place, shown in enumerate(chosen):
-        if not shown.whole:
-            number = widest or place + 1
-            whole = shown._replace(whole=True)
-            more = whole.tokens(number) - shown.tokens(number)
+        number = widest or place + 1
+        before = shown.tokens(number)
+        for part in _wider(shown):
+            wider = shown._replace(part=part)
+            more = wider.tokens(number) - before
             if used + more <= token_budget:
-                chosen[place] = whole
+                chosen[place] = wider
                 used += more
+                break
     return chosen, used
+
+
+def _wider(shown: _Shown) -> Iterator[str]:
+    """Yield larger parts of a memory around its passage, from the whole down to half as much again."""
+    memory, part = shown.hit.item.memory, shown.part
+    if shown.hit.passage is None:
+        return
+    yield memory
+    start = memory.find(part)
+    around = len(memory)
+    while start >= 0 and around > len(part) // 2:
+        around //= 2
+        begin, end = max(0, start - around // 2), start + len(part) + around // 2
+        begin = 0 if begin == 0 else memory.find(" ", begin, start) + 1 or start
+        end = len(memory) if end >= len(memory) else max(memory.rfind(" ", start + len(part), end), start + len(part))
+        yield memory[begin:end].strip()
 
 
 def hit_line(hit: Hit) -> str:
     """Return a hit as a line without a number: dated, with its speaker, fenced if it is not trusted."""
-    return dated(_at(hit), _text_of(hit))
+    return dated(_at(hit), _text_of(hit, hit.item.memory if hit.passage is None else hit.passage))
 
 
-def _text_of(hit: Hit, *, whole: bool = False) -> str:
-    said = hit.item.memory if whole else _passage(hit)
+def _text_of(hit: Hit, part: str) -> str:
+    said = with_ellipses(part, hit.item.memory)
     shown = said
     if hit.item.type != ItemType.RECORD:
         shown = with_speaker(hit.item.speaker, said)
@@ -217,14 +235,19 @@ def _text_of(hit: Hit, *, whole: bool = False) -> str:
     return marked(hit.standing, shown, hit.item.memory)
 
 
-def _passage(hit: Hit) -> str:
+def passage_of(hit: Hit) -> str:
     """Return the passage of a long memory, with an ellipsis where something is left out; of another all of it."""
-    memory, passage = hit.item.memory, hit.passage
-    if passage is None:
-        return memory
-    before = "" if memory.startswith(passage) else "… "
-    after = "" if memory.endswith(passage) else " …"
-    return f"{before}{passage}{after}"
+    return hit.item.memory if hit.passage is None else with_ellipses(hit.passage, hit.item.memory)
+
+
+def with_ellipses(part: str, memory: str) -> str:
+    """Return a part of a memory with an ellipsis on each side where something is left out."""
+    whole = memory.strip()
+    if len(part.strip()) == len(whole):
+        return part
+    begins = whole.startswith(part.strip())
+    before, after = "" if begins else "… ", " …" if begins or not whole.endswith(part.strip()) else ""
+    return f"{before}{part}{after}"
 
 
 def _at(hit: Hit) -> datetime | None:

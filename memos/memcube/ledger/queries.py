@@ -13,12 +13,14 @@ import sqlalchemy as sa
 
 from memos.core.types import Item, PendingItem, Role, Task, Trust
 from memos.memcube.ledger import items, queues
+from memos.memcube.ledger.entities import fold
 from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
     conversations,
     cubes,
     events,
+    mentions,
     messages,
     outbox,
     pages,
@@ -281,15 +283,45 @@ def _speaking(connection: sa.Connection, cubes: Sequence[str], names: Iterable[s
     return list(connection.scalars(sa.union_all(*each))) if each else []
 
 
-def _conversations_of() -> sa.Select[str]:
-    wanted = messages.c.conversation_id.in_(sa.bindparam("conversations", expanding=True))
-    named = messages.c.name.in_(sa.bindparam("names", expanding=True))
-    return sa.select(messages.c.conversation_id).where(wanted, named).distinct()
+MOST_LOOKED_THROUGH = 200
+"""Messages of a conversation up to which it is looked through for a name."""
 
 
-_CONVERSATIONS_OF = PreparedSelect(_conversations_of(), _name)
+def _among(column: sa.ColumnElement[str], parameter: str) -> sa.ColumnElement[bool]:
+    return column.in_(sa.bindparam(parameter, expanding=True))
 
 
-def conversations_of(connection: sa.Connection, conversations: Sequence[str], names: Sequence[str]) -> set[str]:
-    """Return those of these conversations in which somebody with one of these names speaks."""
-    return set(_CONVERSATIONS_OF.rows(connection, conversations=conversations, names=names))
+_SPOKEN_IN = PreparedSelect(
+    sa.select(messages.c.conversation_id)
+    .where(_among(messages.c.conversation_id, "conversations"), _among(messages.c.name, "names"))
+    .distinct(),
+    _name,
+)
+_SHORT = PreparedSelect(
+    sa.select(conversations.c.id).where(
+        _among(conversations.c.id, "conversations"), conversations.c.next_position <= MOST_LOOKED_THROUGH
+    ),
+    _name,
+)
+# Items first: a name may be in most items of a cube.
+_MENTIONED_IN = PreparedSelect(
+    sa.select(items_table.c.conversation_id)
+    .where(
+        _among(items_table.c.conversation_id, "conversations"),
+        sa.exists().where(mentions.c.item_id == items_table.c.id, _among(mentions.c.name, "names")),
+    )
+    .distinct(),
+    _name,
+)
+
+
+def conversations_without(connection: sa.Connection, wanted: Iterable[str], names: Sequence[str]) -> set[str]:
+    """Return those of these conversations in which nobody with one of these names speaks or is mentioned.
+
+    None that has more messages than are looked through.
+    """
+    rest = set(wanted)
+    rest -= set(_SPOKEN_IN.rows(connection, conversations=list(rest), names=names))
+    rest = set(_SHORT.rows(connection, conversations=list(rest)))
+    folded = list(map(fold, names))
+    return rest - set(_MENTIONED_IN.rows(connection, conversations=list(rest), names=folded))
