@@ -371,3 +371,11 @@ def test_ann_lee_is_not_ann(memos: MemOS) -> None:
     say(memos, "I live in Rome.", who="Ann Lee", conversation="b")
     assert memos.search("Where does Ann Lee live?")[0].item.speaker == "Ann Lee"
     assert memos.search("Where does Ann live?")[0].item.speaker == "Ann"
+
+
+@pytest.mark.parametrize("greeting", ["Good morning everybody!", "Hello everyone.", "See you all later!"])
+def test_a_greeting_tells_nothing_whomever_it_greets(memos: MemOS, greeting: str) -> None:
+    say(memos, greeting, who="Nicole")
+    say(memos, "A camera.", who="Nicole")
+    hits = memos.search("What did Nicole say to everybody?", explain=True)
+    assert [hit.item.memory for hit in hits if "tells_nothing" in {boost.name for boost in hit.boosts}] == [greeting]

@@ -48,6 +48,7 @@ class FoundMemory(Memory):
     """A memory found by a search."""
 
     relevance: float = Field(description="Probability, from 0 to 1, that it answers the question")
+    passage: str | None = Field(description="The part of a long memory that is nearest to the question")
 
 
 class Found(BaseModel):
@@ -208,7 +209,10 @@ def search(
         token_budget=token_budget,
         min_relevance=min_relevance,
     )
-    hits = [FoundMemory(**fields_of(hit.item, hit.sources), relevance=round(hit.relevance, 3)) for hit in found.hits]
+    hits = [
+        FoundMemory(**fields_of(hit.item, hit.sources), relevance=round(hit.relevance, 3), passage=hit.passage)
+        for hit in found.hits
+    ]
     return Found(memories=hits, context=found.context)
 
 

@@ -34,7 +34,8 @@ _PHRASES = (
     r"(?:my )?pleasure",
     r"any ?time",
     r"of course|absolutely|exactly|indeed|agreed|deal",
-    r"hi|hello|hey(?: there)?|bye|goodbye|good (?:morning|evening|night|afternoon)|see you(?: (?:later|soon|then))?",
+    r"(?:hi|hello|hey|bye|goodbye|good (?:morning|evening|night|afternoon))"
+    r"(?: (?:there|everybody|everyone|all|folks|team|guys|you all))?|see you(?: (?:later|soon|then|all))*",
     r"(?:ha)+|lol|hm+|mhm+|uh[- ]?huh|ah+|oh+|aha|wow|well|um+",
     # German
     r"alles klar|klar|verstanden|verstehe|(?:ist )?notiert|gut zu wissen|prima|super|toll|gemerkt|merke ich mir",
