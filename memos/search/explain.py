@@ -81,7 +81,7 @@ def _ranked(searcher: Searcher, request: SearchRequest, found: RankedCandidates,
     if request.token_budget is not None:
         with searcher.ledger.read() as connection:
             hits = searcher.hits(candidates_of(connection, request, found.rules), request, found)
-        kept, _, used = assemble(hits, request.token_budget, by_time=found.question.asks_order)
+        kept, _, used = assemble(hits, request.token_budget, by_time=found.question.asks_order, query=request.query)
         if entry.item.id not in {hit.item.id for hit in kept}:
             reason = f"it is at place {place}, but does not fit into {request.token_budget} tokens ({used} used)"
             return WhyNot(entry.item.id, "budget", reason, place, entry.score, entry.arm_scores, entry.all_boosts)

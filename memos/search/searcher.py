@@ -260,7 +260,9 @@ class Searcher:
                 hits = self.hits(candidates_of(connection, request, found.rules), request, found)
         text, tokens = "", 0
         if request.token_budget is not None:
-            hits, text, tokens = assemble(hits, request.token_budget, by_time=found.question.asks_order)
+            hits, text, tokens = assemble(
+                hits, request.token_budget, by_time=found.question.asks_order, query=request.query
+            )
         return SearchResult(request.query, hits, text, tokens, found.missing, clock.timings_ms)
 
     @contextmanager

@@ -63,6 +63,13 @@ def test_a_prompt_with_room_shows_more_than_the_passage(memos: MemOS) -> None:
     assert wider.context_tokens <= room * 3 // 4
 
 
+def test_a_small_budget_shows_the_sentences_that_answer(memos: MemOS) -> None:
+    for topic in TOPICS:
+        found = memos.search(f"How long does step 9 of {topic} take?", token_budget=60)
+        assert f"Step 9 of {topic} takes 9 hours." in found.context
+        assert 0 < found.context_tokens <= 60
+
+
 def test_a_rare_word_decides_between_two_passages(memos: MemOS) -> None:
     filler = "The team met and talked about the plan for the week. " * 9
     text = f"{filler}The badge was found. {filler}\n\n{filler}KX-88 is closed. {filler}"

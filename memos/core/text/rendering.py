@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from memos.core.text.claims import terms_of
 from memos.core.text.sentences import sentences
 from memos.core.text.validation import is_invisible
 from memos.core.tokens import estimate_tokens
@@ -148,13 +149,16 @@ def quoted(item: Item, text: str, source: str | None = None) -> str:
     return wrap_untrusted(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text
 
 
-def assemble(hits: Sequence[Hit], token_budget: int, *, by_time: bool = False) -> tuple[tuple[Hit, ...], str, int]:
+def assemble(
+    hits: Sequence[Hit], token_budget: int, *, by_time: bool = False, query: str = ""
+) -> tuple[tuple[Hit, ...], str, int]:
     """Return the hits that fit (in order, skipping what is too long), their text and its estimated tokens.
 
-    With `by_time` those that fit stand in the order they were said in, what has no time after the others.
+    Of a passage that is too long its sentences nearest to the `query` are shown. With `by_time` those that fit stand in
+    the order they were said in, what has no time after the others.
     """
     # The number that a line gets by its time may be longer than that of its place.
-    fitting, used = _fitting(hits, token_budget, widest=len(hits) if by_time else 0)
+    fitting, used = _fitting(hits, token_budget, widest=len(hits) if by_time else 0, asked=frozenset(terms_of(query)))
     if by_time:
         # Of one moment by their ids, which are in the order in which they were stored.
         fitting.sort(
@@ -178,7 +182,7 @@ class _Shown(NamedTuple):
         return estimate_tokens(self.line(number) + "\n")
 
 
-def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[_Shown], int]:
+def _fitting(hits: Sequence[Hit], token_budget: int, widest: int, asked: frozenset[str]) -> tuple[list[_Shown], int]:
     """Return the hits that fit and their tokens: all by their passages, then, best first, more of them."""
     chosen: list[_Shown] = []
     used, told = 0, False
@@ -186,7 +190,11 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
         doubtful = is_untrusted(hit.sources)
         notice = doubtful and not told
         shown = _Shown(hit, hit.item.memory if hit.passage is None else hit.passage)
-        cost = shown.tokens(widest or len(chosen) + 1) + (estimate_tokens(NOTICE + "\n") if notice else 0)
+        number, fixed = widest or len(chosen) + 1, estimate_tokens(NOTICE + "\n") if notice else 0
+        room = token_budget - used - fixed
+        if hit.passage is not None and shown.tokens(number) > room >= _LEAST_ROOM:
+            shown = _narrowed(shown, number, room, asked)
+        cost = shown.tokens(number) + fixed
         if used + cost <= token_budget:
             told = told or notice
             chosen.append(shown)
@@ -202,6 +210,24 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
                 used += more
                 break
     return chosen, used
+
+
+_LEAST_ROOM = 40  # tokens for which a part of a passage is shown
+
+
+def _narrowed(shown: _Shown, number: int, room: int, asked: frozenset[str]) -> _Shown:
+    """Return the sentences of a passage that fit, around the one with most words of the question."""
+    spans = sentences(shown.part)
+    shared = [len(asked & frozenset(terms_of(shown.part[start:end]))) for start, end in spans]
+    begin = shared.index(max(shared)) if spans else 0
+    last, found = begin, shown
+    while spans and begin >= 0:
+        narrow = shown._replace(part=shown.part[spans[begin][0] : spans[last][1]])
+        if narrow.tokens(number) > room:
+            break
+        found = narrow
+        begin, last = (begin, last + 1) if last + 1 < len(spans) else (begin - 1, last)
+    return found
 
 
 def _wider(shown: _Shown) -> Iterator[str]:
