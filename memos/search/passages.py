@@ -18,6 +18,7 @@ from memos.memcube.indexing.followers import VectorFollower, point_id
 
 # Characters from which a chunk is cut further: a model may count a word that it does not know as one token.
 _MOST_CHARS = 1_500
+_MOST_READ = 500_000  # characters of all memories of a search: those after have no passage
 _BREAKS = ("\n", ". ", " ")
 
 
@@ -32,15 +33,20 @@ def passages(
     """Return by id the passages of those memories that an index holds in more than one chunk, or in a very long one.
 
     Args:
-        states: Found memories.
+        states: Found memories, best first.
         question: Unit vector of the question, of shape (dimension,).
         terms: The question's terms.
         follower: Cuts memories into chunks as the index does.
         index: Holds the vectors of the chunks; without it terms alone decide.
         encoder: Encodes the terms of a chunk.
     """
-    pieces = {state.id: list(_pieces(state.memory, follower.spans_of(state))) for state in states}
-    long = [state for state in states if len(pieces[state.id]) > 1]
+    left = _MOST_READ
+    pieces: dict[str, list[tuple[str, int]]] = {}
+    for state in states:
+        if len(state.memory) <= left:
+            left -= len(state.memory)
+            pieces[state.id] = list(_pieces(state.memory, follower.spans_of(state)))
+    long = [state for state in states if len(pieces.get(state.id, ())) > 1]
     if not long:
         return {}
     points = {state.id: [point_id(state.version_id, number) for _, number in pieces[state.id]] for state in long}

@@ -180,6 +180,11 @@ class _Vectors(NamedTuple):
     with_names: Vector | None
     many_speak: bool
 
+    @property
+    def turn(self) -> Vector:
+        """The vector for turns: among many people with the names, since a turn has the name of who speaks."""
+        return self.with_names if self.with_names is not None and self.many_speak else self.question
+
 
 class LexicalRecall(NamedTuple):
     """The recall that needs no vector; `near` is None when the graph is down.
@@ -522,9 +527,8 @@ class Searcher:
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
         with suppress(ModelError):
             given = self.embedder.embed_documents(texts)
-            found = _by_cosine(keys, given, vectors.question)
-            by_arm = {Arm.TURN: found}
-            for point, chunk in zip(found, chunks, strict=True):
+            by_arm = {Arm.TURN: _by_cosine(keys, given, vectors.turn)}
+            for point, chunk in zip(_by_cosine(keys, given, vectors.question), chunks, strict=True):
                 if (own := standing_arm(chunk)) is not None:
                     by_arm.setdefault(own, []).append(point)
             if vectors.with_names is not None:
@@ -731,9 +735,7 @@ def _by_cosine(keys: Sequence[str], given: Vector, asked: Vector) -> list[Scored
 def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
     of_self = [Arm.OF_SELF] if question.is_request else []
     named = vectors.with_names
-    # Of many people a turn's vector tells who speaks; what is said around it is the same for all of them.
-    turn = named if named is not None and vectors.many_speak else vectors.question
-    own = [ArmQuery(Arm.TURN, turn), ArmQuery(Arm.WINDOW, vectors.question)]
+    own = [ArmQuery(Arm.TURN, vectors.turn), ArmQuery(Arm.WINDOW, vectors.question)]
     own += [ArmQuery(arm, vectors.question, _MOST_STANDING) for arm in (Arm.STANDING, *of_self)]
     return tuple(own) if named is None else (*own, ArmQuery(Arm.NAMED, named))
 

@@ -12,6 +12,7 @@ from memos.backends.qdrant.embedded import QdrantEdgeIndex
 from memos.core.text.rendering import with_ellipses
 from memos.core.tokens import estimate_tokens
 from memos.errors import BackendUnavailable
+from memos.search import passages
 from tests.fakes import FixedClock, WordEmbedder
 
 TOPICS = ("the harvest of olives", "the repair of clocks", "the training of falcons", "the brewing of ginger beer")
@@ -87,6 +88,12 @@ def test_text_that_the_embedder_does_not_read_has_short_passages_too(tmp_path: P
         assert hit.passage is not None
         assert "4471" in hit.passage
         assert len(hit.passage) <= 1_500
+
+
+def test_a_search_reads_no_more_than_so_much_of_long_memories(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages, "_MOST_READ", len(LONG) - 1)
+    [hit] = [hit for hit in memos.search("the repair of clocks") if hit.item.memory == LONG]
+    assert hit.passage is None
 
 
 def test_an_ellipsis_stands_where_something_is_left_out() -> None:
