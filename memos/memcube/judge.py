@@ -25,7 +25,7 @@ _FITTED = "minilm"  # part of the name of the embedder whose vectors the network
 
 def pair_features(older: Claim, newer: Claim, cosine: float) -> list[float]:
     """Return what the words of two statements and their cosine tell of the pair; the order is that of the weights."""
-    # The name of a person whom both are about is no common word.
+    # A person's name in both statements does not count as a shared word.
     person = _words_of_people(older.people & newer.people)
     old_terms, new_terms = older.terms - person, newer.terms - person
     terms, names = share(old_terms, new_terms), share(older.names - older.people, newer.names - older.people)
@@ -168,12 +168,24 @@ class Judge:
 _ENGLISH = "english"
 _UNRELATED = {
     _FITTED: {
-        _ENGLISH: 0.15, "latin": 0.44, "han": 0.60, "kana": 0.56, "arabic": 0.70, "devanagari": 0.76, "other": 0.65,
+        _ENGLISH: 0.15,
+        "latin": 0.44,
+        "han": 0.60,
+        "kana": 0.56,
+        "arabic": 0.70,
+        "devanagari": 0.76,
+        "other": 0.65,
     },
     "e5": {
-        _ENGLISH: 0.20, "latin": 0.21, "han": 0.39, "kana": 0.37, "arabic": 0.29, "devanagari": 0.28, "other": 0.30,
+        _ENGLISH: 0.20,
+        "latin": 0.21,
+        "han": 0.39,
+        "kana": 0.37,
+        "arabic": 0.29,
+        "devanagari": 0.28,
+        "other": 0.30,
     },
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

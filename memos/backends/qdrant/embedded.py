@@ -25,6 +25,9 @@ from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 _NAME = re.compile(r"gen-\d{6,}")
 # Journal entries that may be left for the last step of a switch, while writers wait.
 _SHORT_JOURNAL = 8
+# Bytes of disk without which the process is not started again: it allocates files by 2 MiB, and a write to a mapped
+# page for which there is no space kills it.
+_LEAST_FREE = 4_194_304
 
 _Write = tuple[Literal["upsert", "prune"], Any]
 
@@ -171,6 +174,10 @@ class QdrantEdgeIndex:
             if dead is not None:
                 dead.kill()
                 self._child = None
+            if shutil.disk_usage(self._folder).free < _LEAST_FREE:
+                raise BackendUnavailable(
+                    f"The disk that holds the vector index {self._folder} is full: free some space and repeat."
+                )
             self._child = self._started(self._current())
             return self._child
 

@@ -70,7 +70,7 @@ def contrast_of(older: str, newer: str) -> Contrast | None:
     found = (_of_subjects if was.predicate == now.predicate else _of_predicates)(was, now)
     if found is not None or was.predicate.startswith("not-"):  # "I have never flown." … "I flew to Oslo."
         return found
-    # The name of the person whom both are about is no common word.
+    # A person's name in both statements does not count as a shared word.
     subject = was.thing if was.kind is now.kind is Kind.PERSON else was.subject
     return Contrast.APART if nouns_of(newer).isdisjoint((subject | was.words) - _UNITS - _NEW) else None
 
@@ -302,7 +302,7 @@ _ACTS = words_of(
     "built build painted paint wrote write finished borrowed cooked met saw visited caught found lost sold washed "
     "cleaned sewed knitted printed downloaded"
 )
-"""What is done to one thing after another."""
+"""Acts of which a newer one does not replace an older one: buying a bike, then a helmet."""
 _TRIPS = words_of("fly flying travel travelling go going drive driving flew went")
 
 _ONE = words_of("live work weigh cost earn pay spend bank")
