@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, Or, fields_of
+from memos.core.text import wording_by_language
 from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import Claim, read_claim, terms_of
 from memos.core.text.matching import entities
@@ -283,6 +284,9 @@ _INTENTS = {
         re.I,
     ),
 }
+_OTHER_INTENTS = {
+    Intent(name): re.compile("|".join(patterns), re.I) for name, patterns in wording_by_language.INTENTS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +435,12 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
 
 
 def _intents_of(text: str) -> frozenset[Intent]:
-    found = frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text))
+    found = frozenset(
+        intent
+        for patterns in (_INTENTS, _OTHER_INTENTS)
+        for intent, pattern in patterns.items()
+        if pattern.search(text)
+    )
     if Intent.ANSWERED in found:
         found -= {Intent.OWN, Intent.ADVICE}
     return found - {Intent.FORMER} if _EVER.search(text) else found

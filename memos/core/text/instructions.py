@@ -1,6 +1,7 @@
 """Find instructions to an assistant: a user's standing orders, and orders hidden in pages and tool output.
 
-By pattern, for English and Chinese, with the commonest hostile phrases in other languages.
+By pattern, for English and Chinese and the languages of `wording_by_language`, with the commonest hostile phrases in
+others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 import unicodedata
 from functools import cache
 
+from memos.core.text import wording_by_language
 from memos.core.text.caches import cached_by_text
 from memos.core.text.preferences import states_preference
 from memos.core.text.sentences import is_question, sentences
@@ -166,7 +168,7 @@ _CHINESE = (
     rf"{_HAN_LEAD}(?:只)?用{_HAN_LANGUAGE}来?(?:回答|回复|说|写|交流|跟我)",
     rf"{_HAN_LEAD}记得(?!吗|你|我|他|她|它|那|上|去年|小时候|以前|当时|很|不|清)",
 )
-_STANDING = "|".join(_ENGLISH + _CHINESE)
+_STANDING = "|".join(_ENGLISH + _CHINESE + wording_by_language.INSTRUCTIONS)
 
 # These are orders to a model even inside a question.
 _HOSTILE = "|".join(

@@ -22,6 +22,7 @@ _SIGNS = {
     "german": _words("""
         ich wir der die das und ist nicht ein eine mein meine unser im am zum seit auf für mit den wo wie was wer wann
         er sie in wird hat haben bin sind zu von bei nach aus dem des einen einem einer mir mich uns auch noch
+        war beim vom heute gestern
         """),
     "spanish": _words("""
         el los las una mi mis yo en del por para con que se es está tengo ya hace dónde cuál cuáles qué su sus quién

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from memos.core.text import wording_by_language
+
 _SCAN_CHARS = 1_000
 _STATED = re.compile(
     r"\bI(?:['’]m|['’]ve| am| have)?\b[^.!?\n]{0,40}?\b(?:prefer|dislike|hate|love|enjoy|avoid|favou?r|allergic|"
@@ -15,6 +17,8 @@ _STATED = re.compile(
     r"|我(?:最|很|非常|特别|更|比较)?(?:不)?(?:喜欢|爱吃|爱喝|讨厌|偏好)|我(?:从来)?不(?:吃|喝|碰)|我对.{1,10}过敏",
     re.IGNORECASE,
 )
+
+_STATED_ELSEWHERE = re.compile("|".join(wording_by_language.PREFERENCES), re.IGNORECASE)
 
 _OFTEN = (
     r"(?:(?:also|really|still|just|absolutely|totally|truly|actually|always|generally|quite|very much|much|do|now|"
@@ -181,7 +185,8 @@ class Liking:
 
 def states_preference(text: str) -> bool:
     """Return True for "I avoid dairy" or "我不吃辣", by pattern; only the first 1,000 characters are looked at."""
-    return _STATED.search(text[:_SCAN_CHARS]) is not None
+    head = text[:_SCAN_CHARS]
+    return _STATED.search(head) is not None or _STATED_ELSEWHERE.search(head) is not None
 
 
 def firm_preference(sentence: str) -> tuple[int, int] | None:

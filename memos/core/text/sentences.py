@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from memos.core.text import wording_by_language
+
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _CODE_LINE = re.compile(
     r"^[ \t]*(?:#|//|/\*|--[ ]|\$ |>>> |def |class |import |from \S+ import |const |let |var |function |return\b|"
@@ -191,6 +193,8 @@ _JUDGES = re.compile(
     re.IGNORECASE,
 )
 _WOULD = re.compile(r"\b(?:would|should|might|could)\b", re.IGNORECASE)
+_OTHER_REQUEST = re.compile("|".join(wording_by_language.REQUESTS), re.IGNORECASE)
+_OTHER_RECALL = re.compile("|".join(wording_by_language.RECALLS), re.IGNORECASE)
 _SELF = re.compile(r"\b(?:[Ii]|[Mm][ey]|[Ww]e|us|[Oo]ur)\b")  # the US is not us
 _SCAN_CHARS = 2_000
 
@@ -201,9 +205,14 @@ def is_request(text: str) -> bool:
     of_self = _SELF.search(head) is not None
     for start, end in sentences(head):
         sentence = head[start:end]
-        if _RECALL.search(sentence):
+        if _RECALL.search(sentence) or _OTHER_RECALL.search(sentence):
             continue
-        if orders(sentence) or _WISH.search(sentence) or _asks_to_judge(sentence, of_self=of_self):
+        if (
+            orders(sentence)
+            or _WISH.search(sentence)
+            or _OTHER_REQUEST.search(sentence)
+            or _asks_to_judge(sentence, of_self=of_self)
+        ):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Find time expressions in English, Chinese and Japanese and resolve them to days.
+"""Find time expressions in English, Chinese and Japanese, and those of `times_by_language`; resolve them to days.
 
 A cheap pattern proposes spans; `dateparser`, with fixed languages, reads them. What it cannot read (weekends, Chinese
 weekdays) is computed here. Vague times ("a few days ago", "last summer") are left out.
@@ -6,7 +6,6 @@ weekdays) is computed here. Vague times ("a few days ago", "last summer") are le
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from memos.core.text.periods import moved, occurrences, period, weekday
+from memos.core.text.times_by_language import Found, time_expressions_by_language
 
 LANGUAGES = ("en", "zh", "ja")
 _MAX = 16
@@ -113,15 +115,22 @@ def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeE
         today = anchor.astimezone(zone).date()
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them
         return ()
-    found: list[TimeExpression] = []
+    found = time_expressions_by_language(text, today)
+    own = [(each.start, each.end) for each in found]
     for match in islice(_EXPRESSION.finditer(text), _MAX_TRIED):
+        if any(match.start() < end and start < match.end() for start, end in own):
+            continue
         span = _days(match, text, today)
         if span is not None:
-            first, last = (datetime.combine(day, time(), zone).astimezone(UTC) for day in span)
-            found.append(TimeExpression(match.group(0), match.start(), match.end(), first, last))
+            found.append(Found(match.start(), match.end(), *span))
         if len(found) == _MAX:
             break
-    return tuple(found)
+    return tuple(_expression(text, each, zone) for each in sorted(found)[:_MAX])
+
+
+def _expression(text: str, found: Found, zone: ZoneInfo) -> TimeExpression:
+    first, last = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (found.first, found.after))
+    return TimeExpression(text[found.start : found.end], found.start, found.end, first, last)
 
 
 def _days(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
@@ -134,7 +143,7 @@ def _days(match: re.Match[str], text: str, today: date) -> tuple[date, date] | N
 
 def _parsed(said: str, today: date, *, past: bool = True) -> tuple[date, date] | None:
     data = _parser(past, today).get_date_data(said)
-    return None if data.date_obj is None else _period(data.period, data.date_obj.date())
+    return None if data.date_obj is None else period(data.period, data.date_obj.date())
 
 
 @lru_cache(maxsize=64)
@@ -151,43 +160,20 @@ def _parser(past: bool, today: date) -> Any:
     return DateDataParser(languages=list(LANGUAGES), settings=settings)
 
 
-def _period(unit: str, day: date) -> tuple[date, date]:
-    match unit:
-        case "week":
-            monday = day - timedelta(days=day.weekday())
-            return monday, monday + timedelta(days=7)
-        case "month":
-            first = day.replace(day=1)
-            return first, (first + timedelta(days=32)).replace(day=1)
-        case "year":
-            return date(day.year, 1, 1), date(day.year + 1, 1, 1)
-    return day, day + timedelta(days=1)
-
-
-def _moved(unit: str, count: int, today: date) -> tuple[date, date]:
-    match unit:
-        case "month":
-            months = today.year * 12 + today.month - 1 + count
-            return _period(unit, date(months // 12, months % 12 + 1, 1))
-        case "year":
-            return _period(unit, date(today.year + count, 1, 1))
-    return _period(unit, today + timedelta(days=count * (7 if unit == "week" else 1)))
-
-
 def _near(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
     said = match.group(0).casefold()
     if said in _DAYS_AWAY:
-        return _period("day", today + timedelta(days=_DAYS_AWAY[said]))
+        return period("day", today + timedelta(days=_DAYS_AWAY[said]))
     if said == "前年":
-        return _moved("year", -2, today)
+        return moved("year", -2, today)
     unit = next((unit for sign, unit in _HAN_PERIODS.items() if said.endswith(sign)), "day")
-    return _moved(unit, _SHIFT.get(said[0], {"去": -1, "昨": -1, "明": 1}.get(said[0], 0)), today)
+    return moved(unit, _SHIFT.get(said[0], {"去": -1, "昨": -1, "明": 1}.get(said[0], 0)), today)
 
 
 def _weekend(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
     said = match.group(0).casefold()
     shift = _SHIFT.get(said.split()[0], _SHIFT.get(said[0], 1))
-    monday, after = _moved("week", shift, today)
+    monday, after = moved("week", shift, today)
     return monday + timedelta(days=5), after
 
 
@@ -199,13 +185,8 @@ def _weekends_ago(match: re.Match[str], text: str, today: date) -> tuple[date, d
 def _step(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
     which, unit = match.group(0).casefold().split()
     if unit in ("week", "month", "year"):
-        return _moved(unit, _SHIFT.get(which, 1), today)
-    # "Last Friday" is the one before today, "this Friday" this week's, "next Friday" the one after today.
-    wanted = _weekday(unit)
-    ahead = (wanted - today.weekday()) % 7
-    if which == "this":
-        return _period("day", today + timedelta(days=wanted - today.weekday()))
-    return _period("day", today + timedelta(days=ahead - 7 if which in ("last", "past") else ahead or 7))
+        return moved(unit, _SHIFT.get(which, 1), today)
+    return weekday(_weekday(unit), today, _SHIFT.get(which, 1))
 
 
 def _weekday(name: str) -> int:
@@ -215,7 +196,7 @@ def _weekday(name: str) -> int:
 def _on_weekday(match: re.Match[str], text: str, today: date) -> tuple[date, date]:
     plans = _speaks_of_plans(text, match.start())
     ahead = (_weekday(match.group("named")) - today.weekday()) % 7
-    return _period("day", today + timedelta(days=ahead if plans or not ahead else ahead - 7))
+    return period("day", today + timedelta(days=ahead if plans or not ahead else ahead - 7))
 
 
 def _month(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
@@ -233,12 +214,12 @@ def _han_ago(match: re.Match[str], _text: str, today: date) -> tuple[date, date]
     number = "".join(_DIGITS.get(sign, sign) for sign in said if sign.isdigit() or sign in _DIGITS)
     count = int(number) if said[0] != "十" or len(number) == 2 else 10 + int(number[2:])
     unit = next(unit for sign, unit in _HAN_UNITS.items() if sign in said)
-    return _moved(unit, -count if match.group("side") == "前" else count, today)
+    return moved(unit, -count if match.group("side") == "前" else count, today)
 
 
 def _han_weekday(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
-    monday, _ = _moved("week", _SHIFT[match.group("which")[0]], today)
-    return _period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
+    monday, _ = moved("week", _SHIFT[match.group("which")[0]], today)
+    return period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
 
 
 def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
@@ -247,25 +228,19 @@ def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] 
     assert named is not None
     month = _MONTHS.index(named[0]) + 1
     if year is not None:
-        return _period("day" if day else "month", date(int(year[0]), month, int(day[0]) if day else 1))
+        return period("day" if day else "month", date(int(year[0]), month, int(day[0]) if day else 1))
     assert day is not None  # what has no day has a year
-    near = _occurrences(month, int(day[0]), today)
+    near = occurrences(month, int(day[0]), today)
     before = max((each for each in near if each <= today), default=None)
     after = min((each for each in near if each >= today), default=None)
     if before is None or after is None:  # no month has such a day, or the calendar ends
         return None
-    weekday = _BEFORE_DATE.search(text[max(0, match.start() - 16) : match.start()])
-    of_that = {each for each in (before, after) if weekday and each.weekday() == _weekday(weekday[1])}
+    named_day = _BEFORE_DATE.search(text[max(0, match.start() - 16) : match.start()])
+    of_that = {each for each in (before, after) if named_day and each.weekday() == _weekday(named_day[1])}
     if len(of_that) == 1:
-        return _period("day", of_that.pop())
+        return period("day", of_that.pop())
     ahead = _UNTIL.search(text[max(0, match.start() - 16) : match.start()]) or _speaks_of_plans(text, match.start())
-    return _period("day", after if ahead else before)
-
-
-def _occurrences(month: int, day: int, today: date) -> list[date]:
-    """Return the days of this name around today; 29 February may be eight years away."""
-    years = range(max(1, today.year - 8), min(9999, today.year + 8) + 1)
-    return [date(year, month, day) for year in years if 1 <= day <= calendar.monthrange(year, month)[1]]
+    return period("day", after if ahead else before)
 
 
 def _speaks_of_plans(text: str, end: int) -> bool:
@@ -279,17 +254,17 @@ def _han_written(match: re.Match[str], text: str, today: date) -> tuple[date, da
     if match.group("han_date") is not None:
         day = date(today.year, *numbers)
         if _UNTIL.search(text[max(0, match.start() - 16) : match.start()]):
-            return _period("day", day if day >= today else day.replace(year=day.year + 1))
-        return _period("day", day if day <= today else day.replace(year=day.year - 1))
+            return period("day", day if day >= today else day.replace(year=day.year + 1))
+        return period("day", day if day <= today else day.replace(year=day.year - 1))
     unit = ("year", "month", "day")[len(numbers) - 1]
-    return _period(unit, date(*[*numbers, 1, 1][:3]))
+    return period(unit, date(*[*numbers, 1, 1][:3]))
 
 
 _READERS: dict[str, Callable[[re.Match[str], str, date], tuple[date, date] | None]] = {
     "around": _ago, "near": _near, "weekend": _weekend, "weekends_ago": _weekends_ago, "step": _step,
     "ago": _ago, "within": _ago, "dmy": _written, "mdy": _written, "my": _written,
-    "iso": lambda match, _text, _today: _period("day", date(*map(int, re.split("[-/]", match[0])))),
-    "year": lambda match, _text, _today: _period("year", date(int(match["number"]), 1, 1)),
+    "iso": lambda match, _text, _today: period("day", date(*map(int, re.split("[-/]", match[0])))),
+    "year": lambda match, _text, _today: period("year", date(int(match["number"]), 1, 1)),
     "month": _month, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
     "han_weekend": _weekend, "han_weekday": _han_weekday, "han_near": _near, "han_ago": _han_ago,
 }  # fmt: skip
