@@ -205,14 +205,11 @@ def is_request(text: str) -> bool:
     of_self = _SELF.search(head) is not None
     for start, end in sentences(head):
         sentence = head[start:end]
-        if _RECALL.search(sentence) or _OTHER_RECALL.search(sentence):
+        if _OTHER_REQUEST.search(sentence) and not _OTHER_RECALL.search(sentence):
+            return True
+        if _RECALL.search(sentence):  # after the other languages: "was" is German, too
             continue
-        if (
-            orders(sentence)
-            or _WISH.search(sentence)
-            or _OTHER_REQUEST.search(sentence)
-            or _asks_to_judge(sentence, of_self=of_self)
-        ):
+        if orders(sentence) or _WISH.search(sentence) or _asks_to_judge(sentence, of_self=of_self):
             return True
     return False
 
