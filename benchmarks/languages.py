@@ -4,6 +4,10 @@ Messages and questions were written for this, each in eight languages; many ques
 evidence. Each pair of languages is asked of a fresh installation, by each embedder, beside the floors: every language
 of its own messages, of English ones, and English of messages in it. No language model takes part. `zh-en` is asked in
 Chinese about English messages.
+
+`--own` asks other questions instead: those of a fourth person, Noor, about what she told of herself
+(`benchmarks/one_asker.json`), among the same messages. They name a time, ask for advice that a preference of hers
+decides, or ask for something about which she gave an instruction; `by_kind` tells them apart.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from benchmarks.report import Report, figures_table, output_parser, positive, pr
 from benchmarks.stores import ask, fill, installation, source_messages
 
 FILE = Path(__file__).with_name("eight_languages.json")
+OWN = Path(__file__).with_name("one_asker.json")
 Language = Literal["en", "de", "es", "fr", "zh", "ja", "ar", "hi"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 HIT_KS = (1, 5, 10)
@@ -71,6 +76,8 @@ class _Occasion(BaseModel):
 
 class _Asked(_Texts):
     id: str = _SHORT
+    kind: str = "fact"
+    asked: AwareDatetime | None = None
     evidence: list[str] = Field(min_length=1)
 
 
@@ -122,7 +129,12 @@ class ManyLanguages(BaseModel):
             for number, occasion in enumerate(self.sessions, 1)
         ]
         questions = [
-            Question(question.text(asked), question.id, tuple(question.evidence), self.sessions[-1].at.astimezone(UTC))
+            Question(
+                question.text(asked),
+                question.id,
+                tuple(question.evidence),
+                (question.asked or self.sessions[-1].at).astimezone(UTC),
+            )
             for question in self.questions
         ]
         return Chat(f"{asked}-{told}", tuple(sessions), tuple(questions))
@@ -130,6 +142,15 @@ class ManyLanguages(BaseModel):
     def _message(self, said: _Said, occasion: _Occasion, told: Language) -> Message:
         name = self.people[said.speaker].text(told)
         return Message(said.id, "user", said.text(told), occasion.at.astimezone(UTC), name)
+
+
+def asked_of(everybody: ManyLanguages, one: ManyLanguages) -> ManyLanguages:
+    """Return the messages of both with the questions of the second."""
+    return ManyLanguages(
+        people=everybody.people | one.people,
+        sessions=[*everybody.sessions, *one.sessions],
+        questions=one.questions,
+    )
 
 
 def load(path: Path = FILE) -> ManyLanguages:
@@ -144,6 +165,9 @@ def load(path: Path = FILE) -> ManyLanguages:
 def measure(arguments: argparse.Namespace) -> Report:
     """Ask each question of each pair of languages, by each embedder."""
     data = load(arguments.data)
+    if arguments.own:
+        data = asked_of(data, load(OWN))
+    kind_of = {question.id: question.kind for question in data.questions}
     figures: dict[str, dict[str, Any]] = {name: {} for name in arguments.embedders}
     engines = {name: Engines.of(name) for name in figures}
     rows, tables = [], []
@@ -151,7 +175,14 @@ def measure(arguments: argparse.Namespace) -> Report:
         chat = data.chat(asked, told)
         questions = chat.questions[: arguments.limit]
         found = [
-            {"embedder": name, "pair": chat.name, "id": question.kind, "question": question.text, **row}
+            {
+                "embedder": name,
+                "pair": chat.name,
+                "id": question.kind,
+                "kind": kind_of[question.kind],
+                "question": question.text,
+                **row,
+            }
             for question, row in zip(questions, answers(chat, questions, engines[name], arguments.seed), strict=True)
         ]
         systems = {system: mean(row[system] for row in found) for system in (OURS, "fusion", "bm25", name, "random")}
@@ -159,6 +190,11 @@ def measure(arguments: argparse.Namespace) -> Report:
         tables.append(figures_table(f"{name}, {chat.name} ({search_p50_ms} ms a search)", SHOWN, systems))
         ours = systems.pop(OURS)
         figures[name][chat.name] = {**ours, "search_p50_ms": search_p50_ms, "floors": systems}
+        if arguments.own:
+            figures[name][chat.name]["by_kind"] = {
+                kind: mean(row[OURS] for row in found if row["kind"] == kind)
+                for kind in dict.fromkeys(row["kind"] for row in found)
+            }
         rows += found
     said = sum(len(session.messages) for session in data.sessions)
     asked_each = len(data.questions[: arguments.limit])
@@ -195,6 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = output_parser(__doc__)
     parser.add_argument("--data", type=Path, default=FILE, metavar="PATH", help="other messages and questions")
+    parser.add_argument("--own", action="store_true", help="ask one person's questions about herself instead")
     parser.add_argument("--languages", nargs="+", choices=LANGUAGES, default=LANGUAGES, help="default: all")
     parser.add_argument("--embedders", nargs="+", choices=EMBEDDERS, default=list(EMBEDDERS), help="default: both")
     parser.add_argument("--per-question", type=Path, metavar="FILE", help="write one line of JSON a question")

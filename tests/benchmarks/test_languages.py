@@ -46,6 +46,17 @@ def test_each_language_is_asked_of_its_own_messages_and_of_english_ones() -> Non
     assert len(data.pairs()) == len(set(data.pairs())) == 22
 
 
+def test_one_persons_questions_stand_among_everybodys_messages() -> None:
+    everybody, noor = load(), load(languages.OWN)
+    data = languages.asked_of(everybody, noor)
+    chat = data.chat("de", "de")
+    assert {question.kind for question in noor.questions} == {"time", "request", "instruction"}
+    assert data.languages == everybody.languages
+    assert len(chat.sessions) == len(everybody.sessions) + len(noor.sessions)
+    assert [question.text for question in chat.questions] == [question.de for question in noor.questions]
+    assert len({question.asked for question in chat.questions}) > 1
+
+
 @pytest.mark.parametrize(("language", "most"), [("en", 0), ("zh", 0.2)])
 def test_half_of_the_questions_have_other_words_than_their_evidence(language: Language, most: float) -> None:
     data, terms = load(), QdrantBm25()

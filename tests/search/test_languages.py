@@ -80,3 +80,25 @@ def test_mixed_text_emoji_and_other_scripts(memos: MemOS, question: str, start: 
 @pytest.mark.parametrize("question", ["😀", "…", "\u200f", "的", "、。", "a\u0301" * 50, "\U0001f468\u200d\U0001f469"])
 def test_a_question_without_a_term_is_answered_all_the_same(memos: MemOS, question: str) -> None:
     memos.search(question)
+
+
+YESTERDAY = (
+    ("Gestern habe ich mit Eva gegessen.", "Mit wem habe ich am 11. Oktober gegessen?"),
+    ("Ayer comí con Eva en el puerto.", "¿Con quién comí el 11 de octubre?"),
+    ("Hier j'ai mangé avec Eva au port.", "Avec qui ai-je mangé le 11 octobre ?"),
+    ("أكلت أمس مع إيفا في الميناء.", "مع من أكلت في 11 أكتوبر؟"),
+    ("मैंने कल ईवा के साथ खाना खाया था।", "मैंने 11 अक्टूबर को किसके साथ खाना खाया?"),
+)
+"""What was told on 12 October and on other days, and a question about the day before."""
+
+
+@pytest.mark.parametrize(("told", "question"), YESTERDAY)
+def test_a_question_about_a_day_finds_what_was_said_of_yesterday(
+    told: str, question: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with MemOS.open(tmp_path_factory.mktemp("days"), embedder=WordEmbedder()) as memos:
+        for day in (10, 12, 14, 16):
+            said = {"role": "user", "content": told, "chat_time": f"2026-10-{day}T18:00:00Z"}
+            memos.add([said], conversation=f"day {day}")
+        [first, *_] = memos.search(question, reference_time="2026-10-30T09:00:00Z")
+        assert first.sources[0].conversation == "day 12"

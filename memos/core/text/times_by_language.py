@@ -111,7 +111,7 @@ _SPANISH = _Words(
     decides=re.compile(
         r"\b(?:he|hemos|han|ha|había\w*|fui|fuiste|fue|fuimos|fueron|era[ns]?|estuv\w+|estaba\w*|hizo|hice|hiciste|hicimos|"
         r"hicieron|tuv\w+|vin[eo]|dij\w+|pus\w+|pud\w+|vi|vio|vimos|di|dio)\b"
-        r"|(?:(?<!ar)(?<!er)(?<!ir)é|ó|aste|iste|aron|ieron|aba\w*)\b", re.IGNORECASE,
+        r"|(?:(?<!ar)(?<!er)(?<!ir)é|ó|aste|iste|aron|ieron|aba\w*)\b|\b(?!aquí|ahí|así|allí)\w{2,}í\b", re.IGNORECASE,
     ),
     patterns=(
         ("days", r"\b(?P<said>anteayer|antier|antes de ayer|anoche|hoy|esta (?:mañana|tarde|noche)|pasado mañana)\b"),

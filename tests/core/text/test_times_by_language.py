@@ -55,6 +55,7 @@ SPANISH = [
     ("El paquete llega dentro de tres días.", "2023-06-10", "2023-06-11"),
     ("Nací el 3 de marzo de 1991 en Lugo.", "1991-03-03", "1991-03-04"),
     ("El 3 de mayo empecé en la empresa.", "2023-05-03", "2023-05-04"),
+    ("Con quién comí el 3 de mayo?", "2023-05-03", "2023-05-04"),
     ("La boda es el 12 de agosto en la playa.", "2023-08-12", "2023-08-13"),
     ("El plazo es el 30/06/2023, no lo olvides.", "2023-06-30", "2023-07-01"),
     ("¿Qué hice en marzo?", "2023-03-01", "2023-04-01"),

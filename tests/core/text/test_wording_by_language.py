@@ -1,4 +1,4 @@
-"""Requests, preferences, instructions and what a question wants, in German, Spanish, French, Japanese, Arabic, Hindi."""
+"""Requests, preferences, instructions and intents in German, Spanish, French, Japanese, Arabic and Hindi."""
 
 from __future__ import annotations
 
