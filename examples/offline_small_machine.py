@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
             print(question, memos.search(question).hits[0].item.memory)
         print("clean:", memos.maintenance.verify().clean)
 
-    # The embedding model is a part of the installation: 24 MB of int8 weights, run by the processor.
+    # The embedding model is a part of the installation: 23 MB of int8 weights, run by the processor.
     kept = [resource.getrusage(who).ru_maxrss / 1000 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(f"memory: at most {kept[0]:.0f} MB, and {kept[1]:.0f} MB for the index")
     print(f"disk: {megabytes_of(folder):.0f} MB for {len(NOTES) + 2} memories")
