@@ -95,7 +95,8 @@ setup-dev: $(VENV)/.dev
 # PyTorch and transformers, 5 GB: without them the tests of models in this process are skipped, and say so.
 setup-local: $(VENV)/.local
 
-$(VENV)/.base: pyproject.toml constraints.txt hatch_build.py
+# The version too: what is installed beside hippocube compares it.
+$(VENV)/.base: pyproject.toml constraints.txt hatch_build.py memos/version.py
 	PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV)
 	sh scripts/install.sh $(VENV) --editable .
 	touch $@
