@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -29,6 +29,13 @@ console: $(VENV)/.base
 # The wheel of hippocube-client, in dist.
 client: $(VENV)/.dev
 	$(BIN)/python -m build --installer uv --outdir dist clients/python
+
+# What is uploaded, built anew into dist and checked there (scripts/check_release.py).
+release-check: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --installer uv --outdir dist .
+	$(BIN)/python -m build --installer uv --outdir dist clients/python
+	$(BIN)/python scripts/check_release.py dist
 
 # What needs no server, no PyTorch and no killed process. In huge pages, what hundreds of processes load takes two
 # fifths fewer page faults (docs/log.md).
@@ -88,7 +95,8 @@ setup-dev: $(VENV)/.dev
 # PyTorch and transformers, 5 GB: without them the tests of models in this process are skipped, and say so.
 setup-local: $(VENV)/.local
 
-$(VENV)/.base: pyproject.toml constraints.txt hatch_build.py
+# The version too: what is installed beside hippocube compares it.
+$(VENV)/.base: pyproject.toml constraints.txt hatch_build.py memos/version.py
 	PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV)
 	sh scripts/install.sh $(VENV) --editable .
 	touch $@

@@ -389,7 +389,7 @@ def table(*columns: str, rows: Iterable[Iterable[object]], whole: str = "") -> T
     """Return a table of texts in which nothing is markup and nothing invisible; the column `whole` is never broken."""
     from rich.table import Column, Table  # noqa: PLC0415
 
-    made = Table(*(Column(name, no_wrap=name == whole, overflow="fold") for name in columns))
+    made = Table(*(Column(name, no_wrap=bool(whole) and name == whole, overflow="fold") for name in columns))
     for row in rows:
         made.add_row(*(cell(str(each)) for each in row))
     return made

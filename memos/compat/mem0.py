@@ -29,6 +29,7 @@ from memos.compat.mem0_shapes import (
     read_filters,
     required_scope,
     result_of,
+    said_by_user,
     score_of,
     settings_of,
     text_of,
@@ -105,7 +106,7 @@ class Memory(Closing):
         for actor, said in by_actor(messages_of(messages, timestamp)):
             beside = {**info, **({} if actor is None else {"actor_id": actor})}
             with as_values():
-                ids = self._store.add(scope, said, info=beside, tags=[TAG], mode=mode)
+                ids = self._store.add(scope, said_by_user(said, user_id), info=beside, tags=[TAG], mode=mode)
             for id_, message in zip(ids, said, strict=True):
                 told = {"id": id_, "memory": text_of(message["content"]), "event": "ADD"}
                 results.append(told if infer else {**told, "actor_id": actor, "role": message["role"]})

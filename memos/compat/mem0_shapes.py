@@ -137,6 +137,15 @@ def messages_of(given: Any, timestamp: Any) -> list[dict[str, Any]]:
     return told
 
 
+def said_by_user(messages: Sequence[dict[str, Any]], user: str | None) -> list[dict[str, Any]]:
+    """Return messages whose speaker is the user unless they name one: imported memories of mem0 have that speaker, too.
+
+    A statement replaces an older one of the same speaker only.
+    """
+    unnamed = {} if user is None else {"name": user}
+    return [{**unnamed, **message} if message["role"] == "user" else message for message in messages]
+
+
 def by_actor(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str | None, list[dict[str, Any]]]]:
     """Yield runs of messages of one actor: what is stored beside them is the same."""
     run: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Former names of services and methods of `MemOS`. Remove them with the next minor version."""
+"""Former names of services and methods of `MemOS`. Remove them with version 0.3."""
 
 from __future__ import annotations
 

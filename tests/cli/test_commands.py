@@ -205,6 +205,7 @@ def test_update_history_and_rollback_tell_one_story(store: Store) -> None:
     item = store.ids["update"]
     assert store.told("edit", item, "The code name is Osprey.", "--expected-version", "1")["version"] == 2
     assert "Kestrel" in store.said("edit", item, "The code name is Kestrel.", "--reason", "renamed", COLUMNS="150")
+    assert "The code name is Kestrel." in store.said("search", "code name Kestrel", COLUMNS="150")
     assert store.told("memory", "rollback", item, "1")["memory"] == SPOKEN["update"]
     assert "Osprey" in store.said("memory", "rollback", item, "2", COLUMNS="150")
     entries = store.told("memory", "history", item)

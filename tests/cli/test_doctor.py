@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -165,3 +166,9 @@ def test_the_command_ends_with_1_when_something_is_bad(tmp_path: Path) -> None:
     assert told["folder"] == "bad"
     assert told["settings"] == "doubtful"
     assert not (tmp_path / "home").exists()
+
+
+def test_in_a_narrow_window_each_check_is_still_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memos", "doctor", "--data-dir", str(tmp_path)]
+    done = subprocess.run(command, env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, check=False)
+    assert re.search(r"│ good +│ folder +│", done.stdout), done.stdout

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,17 @@ def test_nothing_is_changed_without_a_yes(user: Path) -> None:
     assert entered("cursor", user / ".cursor" / "mcp.json")["args"] == ["mcp"]
 
 
+@pytest.mark.parametrize("command", [("mcp", "install", "cursor"), ("claude", "install")])
+def test_without_the_extra_that_they_need_nothing_is_entered(
+    command: tuple[str, ...], user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    before = tree(user)
+    assert "pip install '.[mcp]'" in run(*command, "--yes", code=6).output
+    assert tree(user) == before
+    run(*command, "--yes", "--url", "http://127.0.0.1:8765")
+
+
 def test_rules_are_written_when_asked_for_in_a_file_or_a_block_of_their_own(user: Path) -> None:
     agents = user / "project" / "AGENTS.md"
     agents.write_text("# Ours\n\nUse tabs.\n", encoding="utf-8")
@@ -360,7 +372,7 @@ def test_the_status_says_what_is_wrong(user: Path) -> None:
     assert json.loads(run("claude", "status", "--json", code=1).stdout)["current"] is False
     run("claude", "install", "--yes")
     run("claude", "install", "--yes", "--url", "http://127.0.0.1:9")
-    assert "MEMOS_API_KEY is not set" in run("claude", "status", code=1).output
+    assert "MEMOS_API_KEY is not set" in json.loads(run("claude", "status", "--json", code=1).stdout)["reach"]
     assert "does not answer" in run("claude", "status", code=1, MEMOS_API_KEY=KEY).output
 
 

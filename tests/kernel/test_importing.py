@@ -295,3 +295,8 @@ def test_an_unknown_cube_is_not_found_and_the_file_untouched(memos: MemOS, tmp_p
     with pytest.raises(NotFound, match="memos cube create nowhere"):
         import_export(memos, path, cube="nowhere")
     assert stored(memos) == []
+
+
+@pytest.mark.parametrize("name", ["plain", "sealed"])
+def test_the_file_of_a_cube_is_refused_with_what_loads_it(name: str, memos: MemOS) -> None:
+    refused(memos, Path(__file__).resolve().parents[1] / "data" / f"{name}.memcube", "memos cube load")

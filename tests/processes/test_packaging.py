@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from scripts.check_release import problems_of
 from tests.support.servers.openai_server import OpenAIServer, answer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,13 @@ def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     run(*INSTALLER, "install", "--quiet", "--python", folder / "bin/python", sdist, cwd=folder)
     return folder
+
+
+def test_they_are_small_and_contain_no_tests_and_no_models(built: Path) -> None:
+    files = sorted(built.iterdir())
+    assert len(files) == 2
+    for file in files:
+        assert problems_of(file) == []
 
 
 def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_what_it_installs(

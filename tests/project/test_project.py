@@ -28,6 +28,7 @@ import memos
 from memos.core.settings import Settings
 from memos.memcube.ledger import engine, migrate, schema
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from tests.project import test_examples
 from tests.support.servers.fixtures import unavailable
 from tests.support.servers.memoryos_client import Missing, python_of
 from tests.support.servers.openai_server import OpenAIServer, answer
@@ -112,6 +113,7 @@ def anchors(page: Path) -> set[str]:
         ROOT / "CONTRIBUTING.md",
         *sorted((ROOT / "docs").rglob("*.md")),
         *sorted((ROOT / "clients").glob("*/README.md")),
+        ROOT / "examples" / "README.md",
     ],
     ids=lambda page: page.stem,
 )
@@ -239,7 +241,11 @@ def test_shell_blocks_run(block: str, tmp_path: Path, server: dict[str, str]) ->
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    [path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in test_examples.PRINTED],
+    ids=lambda path: path.stem,
+)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     if "the extra `local`" in example.read_text(encoding="utf-8") and find_spec("peft") is None:
         pytest.skip("needs the extra `local`: make setup-local")

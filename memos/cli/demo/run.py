@@ -116,7 +116,8 @@ def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
     said = [f"{source.at:%Y-%m-%d %a}"] if source else []
     said += [cut(hit.item.speaker, 14)] if hit.item.speaker else []
-    passage = source.passage if source and hit.passage is None else passage_of(hit)
+    # What was edited is no longer what its source says.
+    passage = source.passage if source and hit.passage is None and hit.item.version == 1 else passage_of(hit)
     shown = cut(passage, _PASSAGE_CHARS if hit.passage else _SHOWN_CHARS)
     return f"{hit.score:.3f}", f"{hit.relevance:.2f}", "\n".join([*said, hit.item.tier]), shown
 

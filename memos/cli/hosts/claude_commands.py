@@ -22,7 +22,16 @@ from memos.cli.hosts.claude_plugin import (
     present,
     remove,
 )
-from memos.cli.hosts.mcp_commands import DryRun, Scope, Url, User, checked_url, in_the_clear, program_of_memos
+from memos.cli.hosts.mcp_commands import (
+    DryRun,
+    Scope,
+    Url,
+    User,
+    check_mcp,
+    checked_url,
+    in_the_clear,
+    program_of_memos,
+)
 from memos.cli.hosts.mcp_hosts import KEY_VARIABLE
 from memos.cli.shared import DataDir, Output, Yes, command, sure, table
 from memos.core.types import LOCAL_OWNER
@@ -57,6 +66,8 @@ def install(
         raise InvalidInput("--url", "is of a server, whose key says for whom; leave --data-dir and --user out")
     if url is not None and scope == "project" and not in_project:
         raise InvalidInput("--scope", "project needs --in-project with --url, whose address names the project")
+    if url is None:
+        check_mcp()
     folder = place(in_project=in_project)
     before = installed_in(folder)
     if before is None and folder.exists():

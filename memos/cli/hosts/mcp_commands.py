@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -48,6 +49,7 @@ def install(
     host = host_named(client)
     memory = Memory(url=f"{checked_url(url)}/mcp", key=None if in_project else os.environ.get(KEY_VARIABLE))
     if url is None:
+        check_mcp()
         memory = Memory(_program(host, in_project, scope, user, data_dir, read_only))
     elif (scope, user, data_dir, read_only) != ("user", LOCAL_OWNER, None, False):
         raise InvalidInput("--url", "is of a server, whose key says for whom and what for; leave the other options out")
@@ -75,6 +77,16 @@ def uninstall(
         after = before if before is None else None if found.own else rules.without_block(before)
         changes.append(FileChange(path, before, after))
     return make(changes, f"Change these files of {host.title}?", yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+def check_mcp() -> None:
+    """Check that `memos mcp`, which a host is to start, can run. Raises: BackendUnavailable."""
+    if find_spec("mcp") is None:
+        raise BackendUnavailable(
+            "A host starts `memos mcp`, which needs the extra `mcp`: pip install '.[mcp]' in the clone. "
+            "Or name a server with --url.",
+            permanent=True,
+        )
 
 
 def program_of_memos() -> tuple[str, ...]:

@@ -83,7 +83,7 @@ class Unlearned:
 
 Found = list[Adapter]  # `list` is a method here
 
-# Methods of version 0.1 and what does the same now. Remove them with the next minor version.
+# Methods of version 0.1 and what does the same now. Remove them with version 0.3.
 REMOVED = {
     "diff": "`manifest.json` of an export lists the memories that an adapter was trained on",
     "estimate": "call `train`, which reports its progress",

@@ -141,6 +141,10 @@ def detect(given: Given, name: str | None = None) -> Format:
     if server is not None:
         return server
     with open_export(given, ExportOptions(name=name)) as export:
+        if _is_cube(export):
+            raise InvalidInput(
+                export.label, "is a cube that was exported here; load it as a cube. Use `memos cube load`."
+            )
         for format_, (matches, _) in _BUNDLES.items():
             if matches(export):
                 return format_
@@ -160,6 +164,17 @@ def detect(given: Given, name: str | None = None) -> Format:
         if failed is not None:
             raise failed
         raise InvalidInput(export.label, f"holds nothing that is known; known are exports of {', '.join(Format)}")
+
+
+def _is_cube(export: Export) -> bool:
+    """Return True for what `memos export` writes, also if it is sealed."""
+    if export.single:
+        return export.files[0].head(len(_SEALED)) == _SEALED
+    return {file.name for file in export.files} >= _OF_CUBES
+
+
+_SEALED = b"MEMCUBE-SEALED"
+_OF_CUBES = {"manifest.json", "items.jsonl", "versions.jsonl", "sources.jsonl"}
 
 
 def _format_of(file: SourceFile) -> Format | None:
