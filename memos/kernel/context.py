@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -165,9 +168,75 @@ class Indexes:
         return (self.vector,) if self.graph is None else (self.vector, self.graph)
 
     def wait(self) -> bool:
-        """Apply waiting changes for at most `wait_s` seconds an index; return True if nothing is left."""
+        """Apply waiting changes for at most `wait_s` seconds an index; return True if nothing is left.
+
+        Inside `follow_behind` it is another thread that applies them, and this waits only while many are left.
+        """
+        if (behind := _behind.get()) is not None:
+            behind.hold()
+            return False
         caught_up = [projection.drain(self.wait_s) for projection in self.projections]
         return all(caught_up)
+
+    @contextmanager
+    def follow_behind(self) -> Iterator[Following]:
+        """Have another thread apply what this one writes in the block; at its end wait until nothing is left."""
+        behind = Following(self)
+        token = _behind.set(behind)
+        try:
+            yield behind
+        finally:
+            _behind.reset(token)
+            behind.stop()
+        behind.indexed = self.wait_s > 0 and self._catch_up()
+
+    def _catch_up(self) -> bool:
+        for projection in self.projections:
+            while not projection.drain(self.wait_s):
+                if projection.last_error is not None or projection.stuck():
+                    return False
+        return True
+
+
+class Following:
+    """A thread that has the indexes follow while another one writes; `indexed` once nothing is left."""
+
+    def __init__(self, indexes: Indexes) -> None:
+        self._indexes = indexes
+        self._written = threading.Event()
+        self._ended = False
+        self.indexed = False
+        self._thread = threading.Thread(target=self._follow, name="memos-following", daemon=True)
+        self._thread.start()
+
+    def hold(self) -> None:
+        """Wait while more than `_MOST_BEHIND` changes are left, for at most `wait_s` seconds and while indexes work."""
+        self._written.set()
+        deadline = time.monotonic() + self._indexes.wait_s
+        for projection in self._indexes.projections:
+            while time.monotonic() < deadline and projection.last_error is None and projection.is_behind(_MOST_BEHIND):
+                time.sleep(_LOOK_S)
+
+    def stop(self) -> None:
+        self._ended = True
+        self._written.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._ended:
+            self._written.wait()
+            self._written.clear()
+            for projection in self._indexes.projections:
+                while not self._ended and not projection.drain(_STEP_S):
+                    if projection.last_error is not None:
+                        break
+
+
+_behind: ContextVar[Following | None] = ContextVar("behind", default=None)
+# Three batches of a projection: one that is written, one that is embedded meanwhile, and one that comes together.
+_MOST_BEHIND = 384
+_STEP_S = 1.0
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)

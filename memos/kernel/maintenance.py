@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from memos.core.text.caches import forget_texts
 from memos.core.types import LOCAL_OWNER, WHOLE, Difference, EraseReceipt, VerifyReport
 from memos.errors import Conflict
 from memos.kernel.adapters.serving import AdapterRemoval
-from memos.kernel.context import Context
+from memos.kernel.context import Context, Following
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
@@ -130,6 +131,18 @@ class Maintenance:
 
         total = waiting()
         self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
+
+    @contextmanager
+    def follow_behind(self) -> Iterator[Following]:
+        """Let the indexes follow in another thread what this one adds or changes in the block, for bulk work.
+
+        Calls in the block return when what they write is durable, with `indexed` False; they wait only while many
+        changes are not indexed. At the end of the block they all are, and `indexed` of what it yields is True, unless
+        an index is out of reach or `index.wait_s` is 0.
+        """
+        self._context.lifecycle.check_open()
+        with self._context.indexes.follow_behind() as following:
+            yield following
 
     def finish_erasures(self) -> None:
         """Finish erasures now instead of in the background. Raises: BackendUnavailable (A store is out of reach)."""

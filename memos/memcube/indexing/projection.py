@@ -59,6 +59,10 @@ class Projection(Protocol):
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]: ...
 
+    def is_behind(self, rows: int) -> bool:
+        """Return True if so many changes, or more, are not applied."""
+        ...
+
     def stuck(self) -> bool: ...
 
     def retry_parked(self) -> None: ...
@@ -174,6 +178,10 @@ class OwnProjection:
         with self._ledger.read() as connection:
             fresh = outbox.items_after(connection, self.target, cubes, floor, limit, self._seen())
         return list(dict.fromkeys([*fresh, *behind]))[:limit]
+
+    def is_behind(self, rows: int) -> bool:
+        with self._ledger.read() as connection:
+            return outbox.is_behind(connection, self.target, self._floor, rows, self._seen())
 
     def stuck(self) -> bool:
         with self._lock, self._ledger.read() as connection:
@@ -348,6 +356,10 @@ class SharedProjection:
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
         with self._ledger.read() as connection:
             return outbox.items_after(connection, self.target, cubes, 0, limit)
+
+    def is_behind(self, rows: int) -> bool:
+        with self._ledger.read() as connection:
+            return outbox.is_behind(connection, self.target, 0, rows)
 
     def stuck(self) -> bool:
         with self._ledger.read() as connection:
