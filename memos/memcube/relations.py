@@ -221,7 +221,8 @@ class RelationFinder:
                 mine = by_newer[id_]
                 if _is_contested(mine):
                     mine = [pair._replace(odds=_contested_odds(pair, mine, versions_of)) for pair in mine]
-                versions_of |= {(pair.older.id, id_) for pair in mine if _is_version(pair)}
+                if id_ in olders:
+                    versions_of |= {(pair.older.id, id_) for pair in mine if _is_version(pair)}
                 yield from mine
 
     def _with_odds(self, groups: Sequence[Sequence[Pair]], vectors: dict[str, Vector]) -> list[list[Pair]]:
