@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.text.redaction import mask
 from memos.core.types import LOCAL_OWNER, AddReceipt, Item, ItemType, Mode
-from memos.errors import Conflict, InvalidInput, NotFound
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel.memories import Addition
 from memos.kernel.memos import MemOS
 from memos.reader.arguments import member_of, within, zone_of
@@ -251,16 +251,15 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     total = len(bad) + sum(survey.readable for survey in surveys)
     cubes: dict[str, None] = {}
     done = _Outcome()
-    with doing.memos.maintenance.follow_behind() as following:
-        for part, survey in zip(parts, surveys, strict=True):
-            split = doing.owners == "split" and doing.owner is None and len(survey.owners) > 1
-            for batch in _batches(_readable(reading(part), doing)):
-                owner = batch[0][0].owner if split else ""
-                cube = _owners_cube(doing, part.cube, owner) if owner else part.cube
-                cubes[cube] = None
-                done = done.plus(_store(doing, cube, batch))
-                if doing.on_progress is not None:
-                    doing.on_progress(len(bad) + len(done.bad) + done.added + done.known + done.updated, total)
+    for part, survey in zip(parts, surveys, strict=True):
+        split = doing.owners == "split" and doing.owner is None and len(survey.owners) > 1
+        for batch in _batches(_readable(reading(part), doing)):
+            owner = batch[0][0].owner if split else ""
+            cube = _owners_cube(doing, part.cube, owner) if owner else part.cube
+            cubes[cube] = None
+            done = done.plus(_store(doing, cube, batch))
+            if doing.on_progress is not None:
+                doing.on_progress(len(bad) + len(done.bad) + done.added + done.known + done.updated, total)
     reasons: Counter[str] = Counter()
     for survey in surveys:
         reasons.update(survey.left_out)
@@ -272,7 +271,7 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
         left_out=reasons.total(),
         out_of_order=sum(survey.out_of_order for survey in surveys),
         format=doing.format,
-        indexed=following.indexed,
+        indexed=_indexed(doing),
         note=doing.note,
         masked=done.masked,
         updated=done.updated,
@@ -358,6 +357,14 @@ def _readable(records: Iterable[CheckedRecord], doing: Import) -> Iterator[Expor
             yield record
 
 
+def _indexed(doing: Import) -> bool:
+    """Wait until what was stored is indexed, too; return False if an index is out of reach."""
+    try:
+        return doing.memos.maintenance.catch_up()
+    except BackendUnavailable:
+        return False
+
+
 def _batches(records: Iterable[ExportRecord]) -> Iterator[list[list[ExportRecord]]]:
     """Yield what one transaction stores: records of one owner, by conversation, tags and info, in their order."""
     batch: list[list[ExportRecord]] = []
@@ -395,7 +402,7 @@ def _store(doing: Import, cube: str, batch: Sequence[Sequence[ExportRecord]]) ->
         for part in batch
     ]
     try:
-        receipts = doing.memos.memories.add_all(additions, cube=cube, actor=doing.actor, mode=doing.mode)
+        receipts = doing.memos.memories.add_all(additions, cube=cube, actor=doing.actor, mode=doing.mode, wait=False)
     except Conflict as error:
         if len(batch) > 1:
             return _together(_store(doing, cube, [part]) for part in batch)

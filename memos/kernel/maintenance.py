@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from memos.core.text.caches import forget_texts
 from memos.core.types import LOCAL_OWNER, WHOLE, Difference, EraseReceipt, VerifyReport
 from memos.errors import Conflict
 from memos.kernel.adapters.serving import AdapterRemoval
-from memos.kernel.context import Context, Following
+from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
 from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
@@ -27,8 +26,8 @@ from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import BackupPlan, KnownBackup
 from memos.memcube.erasure import Purgeable, purge
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import outbox, tasks
 from memos.memcube.ledger import segments as segment_rows
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import forgetting
 from memos.scheduler.index_worker import Repair
@@ -121,28 +120,20 @@ class Maintenance:
         with self._context.ledger.read() as connection:
             connection.scalar(sa.select(1))
 
-    def catch_up(self, *, on_progress: Progress | None = None) -> None:
-        """Wait until the indexes have every change. Raises: BackendUnavailable (an index is out of reach)."""
+    def catch_up(self, *, on_progress: Progress | None = None) -> bool:
+        """Wait until the indexes have every change; return False if one refused some (`verify` says which).
+
+        Raises: BackendUnavailable (an index is out of reach).
+        """
         self._context.lifecycle.check_open()
 
         def waiting() -> int:
-            with self._context.ledger.read() as connection:
-                return sum(outbox.count(connection, one.target) for one in self._context.indexes.projections)
+            return sum(projection.left() for projection in self._context.indexes.projections)
 
         total = waiting()
-        self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
-
-    @contextmanager
-    def follow_behind(self) -> Iterator[Following]:
-        """Let the indexes follow in another thread what this one adds or changes in the block, for bulk work.
-
-        Calls in the block return when what they write is durable, with `indexed` False; they wait only while many
-        changes are not indexed. At the end of the block they all are, and `indexed` of what it yields is True, unless
-        an index is out of reach or `index.wait_s` is 0.
-        """
-        self._context.lifecycle.check_open()
-        with self._context.indexes.follow_behind() as following:
-            yield following
+        return self._repair.catch_up(
+            None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total)
+        )
 
     def finish_erasures(self) -> None:
         """Finish erasures now instead of in the background. Raises: BackendUnavailable (A store is out of reach)."""

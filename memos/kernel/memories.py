@@ -199,18 +199,33 @@ class Memories:
         cube: str = DEFAULT_CUBE,
         actor: str = LOCAL_OWNER,
         mode: str = Mode.ROUGH,
+        wait: bool = True,
     ) -> Receipts:
-        """Make several adds in one transaction, in their order: all are stored, or none. Raises: as `add`."""
+        """Make several adds in one transaction, in their order: all are stored, or none.
+
+        Args:
+            additions: What each of them stores.
+            cube: The cube to store them in.
+            actor: Who stores them.
+            mode: As of `add`.
+            wait: Without it the indexes follow in the background, for whoever stores much: what is stored is committed
+                and found when this returns, which waits only while many changes are not indexed.
+                `maintenance.catch_up` waits for the rest.
+
+        Raises: as `add`.
+        """
         with self._listeners.call("add") as clock:
             scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
             clock.about(scope.cubes)
             finely = member_of("mode", mode, Mode) is Mode.FINE
             with clock.stage("read"):
-                read = [self._read_addition(addition, scope) for addition in additions]
+                read = [self._read_addition(Addition(*addition), scope) for addition in additions]
             with clock.stage("store"), self._context.change(scope) as change:
                 receipts = [self._store(change, each, finely=finely) for each in read]
             with clock.stage("index"):
-                indexed = self._context.wait_indexed()
+                if not wait:
+                    self._context.indexes.follow()
+                indexed = wait and self._context.wait_indexed()
         return [replace(receipt, indexed=indexed) for receipt in receipts]
 
     def _read_addition(

@@ -63,6 +63,10 @@ class Projection(Protocol):
         """Return True if so many changes, or more, are not applied."""
         ...
 
+    def left(self) -> int:
+        """Return how many changes are not applied."""
+        ...
+
     def stuck(self) -> bool: ...
 
     def retry_parked(self) -> None: ...
@@ -182,6 +186,10 @@ class OwnProjection:
     def is_behind(self, rows: int) -> bool:
         with self._ledger.read() as connection:
             return outbox.is_behind(connection, self.target, self._floor, rows, self._seen())
+
+    def left(self) -> int:
+        with self._ledger.read() as connection:
+            return outbox.count(connection, self.target, self._floor) - (0 if self._in_order else len(self._applied))
 
     def stuck(self) -> bool:
         with self._lock, self._ledger.read() as connection:
@@ -360,6 +368,10 @@ class SharedProjection:
     def is_behind(self, rows: int) -> bool:
         with self._ledger.read() as connection:
             return outbox.is_behind(connection, self.target, 0, rows)
+
+    def left(self) -> int:
+        with self._ledger.read() as connection:
+            return outbox.count(connection, self.target)
 
     def stuck(self) -> bool:
         with self._ledger.read() as connection:

@@ -174,8 +174,8 @@ def parked_rows(connection: sa.Connection) -> list[ParkedRow]:
     return [ParkedRow(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
 
 
-def count(connection: sa.Connection, target: Target) -> int:
-    return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target)) or 0
+def count(connection: sa.Connection, target: Target, after: int = 0) -> int:
+    return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target, outbox.c.id > after)) or 0
 
 
 def mark(connection: sa.Connection, target: Target) -> int:
