@@ -73,7 +73,8 @@ class Repair:
                 if projection.last_error is not None:
                     raise projection.last_error
                 if projection.stuck():
-                    complete = False
+                    # Also where another thread has applied the last one: then nothing is left.
+                    complete = complete and not projection.left()
                     break
                 if on_left is not None:
                     on_left(projection.left())

@@ -189,7 +189,8 @@ class OwnProjection:
 
     def left(self) -> int:
         with self._ledger.read() as connection:
-            return outbox.count(connection, self.target, self._floor) - (0 if self._in_order else len(self._applied))
+            above = outbox.count(connection, self.target, self._floor)
+        return above + len(self._behind) if self._in_order else above - len(self._applied)
 
     def stuck(self) -> bool:
         with self._lock, self._ledger.read() as connection:
