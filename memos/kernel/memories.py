@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
@@ -221,7 +221,12 @@ class Memories:
             with clock.stage("read"):
                 read = [self._read_addition(Addition(*addition), scope) for addition in additions]
             with clock.stage("store"), self._context.change(scope) as change:
-                receipts = [self._store(change, each, finely=finely) for each in read]
+                receipts = []
+                for each in read:
+                    receipts.append(self._store(change, each, finely=finely))
+                    # A moment for each, as if it were added alone: what is in no conversation is ordered by it.
+                    now = max(self._context.clock.now(), change.now + timedelta(microseconds=1))
+                    change = replace(change, now=now)  # noqa: PLW2901
             with clock.stage("index"):
                 if not wait:
                     self._context.indexes.follow()

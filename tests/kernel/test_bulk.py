@@ -91,7 +91,7 @@ def test_what_is_not_waited_for_is_found_at_once_and_indexed_in_the_end(memos: M
     for part in range(6):
         additions = [Addition(f"heron number{part}x{n}") for n in range(50)]
         assert not any(receipt.indexed for receipt in memos.memories.add_all(additions, wait=False))
-        assert f"heron number{part}x49" in [hit.item.memory for hit in memos.search(f"number{part}x49", top_k=3)]
+        assert f"heron number{part}x49" in [hit.item.memory for hit in memos.search(f"number{part}x49", top_k=20)]
     assert memos.maintenance.catch_up()
     assert memos.maintenance.verify().clean
 
