@@ -4,28 +4,37 @@ Fills PostgreSQL and Neo4j, started for it on loopback, and the vector index (em
 QDRANT_URL names) with synthetic messages of about 18 words. Prints bytes for each memory of each table, its indexes,
 Neo4j's files and the vector folder; then, of single exchanges of two messages, the log's bytes, flushes and
 transactions, and how many searches one thread gets through. Bytes hardly depend on the machine; the rest does.
+
+`--imports 5000` measures instead how fast an import into files is: chats of everyday talk are imported in parts, and
+after each part the embedder alone embeds the very texts that it embedded, in batches of as many. `import_over_embed` is
+how many memories an import stores and indexes a second over how many the embedder alone gets through, `cpu_over_embed`
+the same by processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.dialogues import Dialogues
+from benchmarks.everyday import Everyday
 from benchmarks.report import Report, figures_table, output_parser, positive, progress, run
-from benchmarks.servers import Servers, allocated, database, started
-from benchmarks.timing import TOP_K
+from benchmarks.servers import Servers, allocated, database, embedded, started
+from benchmarks.timing import TOP_K, Overheard
 from benchmarks.volumes import BagOfWords, Volume, build_graphs, fill
 from memos import MemOS
 from memos.backends.encoders.minilm import MiniLmEmbedder
 from memos.core.ports import Embedder
 from memos.core.settings import Settings, TaskSettings
+from memos.kernel.importing import import_export
 
 _SIZES = (
     "SELECT relname, pg_relation_size(oid), pg_table_size(oid) - pg_relation_size(oid), pg_indexes_size(oid)"
@@ -66,8 +75,10 @@ class Counts:
 
 
 def measure(arguments: argparse.Namespace) -> Report:
-    """Fill, count bytes, then count what adds and searches cost."""
+    """Fill, count bytes, then count what adds and searches cost; or measure an import."""
     embedder = MiniLmEmbedder(threads=Settings().embed.threads)
+    if arguments.imports is not None:
+        return measure_import(embedder, arguments)
     with (
         started() as servers,
         tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder,
@@ -224,6 +235,67 @@ def log_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("neostore.transaction.db.*"))
 
 
+_PARTS = 5
+_EMBEDDED_AT_ONCE = 256
+
+
+def measure_import(embedder: Embedder, arguments: argparse.Namespace) -> Report:
+    """Return how fast an import is beside the embedder alone."""
+    spent = {"import": [0.0, 0.0], "embed": [0.0, 0.0]}
+
+    @contextmanager
+    def timed(what: str) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        spent[what][0] += time.perf_counter() - wall
+        spent[what][1] += time.process_time() - cpu
+
+    overheard, texts, stored = Overheard(embedder), 0, 0
+    with tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder:
+        files = _chats(Path(folder), arguments)
+        with MemOS.open(settings=embedded(Path(folder) / "home"), embedder=overheard) as memos:
+            for file in progress(files, "importing"):
+                overheard.texts.clear()
+                with timed("import"):
+                    stored += import_export(memos, file, cube="default").added
+                told = list(overheard.texts)
+                texts += len(told)
+                with timed("embed"):
+                    for start in range(0, len(told), _EMBEDDED_AT_ONCE):
+                        embedder.embed_documents(told[start : start + _EMBEDDED_AT_ONCE])
+    rates = {f"{what}_per_s": round(stored / wall, 1) for what, (wall, _) in spent.items()}
+    figures = {
+        "n": stored, "texts": texts, **rates,
+        "import_over_embed": round(spent["embed"][0] / spent["import"][0], 3),
+        "cpu_over_embed": round(spent["embed"][1] / spent["import"][1], 3),
+        "cpu_s": {what: round(cpu, 1) for what, (_, cpu) in spent.items()},
+    }  # fmt: skip
+    shown = {name: {"is": value} for name, value in figures.items() if not isinstance(value, dict)}
+    return Report(figures, tables=[figures_table("an import", ["is"], shown)])
+
+
+def _chats(folder: Path, arguments: argparse.Namespace) -> list[Path]:
+    """Write chats of so many messages as files of about the same length."""
+    talk = Everyday(arguments.seed, None, datetime(2024, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC))
+    files, left = [], arguments.imports
+    for part in range(_PARTS, 0, -1):
+        file, lines, wanted = folder / f"part{part}.jsonl", [], left // part
+        left -= wanted
+        for session in talk.sessions():
+            said = [
+                {"role": each.role, "name": each.name, "content": each.text, "chat_time": each.at.isoformat()}
+                for each in session.messages[:wanted]
+                if each.at is not None
+            ]
+            lines.append(json.dumps({"id": session.name, "messages": said}))
+            wanted -= len(said)
+            if not wanted:
+                break
+        file.write_text("\n".join(lines), encoding="utf-8")
+        files.append(file)
+    return files
+
+
 def _database(settings: Settings) -> str:
     assert settings.ledger_url is not None
     return database(settings.ledger_url.get_secret_value())
@@ -236,6 +308,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cubes", type=positive, default=20, help="cubes they are in (default 20)")
     parser.add_argument("--adds", type=positive, default=200, help="adds that are counted (default 200)")
     parser.add_argument("--searches", type=positive, default=300, help="searches that are counted (default 300)")
+    parser.add_argument("--imports", type=positive, metavar="N", help="measure an import of N messages instead")
     return parser.parse_args(argv)
 
 

@@ -336,12 +336,19 @@ def progress_bar(what: str, quiet: bool, *, lines: bool = False) -> Iterator[Cal
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[rate]}"),
         bars.TimeElapsedColumn(),
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task(what, total=None, rate="")
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+            if speed := progress.tasks[0].speed:
+                progress.update(task, rate=f"{speed:,.0f}/s")
+
+        yield tell
 
 
 class _Tenths:

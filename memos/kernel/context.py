@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -152,6 +154,52 @@ class Lifecycle:
             )
 
 
+class Following:
+    """A thread that has the indexes follow the ledger while others write to it; it ends when nothing is left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self, projections: Sequence[Projection]) -> None:
+        with self._lock:
+            self._asked = True
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._run, args=(projections,), name="memos-following", daemon=True
+                )
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; what is left then is in the ledger."""
+        with self._lock:
+            self._closed, thread = True, self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self, projections: Sequence[Projection]) -> None:
+        try:
+            while self._is_asked():
+                for projection in projections:
+                    while not (
+                        self._closed or projection.drain(_STEP_S) or projection.last_error or projection.stuck()
+                    ):
+                        pass
+        finally:
+            # After a failure too, which the next call or the worker meets again and reports.
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _is_asked(self) -> bool:
+        with self._lock:
+            asked, self._asked = self._asked and not self._closed, False
+            if not asked:
+                self._thread = None
+            return asked
+
+
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """The projections that keep the vector index, and a graph index if there is one, in step with the ledger."""
@@ -159,6 +207,7 @@ class Indexes:
     vector: Projection
     graph: Projection | None
     wait_s: float
+    following: Following = field(default_factory=Following, init=False)
 
     @property
     def projections(self) -> tuple[Projection, ...]:
@@ -168,6 +217,20 @@ class Indexes:
         """Apply waiting changes for at most `wait_s` seconds an index; return True if nothing is left."""
         caught_up = [projection.drain(self.wait_s) for projection in self.projections]
         return all(caught_up)
+
+    def follow(self) -> None:
+        """Have another thread apply waiting changes; wait while many are left, for at most `wait_s` seconds."""
+        self.following.wake(self.projections)
+        deadline = time.monotonic() + self.wait_s
+        for projection in self.projections:
+            while time.monotonic() < deadline and projection.last_error is None and projection.is_behind(_MOST_BEHIND):
+                time.sleep(_LOOK_S)
+
+
+# Three batches of a projection: one that is written, one that is embedded meanwhile, and one that comes together.
+_MOST_BEHIND = 384
+_STEP_S = 1.0
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)

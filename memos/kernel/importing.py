@@ -13,8 +13,9 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from memos.core.text.redaction import mask
-from memos.core.types import LOCAL_OWNER, Item, ItemType, Mode
-from memos.errors import Conflict, InvalidInput, NotFound
+from memos.core.types import LOCAL_OWNER, AddReceipt, Item, ItemType, Mode
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.kernel.memories import Addition
 from memos.kernel.memos import MemOS
 from memos.reader.arguments import member_of, within, zone_of
 from memos.reader.importers.base import ExportRecord
@@ -253,11 +254,10 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     for part, survey in zip(parts, surveys, strict=True):
         split = doing.owners == "split" and doing.owner is None and len(survey.owners) > 1
         for batch in _batches(_readable(reading(part), doing)):
-            owner = batch[0].owner if split else ""
+            owner = batch[0][0].owner if split else ""
             cube = _owners_cube(doing, part.cube, owner) if owner else part.cube
             cubes[cube] = None
-            outcome = _store(doing, cube, batch)
-            done = done.plus(outcome)
+            done = done.plus(_store(doing, cube, batch))
             if doing.on_progress is not None:
                 doing.on_progress(len(bad) + len(done.bad) + done.added + done.known + done.updated, total)
     reasons: Counter[str] = Counter()
@@ -271,7 +271,7 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
         left_out=reasons.total(),
         out_of_order=sum(survey.out_of_order for survey in surveys),
         format=doing.format,
-        indexed=done.indexed,
+        indexed=_indexed(doing),
         note=doing.note,
         masked=done.masked,
         updated=done.updated,
@@ -357,10 +357,25 @@ def _readable(records: Iterable[CheckedRecord], doing: Import) -> Iterator[Expor
             yield record
 
 
-def _batches(records: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
-    for _, run in groupby(records, key=lambda record: (record.owner, record.conversation, record.tags, record.info)):
-        while batch := list(islice(run, BATCH)):
-            yield batch
+def _indexed(doing: Import) -> bool:
+    """Wait until what was stored is indexed, too; return False if an index is out of reach."""
+    try:
+        return doing.memos.maintenance.catch_up()
+    except BackendUnavailable:
+        return False
+
+
+def _batches(records: Iterable[ExportRecord]) -> Iterator[list[list[ExportRecord]]]:
+    """Yield what one transaction stores: records of one owner, by conversation, tags and info, in their order."""
+    batch: list[list[ExportRecord]] = []
+    for of, run in groupby(records, key=lambda record: (record.owner, record.conversation, record.tags, record.info)):
+        while part := list(islice(run, BATCH)):
+            if batch and (batch[0][0].owner != of[0] or len(part) + sum(map(len, batch)) > BATCH):
+                yield batch
+                batch = []
+            batch.append(part)
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +384,6 @@ class _Outcome:
     known: int = 0
     updated: int = 0
     bad: tuple[BadRecord, ...] = ()
-    indexed: bool = True
     masked: int = 0
 
     def plus(self, other: _Outcome) -> _Outcome:
@@ -378,46 +392,53 @@ class _Outcome:
             self.known + other.known,
             self.updated + other.updated,
             (*self.bad, *other.bad),
-            self.indexed and other.indexed,
             self.masked + other.masked,
         )
 
 
-def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
-    first = batch[0]
+def _store(doing: Import, cube: str, batch: Sequence[Sequence[ExportRecord]]) -> _Outcome:
+    additions = [
+        Addition([record.message for record in part], part[0].conversation, part[0].tags, part[0].info)
+        for part in batch
+    ]
     try:
-        receipt = doing.memos.add(
-            [record.message for record in batch],
-            cube=cube,
-            actor=doing.actor,
-            conversation=first.conversation,
-            tags=first.tags,
-            info=first.info,
-            mode=doing.mode,
-        )
+        receipts = doing.memos.memories.add_all(additions, cube=cube, actor=doing.actor, mode=doing.mode, wait=False)
     except Conflict as error:
-        revised = any(record.revised for record in batch)
-        if len(batch) == 1 and revised and error.item is not None:
-            return _revise(doing, cube, first, error.item)
-        if doing.on_bad == "stop" and not revised:
-            place = first.place if len(batch) == 1 else f"{first.place} to {batch[-1].place}"
-            raise Conflict(f"{doing.path}: {place}: {error} Or {_REMEDY}.") from error
-        if len(batch) == 1:
-            return _Outcome(bad=(BadRecord(first.place, str(error)),))
-    else:
-        before = len(receipt.duplicates)
-        masked = sum(each.count for each in receipt.masked)
-        updated = sum(
-            _date(doing, cube, record, item) and item in receipt.duplicates
-            for record, item in zip(batch, receipt.item_ids, strict=True)
-            if record.valid_from is not None or record.valid_to is not None
-        )
-        added = len(receipt.item_ids) - before
-        return _Outcome(added, before - updated, updated, indexed=receipt.indexed, masked=masked)
+        if len(batch) > 1:
+            return _together(_store(doing, cube, [part]) for part in batch)
+        return _in_conflict(doing, cube, batch[0], error)
+    return _together(_stored(doing, cube, part, receipt) for part, receipt in zip(batch, receipts, strict=True))
+
+
+def _together(outcomes: Iterable[_Outcome]) -> _Outcome:
     done = _Outcome()
-    for record in batch:
-        done = done.plus(_store(doing, cube, [record]))
+    for outcome in outcomes:
+        done = done.plus(outcome)
     return done
+
+
+def _stored(doing: Import, cube: str, part: Sequence[ExportRecord], receipt: AddReceipt) -> _Outcome:
+    before = len(receipt.duplicates)
+    masked = sum(each.count for each in receipt.masked)
+    updated = sum(
+        _date(doing, cube, record, item) and item in receipt.duplicates
+        for record, item in zip(part, receipt.item_ids, strict=True)
+        if record.valid_from is not None or record.valid_to is not None
+    )
+    return _Outcome(len(receipt.item_ids) - before, before - updated, updated, masked=masked)
+
+
+def _in_conflict(doing: Import, cube: str, part: Sequence[ExportRecord], error: Conflict) -> _Outcome:
+    first = part[0]
+    revised = any(record.revised for record in part)
+    if len(part) == 1 and revised and error.item is not None:
+        return _revise(doing, cube, first, error.item)
+    if doing.on_bad == "stop" and not revised:
+        place = first.place if len(part) == 1 else f"{first.place} to {part[-1].place}"
+        raise Conflict(f"{doing.path}: {place}: {error} Or {_REMEDY}.") from error
+    if len(part) == 1:
+        return _Outcome(bad=(BadRecord(first.place, str(error)),))
+    return _together(_store(doing, cube, [[record]]) for record in part)
 
 
 def _revise(doing: Import, cube: str, record: ExportRecord, id_: str) -> _Outcome:

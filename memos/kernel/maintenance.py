@@ -26,8 +26,8 @@ from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import BackupPlan, KnownBackup
 from memos.memcube.erasure import Purgeable, purge
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import outbox, tasks
 from memos.memcube.ledger import segments as segment_rows
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import forgetting
 from memos.scheduler.index_worker import Repair
@@ -120,16 +120,20 @@ class Maintenance:
         with self._context.ledger.read() as connection:
             connection.scalar(sa.select(1))
 
-    def catch_up(self, *, on_progress: Progress | None = None) -> None:
-        """Wait until the indexes have every change. Raises: BackendUnavailable (an index is out of reach)."""
+    def catch_up(self, *, on_progress: Progress | None = None) -> bool:
+        """Wait until the indexes have every change; return False if one refused some (`verify` says which).
+
+        Raises: BackendUnavailable (an index is out of reach).
+        """
         self._context.lifecycle.check_open()
 
         def waiting() -> int:
-            with self._context.ledger.read() as connection:
-                return sum(outbox.count(connection, one.target) for one in self._context.indexes.projections)
+            return sum(projection.left() for projection in self._context.indexes.projections)
 
         total = waiting()
-        self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
+        return self._repair.catch_up(
+            None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total)
+        )
 
     def finish_erasures(self) -> None:
         """Finish erasures now instead of in the background. Raises: BackendUnavailable (A store is out of reach)."""

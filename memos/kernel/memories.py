@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
@@ -44,6 +44,7 @@ from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
 from memos.memcube import changes, documents, erasure, relations
 from memos.memcube import images as image_store
+from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import browsing, expiry, files, idempotency, items, reading
@@ -65,7 +66,8 @@ from memos.reader.arguments import (
 )
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
-from memos.reader.messages import MAX_MESSAGES, read_messages, read_tools
+from memos.reader.masking import Masking
+from memos.reader.messages import MAX_MESSAGES, ToolDefinition, read_messages, read_tools
 
 _SAMPLE = 20
 # Statuses of items that are listed when a filter names none.
@@ -80,9 +82,28 @@ class Page:
     total: int
 
 
+class Addition(NamedTuple):
+    """What one of several adds stores: messages as `add` takes them, of one conversation."""
+
+    messages: Json
+    conversation: str | None = None
+    tags: Sequence[str] = ()
+    info: Mapping[str, Json] | None = None
+
+
+class _ReadAddition(NamedTuple):
+    drafts: Sequence[Draft]
+    conversation: str | None
+    request: Request | None
+    tools: Sequence[ToolDefinition]
+    ttl_s: float | None
+    masking: Masking
+
+
 Items = list[Item]  # `list` is a method below
 Versions = list[Version]
 Drafts = list[Draft]
+Receipts = list[AddReceipt]
 
 
 class _Wanted(NamedTuple):
@@ -158,36 +179,93 @@ class Memories:
             Conflict: The conversation has the message id with other content, or the key was used for another call.
             BackendUnavailable: The disk is full, or a store is out of reach.
         """
-        context = self._context
         with self._listeners.call("add") as clock:
-            scope = context.scopes.check([cube], actor, right=Right.WRITE)
+            scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
             clock.about(scope.cubes)
-            masking = context.scopes.masking(scope)
             finely = member_of("mode", mode, Mode) is Mode.FINE
             with clock.stage("read"):
-                # Mask before checking, so that no error shows what must not be shown. A request is recognised by a
-                # salted digest of it as it was given.
-                shaped = shape_messages(messages)
-                given, said = (shaped.given, tags, info, tools), masking.messages(shaped, MAX_MESSAGES)
-                tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info))
-                conversation = None if conversation is None else check_name("conversation", conversation)
-                key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-                drafts, ttl_s = self.read(said, scope, tags, info), ttl_of(ttl_s)
-                defined = read_tools(masking.any("tools", tools), context.clock.now())
-                request = None if key is None else _request(key, conversation, *given, ttl_s)
-                conversation = None if conversation is None else masking.name("conversation", conversation)
-            with clock.stage("store"), context.change(scope) as change:
-                receipt = changes.add(change, drafts, conversation, request, self._short_capacity, ttl_s)
-                remember_tools(change, defined, drafts, receipt)
-                image_store.store(change, drafts, receipt)
-                if finely:
-                    found = reading.queue(change.connection, change.cube, receipt.item_ids, change.now)
-                    receipt = replace(receipt, task=found[0] if found else None)
-                if not receipt.replayed:
-                    masking.record(change)
+                addition = Addition(messages, conversation, tags, info)
+                read = self._read_addition(addition, scope, idempotency_key, tools, ttl_s)
+            with clock.stage("store"), self._context.change(scope) as change:
+                receipt = self._store(change, read, finely=finely)
             with clock.stage("index"):
-                indexed = context.wait_indexed()
-        return replace(receipt, indexed=indexed, masked=masking.masked)
+                indexed = self._context.wait_indexed()
+        return replace(receipt, indexed=indexed)
+
+    def add_all(
+        self,
+        additions: Sequence[Addition],
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        mode: str = Mode.ROUGH,
+        wait: bool = True,
+    ) -> Receipts:
+        """Make several adds in one transaction, in their order: all are stored, or none.
+
+        Args:
+            additions: What each of them stores.
+            cube: The cube to store them in.
+            actor: Who stores them.
+            mode: As of `add`.
+            wait: Without it the indexes follow in the background, for whoever stores much: what is stored is committed
+                and found when this returns, which waits only while many changes are not indexed.
+                `maintenance.catch_up` waits for the rest.
+
+        Raises: as `add`.
+        """
+        with self._listeners.call("add") as clock:
+            scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+            clock.about(scope.cubes)
+            finely = member_of("mode", mode, Mode) is Mode.FINE
+            with clock.stage("read"):
+                read = [self._read_addition(Addition(*addition), scope) for addition in additions]
+            with clock.stage("store"), self._context.change(scope) as change:
+                receipts = []
+                for each in read:
+                    receipts.append(self._store(change, each, finely=finely))
+                    # A moment for each, as if it were added alone: what is in no conversation is ordered by it.
+                    now = max(self._context.clock.now(), change.now + timedelta(microseconds=1))
+                    change = replace(change, now=now)  # noqa: PLW2901
+            with clock.stage("index"):
+                if not wait:
+                    self._context.indexes.follow()
+                indexed = wait and self._context.wait_indexed()
+        return [replace(receipt, indexed=indexed) for receipt in receipts]
+
+    def _read_addition(
+        self,
+        addition: Addition,
+        scope: Scope,
+        idempotency_key: str | None = None,
+        tools: Json = None,
+        ttl_s: float | None = None,
+    ) -> _ReadAddition:
+        messages, conversation, tags, info = addition
+        masking = self._context.scopes.masking(scope)
+        # Mask before checking, so that no error shows what must not be shown. A request is recognised by a salted
+        # digest of it as it was given.
+        shaped = shape_messages(messages)
+        given, said = (shaped.given, tags, info, tools), masking.messages(shaped, MAX_MESSAGES)
+        tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info))
+        conversation = None if conversation is None else check_name("conversation", conversation)
+        key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
+        drafts, ttl_s = self.read(said, scope, tags, info), ttl_of(ttl_s)
+        defined = read_tools(masking.any("tools", tools), self._context.clock.now())
+        request = None if key is None else _request(key, conversation, *given, ttl_s)
+        conversation = None if conversation is None else masking.name("conversation", conversation)
+        return _ReadAddition(drafts, conversation, request, defined, ttl_s, masking)
+
+    def _store(self, change: Change, read: _ReadAddition, *, finely: bool) -> AddReceipt:
+        receipt = changes.add(change, read.drafts, read.conversation, read.request, self._short_capacity, read.ttl_s)
+        remember_tools(change, read.tools, read.drafts, receipt)
+        image_store.store(change, read.drafts, receipt)
+        if finely:
+            found = reading.queue(change.connection, change.cube, receipt.item_ids, change.now)
+            receipt = replace(receipt, task=found[0] if found else None)
+        if not receipt.replayed:
+            read.masking.record(change)
+        return replace(receipt, masked=read.masking.masked)
 
     @accept_aliases
     def update(

@@ -211,6 +211,7 @@ class MemOS(FormerNames):
             if self._installation.building is not None:
                 self._installation.building.stop_building()
             self._worker.stop()
+            self._context.indexes.following.close()
             for projection in self._context.indexes.projections:
                 if projection.drain(self.settings.index.wait_s):
                     with suppress(BackendUnavailable):

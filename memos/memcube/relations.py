@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -110,17 +110,20 @@ class RelationFinder:
         self._cosines = Cosines.of(embedder)
         self._clock = clock
 
-    def find(self, told: Sequence[Told], again: Collection[str] = ()) -> None:
-        """Judge statements against the nearest older and newer ones of their cubes, and store what was found.
+    def find(self, told: Sequence[Told], again: Collection[str] = (), together: Sequence[str] = ()) -> None:
+        """Judge statements, in their order, against the nearest ones of their cubes, and store what was found.
 
-        `again` are those judged before: their former relations by rules are replaced. If there is a model, the pairs
-        that are open are queued for it. Raises: BackendUnavailable.
+        `again` are those judged before: their former relations by rules are replaced. `together` are the items that
+        were indexed at once, in their order: each is judged against those before it alone, so that a batch of
+        statements gets the relations of single ones. If there is a model, the pairs that are open are queued for it.
+        Raises: BackendUnavailable.
         """
         by_cube: dict[str, list[Told]] = defaultdict(list)
         for each in told:
-            if is_statement(each.item):
+            if is_statement(each.item) and read_claim(each.item.memory).count <= MOST_WORDS:
                 by_cube[each.item.cube].append(each)
-        pairs = {cube: self._judged(cube, mine) for cube, mine in by_cube.items()}
+        places = {id_: place for place, id_ in enumerate(together)}
+        pairs = {cube: self._judged(cube, mine, places) for cube, mine in by_cube.items()}
         found = [
             (cube, relation)
             for cube, mine in pairs.items()
@@ -143,7 +146,7 @@ class RelationFinder:
             states = [state for state in items.current(connection, [cube], ids).values() if is_statement(state)]
         vectors = self._index.turns([state.version_id for state in states])
         told = [Told(state, vectors[state.version_id]) for state in states if state.version_id in vectors]
-        found = self._open(self._judged(cube, told)) if told else []
+        found = self._open(self._judged(cube, told, {})) if told else []
         return [pair for pair in found if pair.newer.id in ids]
 
     def _open(self, pairs: Sequence[Pair]) -> list[Pair]:
@@ -169,14 +172,20 @@ class RelationFinder:
                 for cube, ids in new.items():
                     tasks.enqueue(connection, cube, [judge_task(ids)] if ids else [], self._clock.now())
 
-    def _judged(self, cube: str, told: Sequence[Told]) -> list[Pair]:
+    def _judged(self, cube: str, told: Sequence[Told], places: Mapping[str, int]) -> list[Pair]:
+        """Return the pairs of each statement with those near it, of items in `places` with those before it alone."""
         arms = tuple(ArmQuery(Arm.TURN, each.vector) for each in told)
-        near = self._index.search(VectorSearch((cube,), arms, _NEAREST, live=True))
+        # As many more as may have come later: those must not crowd out what came before.
+        found = self._index.search(VectorSearch((cube,), arms, _NEAREST + len(places), live=True))
+        near = []
+        for each, points in zip(told, found, strict=True):
+            last = places.get(each.item.id, len(places))
+            near.append([point for point in points if places.get(point.item, -1) <= last][:_NEAREST])
         with self._ledger.read() as connection:
             states = items.current(connection, [cube], {point.item for points in near for point in points})
-        vectors = {each.item.id: each.vector for each in told}
-        pairs: dict[tuple[str, str], Pair] = {}
+        groups = []
         for each, points in zip(told, near, strict=True):
+            pairs: dict[tuple[str, str], Pair] = {}
             for point in points:
                 other = states.get(point.item)
                 if other is None or other.id == each.item.id or not is_statement(other):
@@ -184,54 +193,62 @@ class RelationFinder:
                 older, newer = sorted((each.item, other), key=_told_at)
                 if _may_be_related(older, newer):
                     pairs.setdefault((older.id, newer.id), Pair(older, newer, point.score))
-        return self._with_rivals(self._with_odds(list(pairs.values()), vectors))
+            groups.append(list(pairs.values()))
+        groups = self._with_odds(groups, {each.item.id: each.vector for each in told})
+        return list({(pair.older.id, pair.newer.id): pair for pair in self._with_rivals(groups)}.values())
 
-    def _with_rivals(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """Return the pairs with lower odds where the newer statement more likely replaces another older one.
+    def _with_rivals(self, groups: Sequence[Sequence[Pair]]) -> Iterator[Pair]:
+        """Yield the pairs, those of each statement with lower odds where it more likely replaces another older one.
 
         A statement replaces one thing: what holds of "I run 5 km now" and an earlier distance does not hold of every
         number. Earlier versions of what it replaces are no rivals of each other.
         """
-        by_newer: dict[str, list[Pair]] = defaultdict(list)
-        for pair in pairs:
-            by_newer[pair.newer.id].append(pair)
-        for id_, mine in by_newer.items():
-            by_newer[id_] = _of_what_is_mentioned(mine)
-        pairs = [pair for mine in by_newer.values() for pair in mine]
-        contested = {id_: mine for id_, mine in by_newer.items() if sum(p.odds > _CONTESTED for p in mine) > 1}
-        if not contested:
-            return list(pairs)
-        olders = {pair.older.id for mine in contested.values() for pair in mine if pair.odds > _CONTESTED}
-        with self._ledger.read() as connection:
-            stored = replacements(connection, sorted(olders))
-        versions_of = {(older, newer) for older, newer, confidence, *_ in stored if confidence >= _VERSIONS}
-        adjusted: dict[tuple[str, str], float] = {}
-        for id_ in sorted(contested, key=lambda newer: _told_at(contested[newer][0].newer)):
-            for pair in contested[id_]:
-                odds = _contested_odds(pair, contested[id_], versions_of)
-                adjusted[pair.older.id, id_] = odds
-                if odds >= 0:
-                    versions_of.add((pair.older.id, id_))
-        return [pair._replace(odds=adjusted.get((pair.older.id, pair.newer.id), pair.odds)) for pair in pairs]
+        contested: list[dict[str, list[Pair]]] = []
+        olders: set[str] = set()
+        for group in groups:
+            by_newer: dict[str, list[Pair]] = defaultdict(list)
+            for pair in group:
+                by_newer[pair.newer.id].append(pair)
+            contested.append({id_: _of_what_is_mentioned(mine) for id_, mine in by_newer.items()})
+            olders |= {p.older.id for mine in by_newer.values() if _is_contested(mine) for p in mine}
+        versions_of: set[tuple[str, str]] = set()
+        if olders:
+            with self._ledger.read() as connection:
+                stored = replacements(connection, sorted(olders))
+            versions_of = {(older, newer) for older, newer, confidence, *_ in stored if confidence >= _VERSIONS}
+        for by_newer in contested:
+            for id_ in sorted(by_newer, key=lambda newer: _told_at(by_newer[newer][0].newer)):
+                mine = by_newer[id_]
+                if _is_contested(mine):
+                    mine = [pair._replace(odds=_contested_odds(pair, mine, versions_of)) for pair in mine]
+                if id_ in olders:
+                    versions_of |= {(pair.older.id, id_) for pair in mine if _is_version(pair)}
+                yield from mine
 
-    def _with_odds(self, pairs: Sequence[Pair], vectors: dict[str, Vector]) -> list[Pair]:
-        if not pairs:
-            return []
-        neighbours = Counter(pair.newer.id for pair in pairs)
+    def _with_odds(self, groups: Sequence[Sequence[Pair]], vectors: dict[str, Vector]) -> list[list[Pair]]:
+        near = [Counter(pair.newer.id for pair in group) for group in groups]
         pairs = [
-            pair._replace(cosine=self._comparable(pair.cosine, pair.newer.memory, neighbours[pair.newer.id]))
-            for pair in pairs
+            (place, pair._replace(cosine=self._comparable(pair.cosine, pair.newer.memory, near[place][pair.newer.id])))
+            for place, group in enumerate(groups)
+            for pair in group
         ]
-        features = [pair_features(read_claim(p.older.memory), read_claim(p.newer.memory), p.cosine) for p in pairs]
+        judged: list[list[Pair]] = [[] for _ in groups]
         older = newer = None
         if self._judge.reads_vectors:
-            ids = {item.version_id: item.id for p in pairs for item in (p.older, p.newer) if item.id not in vectors}
+            ids = {i.version_id: i.id for _, pair in pairs for i in (pair.older, pair.newer) if i.id not in vectors}
             vectors |= {ids[point]: vector for point, vector in self._index.turns(list(ids)).items()}
-            pairs = [p for p in pairs if p.older.id in vectors and p.newer.id in vectors]
-            older = np.stack([vectors[p.older.id] for p in pairs])
-            newer = np.stack([vectors[p.newer.id] for p in pairs])
-        odds = self._judge.log_odds(features, older, newer)
-        return [pair._replace(odds=_with_contrast(pair, float(each))) for pair, each in zip(pairs, odds, strict=True)]
+            pairs = [(place, p) for place, p in pairs if p.older.id in vectors and p.newer.id in vectors]
+            if pairs:
+                older = np.stack([vectors[pair.older.id] for _, pair in pairs])
+                newer = np.stack([vectors[pair.newer.id] for _, pair in pairs])
+        if pairs:
+            features = [
+                pair_features(read_claim(p.older.memory), read_claim(p.newer.memory), p.cosine) for _, p in pairs
+            ]
+            odds = self._judge.log_odds(features, older, newer)
+            for (place, pair), each in zip(pairs, odds, strict=True):
+                judged[place].append(pair._replace(odds=_with_contrast(pair, float(each))))
+        return judged
 
     def _comparable(self, cosine: float, text: str, neighbours: int) -> float:
         """Return a cosine as of English texts; where there are few neighbours, as the judge was fitted, as it is."""
@@ -318,6 +335,16 @@ def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
         return of_newer
     beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False or contrasts[id_] is Contrast.OTHER}
     return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
+
+
+def _is_contested(of_newer: Sequence[Pair]) -> bool:
+    return sum(pair.odds > _CONTESTED for pair in of_newer) > 1
+
+
+def _is_version(pair: Pair) -> bool:
+    """Return True if the relation of a pair makes it two versions of one statement, as a stored one would."""
+    relation = relation_of(pair)
+    return relation.confidence >= _VERSIONS and relation.kind in REPLACING | {LinkKind.SAME}
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:

@@ -116,7 +116,10 @@ def _expected(
 
 def enqueue_all(ledger: Ledger, cube_id: str) -> int:
     with ledger.write() as connection:
-        ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube_id)))
+        # In the order in which they came, as which their statements are judged.
+        ids = list(
+            connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube_id).order_by(t.items.c.id))
+        )
         for batch in items.in_batches(ids):
             outbox.enqueue(connection, cube_id, batch)
     return len(ids)

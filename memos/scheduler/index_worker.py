@@ -12,7 +12,6 @@ from memos.core.types import Difference, VerifyReport
 from memos.errors import BackendUnavailable, MemosError
 from memos.memcube import verify
 from memos.memcube.indexing.projection import Projection
-from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.verify import ScannedIndex
@@ -64,24 +63,25 @@ class Repair:
         self.catch_up(None if on_progress is None else lambda left: on_progress(max(0, total - left), total))
         return total
 
-    def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> None:
-        for target, projection in self.projections.items():
+    def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> bool:
+        """Apply what waits, to the end; return False if some was refused too often."""
+        complete = True
+        for projection in self.projections.values():
             if retry_parked:
                 projection.retry_parked()
             while not projection.drain(_STEP_S):
                 if projection.last_error is not None:
                     raise projection.last_error
                 if projection.stuck():
+                    # Also where another thread has applied the last one: then nothing is left.
+                    complete = complete and not projection.left()
                     break
                 if on_left is not None:
-                    on_left(self._left(target))
+                    on_left(projection.left())
             projection.flush()
         if on_left is not None:
             on_left(0)
-
-    def _left(self, target: Target) -> int:
-        with self.ledger.read() as connection:
-            return outbox.count(connection, target)
+        return complete
 
     def _differences(self, cube_ids: Sequence[str], *, strangers: bool) -> VerifyReport:
         found = verify.ledger_differences(self.ledger, cube_ids)

@@ -319,6 +319,14 @@ def test_latency_on_servers_says_what_to_install(
     assert "apt install postgresql" in capsys.readouterr().err
 
 
+def test_capacity_of_an_import(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = closing_line(capacity, ["--imports", "30"], capsys)
+    assert figures["n"] == 30
+    assert 30 < figures["texts"] <= 60  # a turn and a window each, embedded once where both are the same
+    assert figures["import_over_embed"] == pytest.approx(figures["import_per_s"] / figures["embed_per_s"], rel=0.05)
+    assert figures["cpu_over_embed"] > 0
+
+
 def test_capacity_counts_what_an_add_and_a_search_cost(servers: Servers, tmp_path: Path) -> None:
     embedder, dialogues = WordEmbedder(), Dialogues(5)
     arguments = capacity.parse(["--adds", "20", "--searches", "4"])

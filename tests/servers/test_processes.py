@@ -148,7 +148,7 @@ class Watching:
         self._busy: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def project(self, item_ids: Sequence[str]) -> None:
+    def project(self, item_ids: Sequence[str], following: Sequence[str] = ()) -> None:
         with self._lock:
             self._busy.update(item_ids)
             self.overlaps += [item for item in item_ids if self._busy[item] > 1]

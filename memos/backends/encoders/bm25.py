@@ -87,6 +87,11 @@ def _cut(text: str) -> str:
 
 def _merged(vectors: Sequence[qdrant_edge.SparseVector]) -> SparseVector:
     """Join vectors; a term that comes twice keeps its larger weight, since no index may come twice."""
+    if len(vectors) == 1:  # of most texts, in which the engine has joined them
+        [vector] = vectors
+        alone = np.asarray(vector.indices, dtype=np.int64)
+        order = np.argsort(alone)
+        return SparseVector(alone[order], np.asarray(vector.values, dtype=np.float32)[order])
     every = np.concatenate([np.asarray(vector.indices, dtype=np.int64) for vector in vectors])
     weights = np.concatenate([np.asarray(vector.values, dtype=np.float32) for vector in vectors])
     indices, places = np.unique(every, return_inverse=True)

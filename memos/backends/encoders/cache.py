@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Final
 
 import numpy as np
@@ -17,12 +18,16 @@ from memos.core.types import Fingerprint
 
 
 class CachedEmbedder:
-    """Least-recently-used cache over an `Embedder`; thread-safe; computes outside its lock."""
+    """Least-recently-used cache over an `Embedder`; thread-safe.
+
+    Computes outside its lock; of calls that need one text at the same time one computes it.
+    """
 
     def __init__(self, embedder: Embedder, capacity: int = 4_096) -> None:
         self._embedder = embedder
         self._capacity = capacity
         self._vectors: OrderedDict[tuple[bool, str], Vector] = OrderedDict()
+        self._computing: dict[str, Future[dict[str, Vector]]] = {}
         self._lock = threading.Lock()
         self._generation = 0
         self.hits = self.misses = 0
@@ -40,18 +45,39 @@ class CachedEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         known: dict[str, Vector] = {}
+        mine: Future[dict[str, Vector]] = Future()
+        others: dict[str, Future[dict[str, Vector]]] = {}
         with self._lock:
             generation = self._generation
             for text in texts:
                 vector = self._recall((False, text))
                 if vector is not None:
                     known[text] = vector
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
-        computed = dict(zip(missing, self._embedder.embed_documents(missing), strict=True)) if missing else {}
-        self._remember({(False, text): vector for text, vector in computed.items()}, generation)
+                elif text in self._computing:
+                    others[text] = self._computing[text]
+            missing = [text for text in dict.fromkeys(texts) if text not in known and text not in others]
+            self._computing.update(dict.fromkeys(missing, mine))
+        computed: dict[str, Vector] = {}
+        try:
+            computed = self._computed(missing, generation)
+        finally:
+            with self._lock:
+                for text in missing:
+                    del self._computing[text]
+            mine.set_result(computed)
+        # Only now, so that no two calls wait for each other. Those that failed may have failed for another text.
+        for text, other in others.items():
+            if (vector := other.result().get(text)) is not None:
+                known[text] = vector
+        known |= computed | self._computed([text for text in others if text not in known], generation)
         if not texts:
             return np.empty((0, self.fingerprint.dimension), dtype=np.float32)
-        return np.stack([known[text] if text in known else computed[text] for text in texts])
+        return np.stack([known[text] for text in texts])
+
+    def _computed(self, missing: Sequence[str], generation: int) -> dict[str, Vector]:
+        computed = dict(zip(missing, self._embedder.embed_documents(missing), strict=True)) if missing else {}
+        self._remember({(False, text): vector for text, vector in computed.items()}, generation)
+        return computed
 
     def embed_query(self, text: str) -> Vector:
         with self._lock:

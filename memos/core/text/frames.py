@@ -253,6 +253,7 @@ def words_of_clauses(text: str) -> list[list[str]]:
     return [_WORD.findall(part) for part in _BREAK.split(_NOW.sub("", text))]
 
 
+@cached_by_text(maxsize=4096)
 def spelled_out(text: str) -> str:
     text = text[:CHARS].replace("’", "'")
     for pattern, whole in _SHORT:

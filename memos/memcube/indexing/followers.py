@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import sqlalchemy as sa
@@ -53,8 +55,39 @@ class Chunk:
     window: str
 
 
+class _Read(NamedTuple):
+    chunks: list[Chunk]
+    revisions: Mapping[str, int]
+
+
 class VectorSource(Protocol):
     def of(self, point: str) -> tuple[Vector, Vector] | None: ...
+
+
+class EmbeddingAhead:
+    """Embeds texts in the background that are soon asked for, into the cache of its embedder. Thread-safe.
+
+    Nothing else passes between the two, so that what was changed or erased meanwhile is not written after all.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._thread: threading.Thread | None = None
+
+    def start(self, texts: Sequence[str]) -> None:
+        self._thread = threading.Thread(target=self._embed, args=(texts,), name="memos-embedding")
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for what was started last."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def _embed(self, texts: Sequence[str]) -> None:
+        # Whoever asks for these texts embeds them again then, and meets the error.
+        with suppress(Exception):
+            self._embedder.embed_documents(texts)
 
 
 class VectorFollower:
@@ -72,12 +105,43 @@ class VectorFollower:
         self._terms = terms
         self.relations = relations
         self._lent: VectorSource | None = None
+        self._ahead = EmbeddingAhead(embedder)
         self._known_spans: dict[str, list[tuple[int, int]]] = {}
 
     def lend(self, lent: VectorSource | None) -> None:
         self._lent = lent
 
-    def project(self, item_ids: Sequence[str]) -> None:
+    def project(self, item_ids: Sequence[str], following: Sequence[str] = ()) -> None:
+        read = self._read(item_ids)
+        starts = range(0, len(read.chunks), _POINTS_PER_WRITE)
+        batches = [read.chunks[start : start + _POINTS_PER_WRITE] for start in starts]
+        told: list[Told] = []
+        for place, batch in enumerate(batches):
+            self._ahead.finish()
+            dense = self._dense(batch, read.revisions)
+            # While these are written and judged, what comes next is embedded.
+            if place + 1 < len(batches):
+                self._embed_ahead(batches[place + 1])
+            elif following:
+                self._embed_ahead(self._read(following).chunks[:_POINTS_PER_WRITE])
+            points = self._points(batch, dense, read.revisions)
+            self._index.upsert(points)
+            told += [
+                Told(chunk.item, point.turn)
+                for chunk, point in zip(batch, points, strict=True)
+                if chunk.number == 0 and chunk.item.recorded_to is None
+            ]
+        # At revision 1 an item is new: it has no older points to remove.
+        stale = {item_id: read.revisions.get(item_id) for item_id in item_ids if read.revisions.get(item_id) != 1}
+        if stale:
+            self._index.prune(stale)
+        self.relations.find(told, again=stale, together=item_ids)
+
+    def _embed_ahead(self, chunks: Sequence[Chunk]) -> None:
+        if self._lent is None:
+            self._ahead.start(_texts(chunks))
+
+    def _read(self, item_ids: Sequence[str]) -> _Read:
         with self._ledger.read() as connection:
             states = items.all_versions(connection, item_ids)
             revisions = items.revisions(connection, item_ids)
@@ -86,26 +150,12 @@ class VectorFollower:
             hidden = items.unsearchable(connection, records)
         chunks = [
             chunk
-            for versions in states.values()
-            for version in versions
+            for item_id in item_ids
+            for version in states.get(item_id, ())
             if version.id not in hidden
             for chunk in self._chunks(version, before.get(version.id, ()))
         ]
-        told: list[Told] = []
-        for start in range(0, len(chunks), _POINTS_PER_WRITE):
-            batch = chunks[start : start + _POINTS_PER_WRITE]
-            points = self._points(batch, revisions)
-            self._index.upsert(points)
-            told += [
-                Told(chunk.item, point.turn)
-                for chunk, point in zip(batch, points, strict=True)
-                if chunk.number == 0 and chunk.item.recorded_to is None
-            ]
-        # At revision 1 an item is new: it has no older points to remove.
-        stale = {item_id: revisions.get(item_id) for item_id in item_ids if revisions.get(item_id) != 1}
-        if stale:
-            self._index.prune(stale)
-        self.relations.find(told, again=stale)
+        return _Read(chunks, revisions)
 
     def flush(self, mark: int) -> None:
         self._index.flush(mark)
@@ -174,8 +224,9 @@ class VectorFollower:
             return [(0, len(text))]
         return self._embedder.split(text, CHUNK_TOKENS) or [(0, len(text))]
 
-    def _points(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[VectorPoint]:
-        dense = self._dense(chunks, revisions)
+    def _points(
+        self, chunks: Sequence[Chunk], dense: Sequence[tuple[Vector, Vector]], revisions: Mapping[str, int]
+    ) -> list[VectorPoint]:
         return [
             VectorPoint(
                 id=point_id(chunk.item.version_id, chunk.number),
@@ -196,9 +247,13 @@ class VectorFollower:
                 for chunk in chunks
             ]
         missing = [chunk for chunk, vectors in zip(chunks, found, strict=True) if vectors is None]
-        dense = self._embedder.embed_documents([chunk.turn for chunk in missing] + [chunk.window for chunk in missing])
+        dense = self._embedder.embed_documents(_texts(missing))
         made = iter(zip(dense[: len(missing)], dense[len(missing) :], strict=True))
         return [next(made) if vectors is None else vectors for vectors in found]
+
+
+def _texts(chunks: Sequence[Chunk]) -> list[str]:
+    return [chunk.turn for chunk in chunks] + [chunk.window for chunk in chunks]
 
 
 def _at(versions: Sequence[Item], item: Item) -> Item | None:
@@ -281,7 +336,7 @@ class GraphFollower:
         self._ledger = ledger
         self._index = index
 
-    def project(self, item_ids: Sequence[str]) -> None:
+    def project(self, item_ids: Sequence[str], following: Sequence[str] = ()) -> None:
         with self._ledger.read() as connection:
             states = {item_id: versions[-1] for item_id, versions in items.all_versions(connection, item_ids).items()}
             live = {item_id: state for item_id, state in states.items() if state.status is not Status.DELETED}

@@ -77,6 +77,12 @@ def rows_after(
     return [OutboxRow(*row) for row in connection.execute(query, asked)]
 
 
+def is_behind(connection: sa.Connection, target: Target, after: int, rows: int, seen: Sequence[int] = ()) -> bool:
+    query = _ROWS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ROWS_AFTER
+    asked = {"target": target, "after": after, "most": 1, "before": rows - 1}
+    return connection.execute(query.offset(sa.bindparam("before")), asked).first() is not None
+
+
 def claim(connection: sa.Connection, target: Target, limit: int, tried: Collection[int]) -> list[OutboxRow]:
     """Lock unparked rows that nobody else has claimed, without those just `tried`. PostgreSQL only.
 
@@ -168,8 +174,8 @@ def parked_rows(connection: sa.Connection) -> list[ParkedRow]:
     return [ParkedRow(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
 
 
-def count(connection: sa.Connection, target: Target) -> int:
-    return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target)) or 0
+def count(connection: sa.Connection, target: Target, after: int = 0) -> int:
+    return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target, outbox.c.id > after)) or 0
 
 
 def mark(connection: sa.Connection, target: Target) -> int:
