@@ -25,6 +25,7 @@ from memos.api import mcp
 from memos.api.families import create_group, refusal_of
 from memos.api.local import routes as local
 from memos.api.observability import Metrics, RequestLog
+from memos.api.route_table import RouteTable
 from memos.api.v1.common import error_response
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
@@ -251,6 +252,7 @@ def create_app(
         return JSONResponse({"status": "ok"})
 
     metrics = Metrics(memos)
+    app.router.middleware_stack = RouteTable(app.router)
 
     @app.get("/metrics")
     async def numbers() -> Response:

@@ -199,7 +199,12 @@ SHARED_SETTINGS = ("heat", "limits", "mask_secrets", "retention_days", "server",
 _CALLS_AT_ONCE = 256
 _PROGRESS_EVERY_S = 0.1
 
-router = APIRouter()
+def _only_local(caller: CurrentCaller) -> None:
+    if not is_local(caller):
+        raise PermissionDenied("These routes take only the token in the data folder; use /api/v1 with an API key.")
+
+
+router = APIRouter(dependencies=[Depends(_only_local)])
 
 
 def proof(token: str, challenge: str) -> str:
@@ -209,7 +214,12 @@ def proof(token: str, challenge: str) -> str:
 
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
     app = create_group(
-        "hippocube local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
+        "hippocube local",
+        memos,
+        error_response,
+        local_token=local_token,
+        open_paths=frozenset({PROOF_PATH}),
+        routers=(router,),
     )
     app.state.limiter, app.state.stopping = None, stopping
 
@@ -217,7 +227,6 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
     async def prove(challenge: Annotated[str, Header(max_length=200)]) -> str:
         return proof(local_token, challenge)
 
-    app.include_router(router, dependencies=[Depends(_only_local)])
     return app
 
 
@@ -227,11 +236,6 @@ def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastA
     app.mount(PATH, create(memos, local_token, stopping))
     app.mount("/hooks", hooks.create(memos, local_token))
     return app
-
-
-def _only_local(caller: CurrentCaller) -> None:
-    if not is_local(caller):
-        raise PermissionDenied("These routes take only the token in the data folder; use /api/v1 with an API key.")
 
 
 @router.get("/about")

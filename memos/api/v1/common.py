@@ -276,7 +276,18 @@ def _query_names(dependant: Dependant) -> Iterator[str]:
 
 
 def value_router(*tags: str, prefix: str = "") -> APIRouter:
-    return APIRouter(route_class=ValueRoute, prefix=prefix, tags=list(tags) or None, responses=ERRORS)
+    return APIRouter(
+        route_class=ValueRoute,
+        prefix=prefix,
+        tags=list(tags) or None,
+        responses=ERRORS,
+        generate_unique_id_function=_operation_id,
+    )
+
+
+def _operation_id(route: APIRoute) -> str:
+    """Return a route's operation id: its resource and what it does, such as `memories_add`."""
+    return f"{route.tags[0] if route.tags else 'v1'}_{route.name}".rstrip("_").replace("-", "_")
 
 
 class Text(Value):
