@@ -117,9 +117,10 @@ def create_group(
     sessions: bool = False,
     key_header: str | None = None,
 ) -> FastAPI:
-    """Return the application of the routes of `routers`; `open_paths` need no key, `large` ones limit bodies themselves.
+    """Return the application of the routes of `routers`; `open_paths` need no key.
 
-    With `sessions` the secret of a session of the console is taken as a key. A key may also be in `key_header`.
+    Paths in `large` limit bodies themselves. With `sessions` the secret of a session of the console is taken as a key.
+    A key may also be in `key_header`.
     """
     app = FastAPI(
         title=title,

@@ -197,6 +197,7 @@ SHARED_SETTINGS = ("heat", "limits", "mask_secrets", "retention_days", "server",
 _CALLS_AT_ONCE = 256
 _PROGRESS_EVERY_S = 0.1
 
+
 def _only_local(caller: CurrentCaller) -> None:
     if not is_local(caller):
         raise PermissionDenied("These routes take only the token in the data folder; use /api/v1 with an API key.")

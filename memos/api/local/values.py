@@ -18,7 +18,7 @@ class NotPlain(Exception):
 
 
 def value_of(told: Json) -> Any:
-    """Return a result that is a value, a list of values, a number or nothing. Raises: NotPlain, ValueError, TypeError."""
+    """Return a result that is a value, values, a number or nothing. Raises: NotPlain, ValueError, TypeError."""
     if isinstance(told, str) or (isinstance(told, dict) and told.get("$") != "value"):
         raise NotPlain
     found = serialization.unpacked(told, _rebuilt)
