@@ -91,9 +91,6 @@ def test_what_is_no_request_is_refused(port: int, request_: bytes) -> None:
 
 
 def test_without_httptools_the_server_uses_h11() -> None:
-    program = (
-        "import sys; sys.modules['httptools'] = None; from memos.api.http_protocol import HTTP; "
-        "print(HTTP)"
-    )
+    program = "import sys; sys.modules['httptools'] = None; from memos.api.http_protocol import HTTP; print(HTTP)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "h11\n"

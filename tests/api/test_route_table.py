@@ -48,7 +48,8 @@ def _application(*, table: bool) -> TestClient:
 @pytest.mark.parametrize(
     "path",
     ["/items", "/items/", "/items/first", "/items/last", "/items/7", "/items/a/b/history", "/items/late", "/x/late",
-     "/below", "/below/", "/below/there", "/below/8", "/below/8/9", "/belowthere", "/", "/none", "//items", "/items%0A"],
+     "/below", "/below/", "/below/there", "/below/8", "/below/8/9", "/belowthere", "/", "/none", "//items",
+     "/items%0A"],
 )  # fmt: skip
 def test_a_table_chooses_what_the_router_chooses(path: str) -> None:
     for method in ("GET", "HEAD", "POST", "DELETE", "PUT"):
