@@ -1,5 +1,10 @@
 """Loads a server over HTTP: 70 % searches and 30 % adds by 1, 8, 32 and 128 clients at once, then a soak by 32.
 
+First it measures what all that costs beside the embeddings: how many the machine makes a second, on all processors and
+one text at a time, what share of that searches by 8 clients and a mix by 32 reach, and how often one client's search
+takes as long as embedding its question; the processor time of each kind of request, and the memory of every process.
+`--shares-only` ends there.
+
 Clients pause as agents do between two turns, for an exponential time with the mean `--pause-s`; then the same without
 pauses, where each asks as soon as it was answered, so that n of them wait n times as long as one (docs/adr/0016). The
 soak has no pauses. The server is a process of its own with its defaults; the clients share the machine with it.
@@ -28,6 +33,7 @@ from rich.table import Table
 
 from benchmarks.dialogues import Dialogues
 from benchmarks.report import Report, output_parser, positive, run
+from benchmarks.shares import measure_shares, tables, texts_of_adds
 from benchmarks.volumes import BagOfWords, Volume, build_graphs, fill
 from memos import MemOS
 from memos.api.serving import first_key
@@ -36,6 +42,7 @@ from memos.core.settings import Settings
 
 _SEARCH_SHARE = 0.7
 _QUESTIONS = 2_000
+_ADDS_HEARD = 40
 _TIMEOUT_S = 120.0
 _SAMPLES = 30
 _MIB = 2**20
@@ -73,24 +80,36 @@ class Clients:
         self._said = dialogues.messages(_QUESTIONS)
         self._random = np.random.default_rng(seed)
 
-    async def load(self, count: int, seconds: float, pause_s: float = 0.0) -> Load:
-        """Return what so many clients saw, each asking its next thing a mean `pause_s` after it was answered."""
+    async def load(self, count: int, seconds: float, pause_s: float = 0.0, share: float = _SEARCH_SHARE) -> Load:
+        """Return what so many clients saw, each asking its next thing a mean `pause_s` after it was answered.
+
+        Of what they ask, `share` are searches, the rest are adds.
+        """
         seen, until = Load(), time.perf_counter() + seconds
         limits = httpx2.Limits(max_connections=count, max_keepalive_connections=count)
         async with httpx2.AsyncClient(
             base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, limits=limits, trust_env=False
         ) as http:
-            await asyncio.gather(*(self._client(http, seen, until, pause_s) for _ in range(count)))
+            await asyncio.gather(*(self._client(http, seen, until, pause_s, share) for _ in range(count)))
         return seen
 
-    async def _client(self, http: httpx2.AsyncClient, seen: Load, until: float, pause_s: float) -> None:
+    def http(self) -> httpx2.Client:
+        """Return one client for requests that are counted one by one."""
+        return httpx2.Client(base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, trust_env=False)
+
+    def question(self) -> str:
+        """Return a question never asked before."""
+        place = int(self._random.integers(_QUESTIONS))
+        return f"{self._questions[place]} {self._random.integers(10**9)}"
+
+    async def _client(self, http: httpx2.AsyncClient, seen: Load, until: float, pause_s: float, share: float) -> None:
         while True:
             pause = float(self._random.exponential(pause_s)) if pause_s else 0.0
             if time.perf_counter() + pause >= until:
                 return
             await asyncio.sleep(pause)
-            searches = bool(self._random.random() < _SEARCH_SHARE)
-            path, body = self._next(searches)
+            searches = bool(self._random.random() < share)
+            path, body = self.next(searches=searches)
             began = time.perf_counter()
             try:
                 answer = await http.post(path, json=body)
@@ -102,14 +121,12 @@ class Clients:
             else:
                 (seen.search_ms if searches else seen.add_ms).append((time.perf_counter() - began) * 1000)
 
-    def _next(self, searches: bool) -> tuple[str, dict[str, Any]]:
+    def next(self, *, searches: bool) -> tuple[str, dict[str, Any]]:
+        """Return the path and the body of the next request."""
         cube = self._cubes[int(self._random.integers(len(self._cubes)))]
-        place = int(self._random.integers(_QUESTIONS))
         if searches:
-            return "/api/v1/search", {
-                "query": f"{self._questions[place]} {self._random.integers(10**9)}",
-                "cubes": [cube],
-            }
+            return "/api/v1/search", {"query": self.question(), "cubes": [cube]}
+        place = int(self._random.integers(_QUESTIONS))
         said = {"role": "user", "content": f"{self._said[place]['content']} {self._random.integers(10**9)}"}
         return "/api/v1/memories", {"messages": [said], "cube": cube, "conversation": f"live-{place % 50}"}
 
@@ -119,6 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = output_parser(__doc__)
     parser.add_argument("--memories", type=positive, default=20_000, help="memories stored before (default 20,000)")
     parser.add_argument("--cubes", type=positive, default=20, help="cubes they are in (default 20)")
+    parser.add_argument("--share-seconds", type=positive, default=20, help="seconds of a round of shares (default 20)")
+    parser.add_argument("--shares-only", action="store_true", help="leave out pauses, other clients and the soak")
     parser.add_argument("--clients", type=positive, nargs="+", default=[1, 8, 32, 128], help="clients at once")
     parser.add_argument("--seconds", type=positive, default=60, help="seconds of each round (default 60)")
     parser.add_argument("--alone-seconds", type=int, default=240, help="least seconds of the first round (default 240)")
@@ -135,15 +154,20 @@ def measure(arguments: argparse.Namespace) -> Report:
         home = Path(folder) / "home"
         volume = Volume(arguments.memories, arguments.cubes)
         key = _prepare(home, volume, arguments.seed)
+        said = Clients("", key, volume.names, arguments.seed + 1)
+        heard = texts_of_adds(home, [said.next(searches=False)[1] for _ in range(_ADDS_HEARD)])
         with _server(home) as (url, process, start_s):
             clients = Clients(url, key, volume.names, arguments.seed)
             asyncio.run(clients.load(1, min(5.0, arguments.seconds)))  # warm
+            shares = measure_shares(clients, process, home, heard, arguments.share_seconds)
+            if arguments.shares_only:
+                return Report({"start_s": round(start_s, 2), "shares": shares}, tables=tables(shares))
             paced = _rounds(clients, arguments.clients, arguments.seconds, arguments.pause_s, arguments.alone_seconds)
             busy = _rounds(clients, arguments.clients, arguments.busy_seconds, 0.0)
             soak = asyncio.run(_soak(clients, process, arguments)) if arguments.soak_seconds > 0 else None
     figures = {
         "n": {name: getattr(arguments, name) for name in ("memories", "cubes", "seconds", "pause_s", "busy_seconds")},
-        "start_s": round(start_s, 2), "with_pauses": paced, "without_pauses": busy, "soak": soak,
+        "start_s": round(start_s, 2), "shares": shares, "with_pauses": paced, "without_pauses": busy, "soak": soak,
     }  # fmt: skip
     # One client alone is what others are measured by: one that asks as they do, and one that never pauses, for which
     # everything is still in the processor's caches.
@@ -152,7 +176,9 @@ def measure(arguments: argparse.Namespace) -> Report:
         for found in (*paced.values(), *busy.values()):
             found[f"search_p99_by_{name}_p50"] = round(found["search_p99_ms"] / single, 1) if single else None
     told = {f"with pauses of {arguments.pause_s:g} s in the mean": paced, "without pauses": busy}
-    return Report(figures, tables=[*(_table(name, rounds) for name, rounds in told.items()), *_soak_table(soak)])
+    return Report(
+        figures, tables=[*tables(shares), *(_table(name, rounds) for name, rounds in told.items()), *_soak_table(soak)]
+    )
 
 
 def _rounds(

@@ -22,9 +22,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memos.api import mcp
+from memos.api.endpoint import PATH as LOCAL
 from memos.api.families import create_group, refusal_of
 from memos.api.local import routes as local
 from memos.api.observability import Metrics, RequestLog
+from memos.api.route_table import RouteTable
 from memos.api.v1.common import error_response
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
@@ -251,6 +253,7 @@ def create_app(
         return JSONResponse({"status": "ok"})
 
     metrics = Metrics(memos)
+    app.router.middleware_stack = RouteTable(app.router)
 
     @app.get("/metrics")
     async def numbers() -> Response:
@@ -260,7 +263,7 @@ def create_app(
         app.mount(path, group)
     app.router.routes.append(Route(mcp.PATH, endpoint=groups.mcp))
     if local_token is not None:
-        app.mount(local.PATH, local.create(memos, local_token, stopping))
+        app.mount(LOCAL, local.create(memos, local_token, stopping))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

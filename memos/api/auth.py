@@ -141,11 +141,13 @@ class KeyAuthentication:
             self._limiter = anyio.CapacityLimiter(_LOOKUPS_AT_ONCE)
         address = connection.client.host if connection.client else ""
         self._attempts.check(address, secret)
-        try:
-            caller = await to_thread.run_sync(self._authenticate, secret, limiter=self._limiter)
-        except PermissionDenied:
-            self._attempts.failed(address)
-            raise
+        caller = None if self._takes_session(secret) else self._memos.keys.recognise(secret)
+        if caller is None:
+            try:
+                caller = await to_thread.run_sync(self._authenticate, secret, limiter=self._limiter)
+            except PermissionDenied:
+                self._attempts.failed(address)
+                raise
         self._attempts.succeeded(secret)
         if not is_local(caller) and self._memos.quotas.limits_of(caller.key).requests_per_minute is not None:
             await to_thread.run_sync(self._memos.quotas.request, caller, limiter=self._limiter)
@@ -157,9 +159,12 @@ class KeyAuthentication:
         return read_key(connection.headers.get("authorization", ""), self._key_header)
 
     def _authenticate(self, secret: str) -> Caller:
-        if self._sessions and secret.startswith(PREFIX):
+        if self._takes_session(secret):
             return self._memos.sessions.authenticate(secret)
         return self._memos.keys.authenticate(secret)
+
+    def _takes_session(self, secret: str) -> bool:
+        return self._sessions and secret.startswith(PREFIX)
 
 
 def set_retry_after(error: MemosError, response: Response) -> None:

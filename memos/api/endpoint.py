@@ -1,7 +1,12 @@
-"""The file in a data folder that says where its server listens; only its owner can read it. Knows no server."""
+"""The file in a data folder that says where its server listens, and how that server proves who it is.
+
+Only the folder's owner can read the file. Imports no server and no client.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -11,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FILE = "server.json"
+PATH, PROOF_PATH = "/local", "/proof"
 _TOKEN_BYTES = 32
 
 
@@ -23,6 +29,11 @@ class Endpoint:
 
 def new_token() -> str:
     return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def proof(token: str, challenge: str) -> str:
+    """Return the answer to a challenge that proves knowledge of the token, so that a tool can trust the server."""
+    return hmac.new(token.encode(), challenge.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 @contextmanager

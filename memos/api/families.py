@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_args
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
+from memos.api.route_table import RouteTable
 from memos.api.wording import STATUSES, reason_of
 from memos.core.aliases import unknown_name
 from memos.core.identities import Caller
@@ -108,6 +109,7 @@ def create_group(
     error_response: ErrorResponder,
     *,
     local_token: str | None,
+    routers: Sequence[APIRouter] = (),
     summary: str = "",
     open_paths: frozenset[str] = frozenset(),
     documented: bool = False,
@@ -115,9 +117,10 @@ def create_group(
     sessions: bool = False,
     key_header: str | None = None,
 ) -> FastAPI:
-    """Return the application of a route group; `open_paths` need no key, `large` ones limit bodies themselves.
+    """Return the application of the routes of `routers`; `open_paths` need no key.
 
-    With `sessions` the secret of a session of the console is taken as a key. A key may also be in `key_header`.
+    Paths in `large` limit bodies themselves. With `sessions` the secret of a session of the console is taken as a key.
+    A key may also be in `key_header`.
     """
     app = FastAPI(
         title=title,
@@ -128,6 +131,9 @@ def create_group(
         openapi_url="/openapi.json" if documented else None,
     )
     app.state.memos = memos
+    app.router.middleware_stack = RouteTable(app.router)
+    for router in routers:  # not included: FastAPI would look for a route in every router, and then in the one it found
+        app.router.routes.extend(router.routes)
 
     def respond(error: MemosError) -> Response:
         status = status_of(error)

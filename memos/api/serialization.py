@@ -10,8 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from memos import errors
 from memos.core.message_shapes import as_mapping
 from memos.core.tokens import Tokens
@@ -67,8 +65,8 @@ def packed(value: Any) -> Json:
 def _fields(value: Any) -> dict[str, Any]:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, BaseModel):
-        return {name: getattr(value, name) for name in type(value).model_fields}
+    if (described := getattr(type(value), "model_fields", None)) is not None:  # pydantic, which takes long to import
+        return {name: getattr(value, name) for name in described}
     raise TypeError(f"has a {type(value).__name__}")
 
 

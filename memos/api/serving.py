@@ -18,6 +18,7 @@ import uvicorn
 
 from memos.api.app import create_app
 from memos.api.endpoint import Endpoint, announced, find, new_token
+from memos.api.http_protocol import HTTP
 from memos.api.local.client import served
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
@@ -57,6 +58,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         token = new_token()
         config = uvicorn.Config(
             create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),
+            http=HTTP,
             log_config=None,
             access_log=False,
             server_header=False,

@@ -142,6 +142,8 @@ def _hits(result: SearchResult, query: str) -> Iterator[Table]:
 
 
 def _missing(result: SearchResult) -> Iterator[str]:
+    if not result.missing_arms:
+        return
     from memos.search.rerank import ARM  # noqa: PLC0415
     from memos.search.searcher import UNINDEXED  # noqa: PLC0415
 

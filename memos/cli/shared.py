@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import sys
 import time
@@ -234,6 +235,10 @@ def _fail(error: MemosError, as_json: bool) -> NoReturn:
 @contextmanager
 def opened(data_dir: Path | None, safe: str = "acknowledged changes are stored") -> Iterator[MemOS]:
     """Open the installation for one command, or reach it through its server; an interrupt says what is safe."""
+    if (memos := _through_server_quickly(data_dir)) is not None:
+        with interruptible(safe), memos:
+            yield memos
+        return
     settings = settings_of(data_dir)
     is_new = settings.ledger_url is None and not (settings.home / "ledger.db").exists()
     with interruptible(safe), through_server(settings) or _open_here(data_dir, settings) as memos:
@@ -260,13 +265,30 @@ def settings_of(data_dir: Path | None, config: Path | None = None) -> Settings:
 
 def through_server(settings: Settings) -> MemOS | None:
     """Return the installation through the server that has its folder open, None when there is none."""
+    return _through_server_of(settings.home)
+
+
+def _through_server_quickly(data_dir: Path | None) -> MemOS | None:
+    """Return the same without reading settings, which takes longer than most calls; None also if any is to be read."""
+    given = {name: value for name, value in os.environ.items() if name.upper().startswith("MEMOS_")}
+    named = given.pop("MEMOS_HOME", None)
+    if given:
+        return None
+    if data_dir is not None:
+        return _through_server_of(data_dir)
+    from memos.core.home import default_home  # noqa: PLC0415
+
+    return _through_server_of(default_home() if named is None else Path(named).expanduser())
+
+
+def _through_server_of(home: Path) -> MemOS | None:
     from memos.api import endpoint  # noqa: PLC0415
 
-    if not (settings.home / endpoint.FILE).exists():
+    if "\0" in str(home) or not (home / endpoint.FILE).exists():
         return None
-    from memos.api.local.client import served  # noqa: PLC0415 - needs the extra `server`, as who wrote that file has it
+    from memos.api.local.client import served  # noqa: PLC0415
 
-    return served(settings.home)
+    return served(home)
 
 
 def check_alone(words: str, settings: Settings) -> None:

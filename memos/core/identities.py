@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -82,8 +82,12 @@ class KeyLimits:
 
     def over(self, defaults: KeyLimits) -> KeyLimits:
         """Return these limits, and the defaults where there are none."""
-        own = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(defaults, **own)
+        return KeyLimits(
+            *(
+                usual if own is None else own
+                for own, usual in ((getattr(self, name), getattr(defaults, name)) for name in self.__slots__)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-import platformdirs
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -32,6 +31,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from memos.core.home import default_home
 from memos.core.lora import recipe_with
 from memos.errors import InvalidInput
 
@@ -293,15 +293,6 @@ def _check(told: dict[str, Any], model: type[BaseModel], path: str, prefix: str)
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
 Purpose = Literal["reader", "chat", "vision"]
-
-
-def default_home() -> Path:
-    """Return the user's data folder for hippocube, as the operating system places it.
-
-    An installation made when the product was called memstrata stays where it is.
-    """
-    home, former = (Path(platformdirs.user_data_dir(name, appauthor=False)) for name in ("hippocube", "memstrata"))
-    return former if former.exists() and not home.exists() else home
 
 
 class _Group(BaseModel):

@@ -7,8 +7,9 @@ import os
 import shutil
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -24,6 +25,7 @@ from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranke
 from memos.memcube.ledger.engine import LedgerInspection, check_schema, look_at_file, look_at_server
 
 _ANSWER_S = 5.0
+_SHOWN_PARTS = 4
 EXTRAS = {
     "server": ("fastapi", "uvicorn", "prometheus_client"), "mcp": ("mcp", "mcp_types"),  # mcp 1 has no mcp_types
     "tracing": ("opentelemetry.sdk",),
@@ -63,6 +65,7 @@ def examine(settings: Settings, *, server: Check, **instead: Check) -> list[Find
         "folder": _folder,
         "server": server,
         "ledger": _ledger,
+        "disk": _disk,
         "clock": _clock,
         "indexes": _indexes,
         "embedder": _embedder,
@@ -129,6 +132,26 @@ def _ledger(settings: Settings) -> Found:
     else:
         schema = look.revision or "none"
         yield State.DOUBTFUL, f"{look.place} has schema {schema}; back it up, as the next start migrates it"
+
+
+def _disk(settings: Settings) -> Found:
+    home, sizes = settings.home, Counter[str]()
+    for path in home.rglob("*") if home.exists() else ():
+        with suppress(OSError):  # files of an open installation come and go
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                # The vector index reserves more than it has written.
+                written = status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size
+                sizes[path.relative_to(home).parts[0].partition(".")[0]] += written
+    look = None if settings.ledger_url is not None else _look(settings)
+    if look is None or not look.memories:
+        return
+    parts = ", ".join(f"{name} {size / 2**20:,.1f}" for name, size in sizes.most_common(_SHOWN_PARTS))
+    each = sizes.total() / look.memories / 1024
+    yield (
+        State.GOOD,
+        f"{sizes.total() / 2**20:,.1f} MiB ({parts}), {each:,.1f} KiB for each of {look.memories:,} memories",
+    )
 
 
 def _clock(settings: Settings) -> Found:

@@ -494,3 +494,19 @@ def test_a_server_that_is_gone_or_another_program_is_not_believed(tmp_path: Path
     (home / endpoint.FILE).write_text(json.dumps({"url": "http://127.0.0.1:1/", "token": "secret", "pid": 1}))
     done = CliRunner().invoke(COMMAND, ["cube", "list", "--json", "--data-dir", str(home)])
     assert done.exit_code == 0
+
+
+def test_commands_load_nothing_heavy_where_a_server_runs(served_folder: Served) -> None:
+    heavy = ("numpy", "sqlalchemy", "fastapi", "httpx2", "pydantic_settings", "memos.kernel", "memos.core.settings")
+    program = (
+        "import atexit, sys; from memos.cli.app import main; "
+        "atexit.register(lambda: sys.stderr.write('\\n'.join(sys.modules))); main()"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.upper().startswith("MEMOS_")}
+    for words in (["add", "The owl lives in Turin"], ["search", "owl"], ["search", "owl", "--json"], ["list"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words, "--data-dir", str(served_folder.home)],
+            env=env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert words[0] == "add" or "Turin" in done.stdout
+        assert not [name for name in done.stderr.split() if name.startswith(heavy)], words

@@ -134,6 +134,18 @@ def test_the_cache_keeps_the_last_texts_and_computes_each_once() -> None:
     assert len(cached) == 0
 
 
+def test_the_cache_is_bounded_by_bytes_too() -> None:
+    each = WordEmbedder().embed_query("a").nbytes
+    cached = CachedEmbedder(WordEmbedder(), 100, size_bytes=3 * (each + 10_000))
+    for text in "abcdef":
+        cached.embed_query(text * 9_500)
+    assert len(cached) == 3
+    cached.embed_query("g" * 40_000)
+    assert len(cached) == 0
+    cached.embed_query("h")
+    assert len(cached) == 1
+
+
 EMBED = """
 from memos.backends.encoders.minilm import MiniLmEmbedder
 MiniLmEmbedder().embed_documents(["what nobody else is to know"])

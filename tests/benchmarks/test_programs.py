@@ -412,8 +412,14 @@ def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_http_tells_of_each_number_of_clients_and_of_the_soak(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "2", "--pause-s", "0.05",
-             "--busy-seconds", "1", "--soak-seconds", "1", "--alone-seconds", "2"]  # fmt: skip
+             "--busy-seconds", "1", "--soak-seconds", "1", "--alone-seconds", "2", "--share-seconds", "2"]  # fmt: skip
     figures = closing_line(http, sizes, capsys)
+    shares = figures["shares"]
+    assert [found["errors"] for found in shares["rounds"].values()] == [0, 0, 0]
+    assert min(found["by_limit"] for found in shares["rounds"].values()) > 0
+    assert shares["cpu_ms"].keys() == {"/health", "/api/v1/me", "search", "add"}
+    assert shares["rss_mib"] == pytest.approx(sum(shares["memory_mib"].values()), abs=0.1)
+    assert 0 < shares["help_cpu_s"] < shares["search_command_cpu_s"]
     for rounds in (figures["with_pauses"], figures["without_pauses"]):
         assert list(rounds) == ["1", "3"]
         assert min(found["search_p99_by_single_p50"] for found in rounds.values()) > 0

@@ -78,6 +78,8 @@ def test_an_installation_in_use_damaged_newer_or_ahead_of_time_is_told(tmp_path:
         with announced(tmp_path, Endpoint(f"http://127.0.0.1:{free_port()}", "t" * 20, 1)):
             assert states(settings, "server") == {State.BAD}
     assert states(settings, "ledger") == {State.GOOD}
+    [disk] = of(settings, "disk")
+    assert re.fullmatch(r"\d+\.\d MiB \(.*\bledger \d+\.\d.*\), [\d,]+\.\d KiB for each of 1 memories", disk.told)
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         connection.execute("UPDATE events SET at = at + 86400000000 * 400")
         connection.execute("UPDATE alembic_version SET version_num = '9999'")

@@ -89,9 +89,8 @@ class ShownMemories:
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of the hooks' routes."""
-    app = create_group("hippocube hooks", memos, error_response, local_token=local_token)
+    app = create_group("hippocube hooks", memos, error_response, local_token=local_token, routers=(router,))
     app.state.shown = ShownMemories()
-    app.include_router(router)
     return app
 
 

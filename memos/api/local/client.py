@@ -1,4 +1,8 @@
-"""`RemoteMemOS`: the `MemOS` of a folder that another process has open; `routes` says which methods exist."""
+"""`RemoteMemOS`: the `MemOS` of a folder that another process has open; that process says which methods exist.
+
+A command that finds a server takes most of its time to start, so nothing here imports the kernel, pydantic or numpy
+before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,25 @@ import secrets
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any
-
-import httpx2
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from memos.api import serialization
-from memos.api.endpoint import Endpoint, find
-from memos.api.local import routes
-from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
+from memos.api.endpoint import PATH, PROOF_PATH, Endpoint, find, proof
+from memos.api.local.values import NotPlain, value_of
 from memos.core import aliases
 from memos.core.clock import SystemClock
 from memos.core.closing import Closing
-from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, ConnectionLost, shown
-from memos.kernel.chat.chat import ChatStream
-from memos.kernel.memos import MemOS
 from memos.version import __version__
+
+if TYPE_CHECKING:
+    from memos.core.settings import Settings
+    from memos.kernel.memos import MemOS
 
 _ASK_S = 5.0
 # The server sends a heartbeat twice a second; a busy one may be late.
@@ -38,73 +42,110 @@ def served(home: Path) -> MemOS | None:
     endpoint = find(home)
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
-    client = httpx2.Client(
-        base_url=endpoint.url + PATH,
-        trust_env=False,
-        follow_redirects=False,
-        verify=False,
-        timeout=httpx2.Timeout(_ASK_S, read=_SILENCE_S, write=_SILENCE_S),
-    )
-    try:
-        about = _introduced(client, endpoint)
-        if about is None:
-            client.close()
-            return None
-        if about["version"] != __version__:
-            raise BackendUnavailable(
-                f"The server that has {home} open is hippocube {about['version']}, this program {__version__}: "
-                "stop the server, or use the same version."
-            )
-        settings = Settings().model_copy(update={"home": home, **_settings(about["settings"])})
-    except BaseException:
-        client.close()
-        raise
+    about = _introduced(endpoint)
+    if about is None:
+        return None
+    if about.version != __version__:
+        raise BackendUnavailable(
+            f"The server that has {home} open is hippocube {about.version}, this program {__version__}: "
+            "stop the server, or use the same version."
+        )
     # It has every public method that another process can call; what only its own process has is not there.
-    remote: Any = RemoteMemOS(client, settings)
+    remote: Any = RemoteMemOS(home, endpoint, about)
     memos: MemOS = remote
     return memos
 
 
-def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What the server says of one of its calls."""
+
+    signature: inspect.Signature
+    streams: bool
+    ends: bool
+    progress: str | None
+    stops: str | None
+    paths: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What the server says of itself."""
+
+    version: str
+    settings: dict[str, Any]
+    parts: list[str]
+    alone: frozenset[str]
+    calls: dict[str, dict[str, Any]]
+
+    def call(self, name: str) -> _Call:
+        told = self.calls[name]
+        kinds = {int(kind): kind for kind in inspect._ParameterKind}
+        parameters = [
+            inspect.Parameter(each, kinds[kind], default=None if optional else inspect.Parameter.empty)
+            for each, kind, optional in told["parameters"]
+        ]
+        signature = inspect.Signature(parameters)
+        paths = frozenset(told["paths"])
+        return _Call(signature, told["streams"], told["ends"], told["progress"], told["stops"], paths)
+
+
+def _introduced(endpoint: Endpoint) -> _About | None:
     """Return what the server says of itself, None if there is none or another program has its address."""
     challenge = secrets.token_hex(16)
-    with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
-        answer = client.get(PROOF_PATH, headers={"Challenge": challenge}, timeout=_ASK_S)
-        # Send nothing to the server before it proves that it knows the token: another program may have the address now.
-        if answer.status_code != 200 or not secrets.compare_digest(answer.json(), proof(endpoint.token, challenge)):
-            return None
-        client.headers["Authorization"] = f"Bearer {endpoint.token}"
-        answer = client.get("/about", timeout=_ASK_S)
-        told = answer.raise_for_status().json()
-        return {"version": str(told["version"]), "settings": dict(told["settings"])}
+    with suppress(OSError, HTTPException, ValueError, KeyError, TypeError):
+        with closing(_connection(endpoint, _ASK_S)) as connection:
+            connection.request("GET", PATH + PROOF_PATH, headers={"Challenge": challenge})
+            answer = connection.getresponse()
+            said = answer.read()
+            # Send nothing to the server before it proves that it knows the token: another program may have the
+            # address now.
+            if answer.status != 200 or not secrets.compare_digest(json.loads(said), proof(endpoint.token, challenge)):
+                return None
+            told = _asked(connection, endpoint, "/about")
+            version, settings = str(told["version"]), dict(told["settings"])
+            if version != __version__:
+                return _About(version, settings, [], frozenset(), {})
+            told = _asked(connection, endpoint, "/calls")
+        return _About(version, settings, list(told["parts"]), frozenset(told["alone"]), dict(told["calls"]))
     return None
 
 
-def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
-    now: dict[str, Any] = {}
-    for name, value in told.items():
-        kind = Settings.model_fields[name].annotation
-        now[name] = kind.model_validate(value) if isinstance(kind, type) and issubclass(kind, BaseModel) else value
-    return now
+def _asked(connection: HTTPConnection, endpoint: Endpoint, path: str) -> dict[str, Any]:
+    connection.request("GET", PATH + path, headers=_headers(endpoint))
+    answer = connection.getresponse()
+    told = json.loads(answer.read())
+    if answer.status != 200 or not isinstance(told, dict):
+        raise ValueError("refused")
+    return told
+
+
+def _connection(endpoint: Endpoint, timeout_s: float) -> HTTPConnection:
+    address = urlsplit(endpoint.url)
+    return HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    return {"Authorization": f"Bearer {endpoint.token}"}
 
 
 class _Part:
-    def __init__(self, client: httpx2.Client, part: str) -> None:
-        self._client = client
+    def __init__(self, remote: RemoteMemOS, part: str) -> None:
+        self._remote = remote
         self._part = part
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         full = f"{self._part}.{name}"
-        if full in routes.ALONE:
+        if full in self._remote.about.alone:
             raise BackendUnavailable(
                 f"`memos {name}` needs the data folder for itself; stop the server that has it open, then run it again."
             )
-        if full not in routes.names():
+        if full not in self._remote.about.calls:
             raise AttributeError(f"{full!r} cannot be called through a server")
-        return partial(_called, self._client, full)
+        return partial(self._remote.call, full)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        return _called(self._client, self._part, *given, **named)
+        return self._remote.call(self._part, *given, **named)
 
 
 class RemoteMemOS(Closing):
@@ -113,38 +154,93 @@ class RemoteMemOS(Closing):
     memories: _Part
     tiers: _Part
 
-    def __init__(self, client: httpx2.Client, settings: Settings) -> None:
-        self._client = client
-        self.home = settings.home
-        self.settings = settings
+    def __init__(self, home: Path, endpoint: Endpoint, about: _About) -> None:
+        self.home = home
+        self.about = about
         self.clock = SystemClock()
-        for part in routes.PARTS:
-            setattr(self, part, _Part(client, part))
+        self._endpoint = endpoint
+        self._closed = False
+        for part in about.parts:
+            setattr(self, part, _Part(self, part))
         self.add, self.get, self.update = self.memories.add, self.memories.get, self.memories.update
         self.feedback, self.delete, self.erase = self.memories.feedback, self.memories.delete, self.memories.erase
         self.purge, self.context = self.memories.purge, self.tiers.context
 
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of this process, and those of the server that tools of the same person go by."""
+        from pydantic import BaseModel  # noqa: PLC0415 - see above
+
+        from memos.core.settings import Settings  # noqa: PLC0415
+
+        shared: dict[str, Any] = {}
+        for name, value in self.about.settings.items():
+            kind = Settings.model_fields[name].annotation
+            is_group = isinstance(kind, type) and issubclass(kind, BaseModel)
+            shared[name] = kind.model_validate(value) if is_group else value  # type: ignore[union-attr]
+        return Settings().model_copy(update={"home": self.home, **shared})
+
     def close(self) -> None:
-        self._client.close()
+        self._closed = True
+
+    def call(self, name: str, /, *given: Any, **named: Any) -> Any:
+        """Make one call; one that streams returns an iterator, and is made when its first entry is asked for."""
+        call = self.about.call(name)
+        bound = aliases.bind(call.signature, given, named).arguments
+        on_progress = bound.pop(call.progress, None) if call.progress else None
+        stop = bound.pop(call.stops, None) if call.stops else None
+        told = {"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None}
+        lines = self._lines(serialization.as_json(told))
+        if call.streams:
+            entries = _entries(name, lines, stop)
+            return _chat_stream(entries) if call.ends else entries
+        with closing(lines):
+            for line in lines:
+                if on_progress is not None and "progress" in line:
+                    on_progress(*serialization.unpacked(line["progress"]))
+                if "result" in line:
+                    return _typed(name, line["result"])
+        raise _lost()
+
+    def _lines(self, body: bytes) -> Generator[dict[str, Any], None, None]:
+        """Make a call and yield its lines, an empty mapping for a heartbeat. Raises: what the call raises."""
+        if self._closed:
+            raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
+        with closing(_connection(self._endpoint, _ASK_S)) as connection:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise BackendUnavailable(
+                    "The server that had the data folder open has stopped; run the command again."
+                ) from error
+            connection.sock.settimeout(_SILENCE_S)
+            try:
+                connection.request("POST", f"{PATH}/call", body, _headers(self._endpoint))
+                answer = connection.getresponse()
+            except TimeoutError as error:
+                raise BackendUnavailable(
+                    "The server that has the data folder open does not answer; check its log."
+                ) from error
+            except (OSError, HTTPException) as error:
+                raise _lost() from error
+            try:
+                yield from _answered(answer)
+            except (OSError, HTTPException) as error:
+                raise _lost() from error
+            except (ValueError, KeyError, TypeError) as error:
+                raise _unreadable() from error
 
 
-def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> Any:
-    """Make one call; one that streams returns an iterator, and is made when its first entry is asked for."""
-    call = routes.call_named(name)
-    bound = aliases.bind(call.signature, given, named).arguments
-    on_progress = bound.pop(call.progress, None) if call.progress else None
-    stop = bound.pop(call.stops, None) if call.stops else None
-    body = serialization.as_json({"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None})
-    lines = _lines(client, body)
-    if call.streams:
-        entries = _entries(name, lines, stop)
-        return entries if call.ends is None else ChatStream(entries)
-    for told in lines:
-        if on_progress is not None and "progress" in told:
-            on_progress(*told["progress"])
-        if "result" in told:
-            return _typed(name, told["result"])
-    raise _lost()
+def _answered(answer: HTTPResponse) -> Generator[dict[str, Any], None, None]:
+    if answer.status != 200:
+        told = json.loads(answer.read())
+        message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
+        raise BackendUnavailable(f"The server that has the data folder open refused the call: {message}")
+    while line := answer.readline():
+        told = json.loads(line) if line.strip() else {}
+        if "error" in told:
+            raise serialization.error_of(serialization.unpacked(told["error"]))
+        yield told
 
 
 def _entries(
@@ -161,7 +257,13 @@ def _entries(
     raise _lost()
 
 
-def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
+def _chat_stream(entries: Generator[Any, None, Any]) -> Any:
+    from memos.kernel.chat.chat import ChatStream  # noqa: PLC0415 - see above
+
+    return ChatStream(entries)
+
+
+def _sent(call: _Call, bound: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments by name as they are sent: paths absolute, keyword arguments by themselves."""
     sent: dict[str, Any] = {}
     for name, value in bound.items():
@@ -175,44 +277,23 @@ def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def _lines(client: httpx2.Client, body: bytes) -> Generator[dict[str, Any], None, None]:
-    """Make a call and yield its lines, an empty mapping for a heartbeat. Raises: what the call raises."""
-    began = False
-    try:
-        with client.stream("POST", "/call", content=body) as answer:
-            began = True
-            if answer.status_code != 200:
-                told = json.loads(answer.read())
-                message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
-                raise BackendUnavailable(f"The server that has the data folder open refused the call: {message}")
-            for line in answer.iter_lines():
-                told = serialization.unpacked(json.loads(line)) if line else {}
-                if "error" in told:
-                    raise serialization.error_of(told["error"])
-                yield told
-    except httpx2.ConnectError as error:
-        raise BackendUnavailable(
-            "The server that had the data folder open has stopped; run the command again."
-        ) from error
-    except httpx2.HTTPError as error:
-        if not began and isinstance(error, httpx2.ReadTimeout):
-            raise BackendUnavailable(
-                "The server that has the data folder open does not answer; check its log."
-            ) from error
-        raise _lost() from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise BackendUnavailable(
-            "The server that has the data folder open sent an answer that cannot be read; check its log."
-        ) from error
-
-
 def _typed(name: str, told: Any, *, end: bool = False) -> Any:
+    """Return a result with the types that the call has in the kernel."""
     try:
-        return routes.adapter(name, end=end).validate_python(told)
-    except ValidationError as error:
-        raise BackendUnavailable(
-            "The server that has the data folder open sent an answer that cannot be read; check its log."
-        ) from error
+        try:
+            return value_of(told)
+        except NotPlain:
+            from memos.api.local import routes  # noqa: PLC0415 - see above
+
+            return routes.adapter(name, end=end).validate_python(serialization.unpacked(told))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable() from error
+
+
+def _unreadable() -> BackendUnavailable:
+    return BackendUnavailable(
+        "The server that has the data folder open sent an answer that cannot be read; check its log."
+    )
 
 
 def _lost() -> ConnectionLost:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import inspect
 import json
 import logging
@@ -24,6 +22,7 @@ from starlette.responses import Response
 
 from memos.api import serialization
 from memos.api.auth import is_local
+from memos.api.endpoint import PATH, PROOF_PATH, proof
 from memos.api.families import CurrentCaller, CurrentMemos, create_group
 from memos.api.hooks import routes as hooks
 from memos.api.streaming import NdjsonResponse, ProgressWriter
@@ -191,7 +190,6 @@ def value_of(kind: str, its: dict[str, Any]) -> Any:
 
 log = logging.getLogger("memos.api")
 
-PATH, PROOF_PATH = "/local", "/proof"
 SHARED_SETTINGS = ("heat", "limits", "mask_secrets", "retention_days", "server", "time_zone")
 """Settings that tools of the same person go by; none of them is a secret."""
 
@@ -199,17 +197,23 @@ SHARED_SETTINGS = ("heat", "limits", "mask_secrets", "retention_days", "server",
 _CALLS_AT_ONCE = 256
 _PROGRESS_EVERY_S = 0.1
 
-router = APIRouter()
+
+def _only_local(caller: CurrentCaller) -> None:
+    if not is_local(caller):
+        raise PermissionDenied("These routes take only the token in the data folder; use /api/v1 with an API key.")
 
 
-def proof(token: str, challenge: str) -> str:
-    """Return the answer to a challenge that proves knowledge of the token, so that a tool can trust the server."""
-    return hmac.new(token.encode(), challenge.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+router = APIRouter(dependencies=[Depends(_only_local)])
 
 
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
     app = create_group(
-        "hippocube local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
+        "hippocube local",
+        memos,
+        error_response,
+        local_token=local_token,
+        open_paths=frozenset({PROOF_PATH}),
+        routers=(router,),
     )
     app.state.limiter, app.state.stopping = None, stopping
 
@@ -217,7 +221,6 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
     async def prove(challenge: Annotated[str, Header(max_length=200)]) -> str:
         return proof(local_token, challenge)
 
-    app.include_router(router, dependencies=[Depends(_only_local)])
     return app
 
 
@@ -229,16 +232,35 @@ def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastA
     return app
 
 
-def _only_local(caller: CurrentCaller) -> None:
-    if not is_local(caller):
-        raise PermissionDenied("These routes take only the token in the data folder; use /api/v1 with an API key.")
-
-
 @router.get("/about")
 async def about(memos: CurrentMemos) -> dict[str, Any]:
     """Return the server's version and the settings that tools must use."""
     settings = memos.settings.model_dump(mode="json", include=set(SHARED_SETTINGS))
     return {"version": __version__, "settings": settings}
+
+
+@router.get("/calls")
+def calls() -> Response:
+    """Return the services, and what a tool has to know of each call, so that it need not import the kernel."""
+    return Response(_described(), media_type="application/json")
+
+
+@cache
+def _described() -> bytes:
+    described = {name: _description(call_named(name)) for name in sorted(names())}
+    return json.dumps({"parts": [*PARTS], "alone": sorted(ALONE), "calls": described}).encode()
+
+
+def _description(call: Call) -> dict[str, Any]:
+    parameters = call.signature.parameters.values()
+    return {
+        "parameters": [[each.name, int(each.kind), each.default is not each.empty] for each in parameters],
+        "streams": call.streams,
+        "ends": call.ends is not None,
+        "progress": call.progress,
+        "stops": call.stops,
+        "paths": sorted(call.paths),
+    }
 
 
 @router.post("/call")

@@ -14,8 +14,18 @@ from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
-    app = create_group("hippocube openmem", memos, error_response, local_token=local_token, documented=True)
-    about = (lookups.router, lookups.profiles_router)
-    for router in (messages.router, memories.router, files.router, *about, messages.chat_router):
-        app.include_router(router)
-    return app
+    return create_group(
+        "hippocube openmem",
+        memos,
+        error_response,
+        local_token=local_token,
+        documented=True,
+        routers=(
+            messages.router,
+            memories.router,
+            files.router,
+            lookups.router,
+            lookups.profiles_router,
+            messages.chat_router,
+        ),
+    )

@@ -11,8 +11,11 @@ from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
-    open_paths = frozenset({"/health"})
-    app = create_group("hippocube, /product", memos, error_response, local_token=local_token, open_paths=open_paths)
-    for router in (routes.router, routes.cubes_router, routes.chat_router, routes.scheduler_router):
-        app.include_router(router)
-    return app
+    return create_group(
+        "hippocube, /product",
+        memos,
+        error_response,
+        local_token=local_token,
+        open_paths=frozenset({"/health"}),
+        routers=(routes.router, routes.cubes_router, routes.chat_router, routes.scheduler_router),
+    )

@@ -54,9 +54,9 @@ def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI
         _error_response,
         local_token=local_token,
         key_header="x-api-key",
+        routers=(router,),
     )
     app.state.upstream = upstream
-    app.include_router(router)
     return app
 
 

@@ -25,10 +25,14 @@ router = APIRouter()
 
 
 def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI:
-    app = create_group("hippocube proxy for OpenAI's clients", memos, error_response, local_token=local_token)
+    app = create_group(
+        "hippocube proxy for OpenAI's clients",
+        memos,
+        error_response,
+        local_token=local_token,
+        routers=(router, responses.router),
+    )
     app.state.upstream = upstream
-    app.include_router(router)
-    app.include_router(responses.router)
     return app
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Coroutine, Iterator
+from functools import partial, wraps
+from inspect import iscoroutinefunction
 from typing import Annotated, Any, TypedDict, get_type_hints
 from urllib.parse import parse_qsl, urlencode
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import ResponseValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import JSONResponse, Response
@@ -96,14 +100,16 @@ class RequestTarget(TypedDict):
     cube: str
 
 
-def current_identity(memos: CurrentMemos, caller: CurrentCaller, user: UserName = None) -> RequestIdentity:
-    return resolve_identity(memos, caller, user, new=False)
+async def current_identity(memos: CurrentMemos, caller: CurrentCaller, user: UserName = None) -> RequestIdentity:
+    if user is None or user == caller.identity.id:  # needs no look into the ledger, and so no thread
+        return resolve_identity(memos, caller)
+    return await to_thread.run_sync(partial(resolve_identity, memos, caller, user, new=False))
 
 
 CurrentIdentity = Annotated[RequestIdentity, Depends(current_identity)]
 
 
-def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
+async def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
     return RequestTarget(actor=current_identity.actor, cube=current_identity.home if cube is None else cube)
 
 
@@ -117,7 +123,7 @@ class ItemTarget(TypedDict):
     cube: str | None
 
 
-def current_item(current_identity: CurrentIdentity, cube: ItemCube = None) -> ItemTarget:
+async def current_item(current_identity: CurrentIdentity, cube: ItemCube = None) -> ItemTarget:
     return ItemTarget(actor=current_identity.actor, cube=cube)
 
 
@@ -241,7 +247,26 @@ class ValueRoute(APIRoute):
             model = wire_type(returned)
             if model != returned:
                 options["response_model"] = model
+        if not iscoroutinefunction(endpoint) and isinstance(options.get("response_class"), DefaultPlaceholder):
+            endpoint = self._serialized(endpoint)
         super().__init__(path, endpoint, **options)
+
+    def _serialized(self, endpoint: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the endpoint with its answer as JSON: FastAPI would use a second thread, and the event loop's."""
+
+        @wraps(endpoint)
+        def answer(**given: Any) -> Any:
+            value = endpoint(**given)
+            field = self.response_field
+            if field is None or isinstance(value, Response):
+                return value
+            told, problems = field.validate(value, {}, loc=("response",))
+            if problems:
+                raise ResponseValidationError(problems, body=value)
+            content = field.serialize_json(told, by_alias=self.response_model_by_alias)
+            return Response(content, self.status_code or 200, media_type="application/json")
+
+        return answer
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return a handler that resolves aliases in the query and refuses parameters that the route does not have."""
@@ -276,7 +301,18 @@ def _query_names(dependant: Dependant) -> Iterator[str]:
 
 
 def value_router(*tags: str, prefix: str = "") -> APIRouter:
-    return APIRouter(route_class=ValueRoute, prefix=prefix, tags=list(tags) or None, responses=ERRORS)
+    return APIRouter(
+        route_class=ValueRoute,
+        prefix=prefix,
+        tags=list(tags) or None,
+        responses=ERRORS,
+        generate_unique_id_function=_operation_id,
+    )
+
+
+def _operation_id(route: APIRoute) -> str:
+    """Return a route's operation id: its resource and what it does, such as `memories_add`."""
+    return f"{route.tags[0] if route.tags else 'v1'}_{route.name}".rstrip("_").replace("-", "_")
 
 
 class Text(Value):

@@ -6,7 +6,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 
 from memos.api.families import create_group
@@ -49,11 +48,6 @@ _DESCRIPTION = (
 # FastAPI documents this status for every route with parameters; here a wrong one is answered with 400.
 _NEVER_GIVEN = "422"
 _UNUSED = ("HTTPValidationError", "ValidationError")
-
-
-def operation_id(route: APIRoute) -> str:
-    """Return a route's operation id: its resource and what it does, such as `memories_add`."""
-    return f"{route.tags[0] if route.tags else 'v1'}_{route.name}".rstrip("_").replace("-", "_")
 
 
 def describe(app: FastAPI) -> None:
@@ -127,8 +121,7 @@ def create(memos: MemOS, local_token: str | None) -> FastAPI:
         open_paths=frozenset({DOCUMENT}),
         large=frozenset({"/cubes/load", "/cubes/inspect", "/imports", "/imports/preview"}),
         sessions=True,
+        routers=_ROUTERS,
     )
-    for router in _ROUTERS:
-        app.include_router(router, generate_unique_id_function=operation_id)
     describe(app)
     return app

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
+from anyio import to_thread
 from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -51,14 +53,16 @@ class EnableBody(BaseModel):
 
 
 @router.get("/me", name="me")
-def get_me(
+async def get_me(
     memos: CurrentMemos,
     caller: CurrentCaller,
     cube: Annotated[str | None, Query(description="Return the rights in this cube instead of those of the key")] = None,
 ) -> values.Me:
     """Return whom the key of this request stands for, and what it may do."""
     identity = values.Identity.model_validate(caller.identity)
-    rights = caller.key.rights if cube is None else memos.cubes.rights(cube, actor=caller.identity.id)
+    rights = caller.key.rights
+    if cube is not None:
+        rights = await to_thread.run_sync(partial(memos.cubes.rights, cube, actor=caller.identity.id))
     return values.Me(identity=identity, rights=rights)
 
 

@@ -5,6 +5,7 @@ It holds texts as keys, so an erasure empties it with `forget`.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -21,11 +22,14 @@ class CachedEmbedder:
     """Least-recently-used cache over an `Embedder`; thread-safe.
 
     Computes outside its lock; of calls that need one text at the same time one computes it.
+
+    It keeps at most `capacity` texts, and at most `size_bytes` of texts and vectors.
     """
 
-    def __init__(self, embedder: Embedder, capacity: int = 4_096) -> None:
+    def __init__(self, embedder: Embedder, capacity: int = 4_096, size_bytes: int = 16 * 2**20) -> None:
         self._embedder = embedder
-        self._capacity = capacity
+        self._capacity, self._size_bytes = capacity, size_bytes
+        self._bytes = 0
         self._vectors: OrderedDict[tuple[bool, str], Vector] = OrderedDict()
         self._computing: dict[str, Future[dict[str, Vector]]] = {}
         self._lock = threading.Lock()
@@ -95,6 +99,7 @@ class CachedEmbedder:
         """Drop every text and vector; what is being computed now is not kept either."""
         with self._lock:
             self._vectors.clear()
+            self._bytes = 0
             self._generation += 1
 
     def _recall(self, key: tuple[bool, str]) -> Vector | None:
@@ -110,10 +115,16 @@ class CachedEmbedder:
             if generation != self._generation:
                 return  # an erase came in between; these may be vectors of erased text
             for key, vector in vectors.items():
+                if key not in self._vectors:
+                    self._bytes += _size_bytes(key, vector)
                 self._vectors[key] = vector.copy()  # a row of a batch would keep the whole batch alive
                 self._vectors.move_to_end(key)
-            while len(self._vectors) > self._capacity:
-                self._vectors.popitem(last=False)
+            while len(self._vectors) > self._capacity or self._bytes > self._size_bytes:
+                self._bytes -= _size_bytes(*self._vectors.popitem(last=False))
+
+
+def _size_bytes(key: tuple[bool, str], vector: Vector) -> int:
+    return sys.getsizeof(key[1]) + vector.nbytes
 
 
 # The spaces of the embedders that come with the program, known before any of their libraries is loaded.

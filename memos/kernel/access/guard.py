@@ -70,12 +70,13 @@ class AccessControl:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._known: dict[str, ActorRights] = {}
+        self._callers: dict[str, Caller] = {}
         self._changes = 0
         self._counting = threading.Lock()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Invalidate what is cached around a transaction that changes identities, grants or cubes.
+        """Invalidate what is cached around a transaction that changes identities, keys, grants or cubes.
 
         Every check reads the ledger meanwhile: after the commit a reader could otherwise use a share just revoked.
         """
@@ -85,8 +86,17 @@ class AccessControl:
             yield
         finally:
             self._known = {}
+            self._callers = {}
             with self._counting:
                 self._changes -= 1
+
+    def callers(self) -> dict[str, Caller] | None:
+        """Return the callers of keys that were read from the ledger, by the digests of their secrets.
+
+        None while the ledger must be read: during a change, and where another process may change it. Take it before
+        reading a caller to put into it, so that a change in between leaves the caller in a mapping nobody asks again.
+        """
+        return self._callers if self._ledger.is_sqlite and not self._changes else None
 
     def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
         """Check that an actor may act on cubes. Raises: NotFound (no role, as if no cube), PermissionDenied."""

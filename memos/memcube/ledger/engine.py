@@ -320,6 +320,7 @@ class LedgerInspection:
     place: str
     revision: str | None
     changed_at: datetime | None
+    memories: int | None = None  # counted in a file alone
 
     @property
     def is_current(self) -> bool:
@@ -338,9 +339,10 @@ def look_at_file(path: Path) -> LedgerInspection:
                 return LedgerInspection(str(path), None, None)
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [newest] = connection.execute("SELECT max(at) FROM events").fetchone()
+            [memories] = connection.execute("SELECT count(*) FROM items").fetchone() if "items" in tables else [None]
     except sqlite3.Error as error:
         raise translate_sqlite(str(error), str(path)) from error
-    return LedgerInspection(str(path), revision, None if newest is None else from_micros(newest))
+    return LedgerInspection(str(path), revision, None if newest is None else from_micros(newest), memories)
 
 
 def look_at_server(url: str) -> LedgerInspection:
