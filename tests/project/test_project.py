@@ -75,15 +75,15 @@ def test_there_are_at_most_sixty_settings_each_on_the_pages_about_them() -> None
     [
         README,
         ROOT / "docker-compose.yml",
-        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted(page for page in (ROOT / "docs").rglob("*.md") if "development" not in page.parts),
         *sorted((ROOT / "deploy").glob("*.*")),
         *sorted((ROOT / "memos").rglob("*.py")),
     ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_what_is_told_to_be_set_is_a_setting(path: Path) -> None:
-    if path.name in ("log.md", "settings.md") or path == ROOT / "memos/core/settings.py":
-        return  # what was measured with former ones; names that are wrong; former ones
+    if path.name == "settings.md" or path == ROOT / "memos/core/settings.py":
+        return  # names that are wrong; former ones
     known = settings_of()
     for name in re.findall(r"MEMOS_[A-Z0-9]+__[A-Z0-9_]*", path.read_text(encoding="utf-8")):
         assert name in known or (name.endswith("__") and any(other.startswith(name) for other in known)), name
@@ -134,7 +134,15 @@ def test_the_picture_of_the_packages_is_what_the_code_says() -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/release.md"])
+def test_pages_that_code_and_tests_name_exist() -> None:
+    for folder in ("memos", "benchmarks", "scripts", "tests", "examples", "deploy"):
+        for path in sorted((ROOT / folder).rglob("*.*")):
+            if path.suffix in (".py", ".html", ".sh", ".yml", ".toml"):
+                for named in re.findall(r"(?<![/.\w])docs/[\w./-]+\.\w+", path.read_text(encoding="utf-8")):
+                    assert (ROOT / named).exists(), f"{path.relative_to(ROOT)} names {named}"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/development/architecture.md", "docs/development/release.md"])
 def test_files_that_pages_for_developers_name_exist(page: str) -> None:
     named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", (ROOT / page).read_text(encoding="utf-8"))
     packages = {folder.name for folder in (ROOT / "memos").iterdir() if folder.is_dir()}
@@ -154,7 +162,13 @@ def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(
     ledger.close()
 
 
-PAGES = (README, *(ROOT / "docs" / f"{page}.md" for page in ("cli", "python", "server", "evaluating")))
+PAGES = (
+    README,
+    *(
+        ROOT / "docs" / f"{page}.md"
+        for page in ("reference/commands", "reference/python", "how-to/server", "how-to/evaluating")
+    ),
+)
 """Pages of which every block is run."""
 
 
@@ -199,7 +213,7 @@ def test_python_blocks_run(block: str, tmp_path: Path, server: dict[str, str]) -
 
 @pytest.mark.heavy
 def test_python_blocks_of_the_page_about_records_run(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/records.md").read_text(encoding="utf-8")
     code = "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     _run([sys.executable, "-W", "error", "-c", code], tmp_path, {**os.environ})
 
