@@ -1,4 +1,4 @@
-"""Draws the packages of `memos` into docs/development/architecture.md, from the layers of pyproject.toml and the real imports.
+"""Draw the packages of `memos` into docs/development/architecture.md, from pyproject.toml and the real imports.
 
 Usage: python scripts/architecture_picture.py [--check]
 

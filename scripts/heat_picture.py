@@ -122,7 +122,9 @@ def draw(path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "docs/images/heat.svg", metavar="FILE")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent.parent / "docs/images/heat.svg", metavar="FILE"
+    )
     draw(parser.parse_args(argv).out)
 
 

@@ -1,4 +1,4 @@
-"""Take the pictures of the console in docs/images/console, from the bundled demo; part of a release (docs/development/release.md).
+"""Take the pictures of the console in docs/images/console, from the bundled demo.
 
 `python scripts/screenshots.py [FOLDER]`. Needs Debian's package `chromium`, or MEMOS_CHROMIUM.
 """

@@ -42,10 +42,10 @@ class ModelStatus:
 
 
 _MISSING = {
-    "chat": "No model is configured: set MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL (docs/how-to/models.md).",
+    "chat": "No model is configured: set MEMOS_CHAT_MODEL__BASE_URL and __MODEL (docs/how-to/models.md).",
     "reader": "No model is configured, so facts are read by patterns (docs/how-to/models.md).",
-    "vision": "No model is configured, so images are not described: set MEMOS_VISION_MODEL__BASE_URL (docs/how-to/models.md).",
-    "training": "No model in the server can be trained: set MEMOS_CHAT_MODEL__MODEL=local:FOLDER (docs/concepts/parametric.md).",
+    "vision": "No model describes images: set MEMOS_VISION_MODEL__BASE_URL (docs/how-to/models.md).",
+    "training": "No model here can be trained: set MEMOS_CHAT_MODEL__MODEL=local:FOLDER (docs/concepts/parametric.md).",
 }
 
 

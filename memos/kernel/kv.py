@@ -105,7 +105,9 @@ class KvService:
             )
         with self.context.ledger.read() as connection:
             if not prompt_prefix.of(connection, cube):
-                raise Conflict(f"Cube {cube!r} has no prompt prefix yet; compose it first (docs/concepts/activation.md).")
+                raise Conflict(
+                    f"Cube {cube!r} has no prompt prefix yet; compose it first (docs/concepts/activation.md)."
+                )
         meter = UsageMeter("warm", cube=cube)
         with self._one:
             self._warmed(cube, meter)  # loads the model

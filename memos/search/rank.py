@@ -138,7 +138,8 @@ _BEFORE = 1.001
 # Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
 # twice as many in all: each second place from the second.
 _PROMOTED = 2
-# Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/development/log.md).
+# Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer
+# (docs/development/log.md).
 _RELATED = 0.05
 _MOST_STATED = 10
 # Of what may be lifted, those nearest to a question that are looked at; of the second at most four have a place.

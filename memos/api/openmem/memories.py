@@ -56,7 +56,9 @@ class SearchBody(Subject):
     conversation_id: str | None = Field(None, description="Accepted, but has no effect: use `filter`")
     filter: dict[str, Any] | None = Field(
         None,
-        description="Filter (docs/reference/filters.md), or an object with one each under `user`, `public` and `knowledgebase`",
+        description=(
+            "Filter (docs/reference/filters.md), or an object with one each under `user`, `public` and `knowledgebase`"
+        ),
     )
     knowledgebase_ids: list[str] | None = Field(
         None, description='Knowledge bases to search as well; `["all"]` for all'

@@ -86,7 +86,9 @@ class ErasePreviewBody(ItemBody):
 class ErasureBody(CubeBody):
     """Memories of a cube that pass a filter."""
 
-    filter: dict[str, Any] | None = Field(None, description="Filter (docs/reference/filters.md); default: everything in the cube")
+    filter: dict[str, Any] | None = Field(
+        None, description="Filter (docs/reference/filters.md); default: everything in the cube"
+    )
 
 
 class EraseMatchingBody(CubeBody):

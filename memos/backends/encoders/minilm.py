@@ -250,7 +250,8 @@ def _verified(path: Path) -> Path:
 
 def _open_session(path: Path) -> Any:
     options = onnxruntime.SessionOptions()
-    # Two threads in one run of a few texts took as long as one and a third more of the processors (docs/development/log.md).
+    # Two threads in one run of a few texts took as long as one and a third more of the processors
+    # (docs/development/log.md).
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads sleep

@@ -1,7 +1,7 @@
 """Training and evaluation questions of an adapter: questions about memories with their answers. Pure, deterministic.
 
-Never the raw text, which teaches next to nothing (docs/development/adr/0019), but 6 to 8 questions a fact; in each epoch three
-about what nobody said, answered with "not told"; and the model's own answers, so that it keeps giving them.
+Never the raw text, which teaches next to nothing (docs/development/adr/0019), but 6 to 8 questions a fact; in each
+epoch three about what nobody said, answered with "not told"; and the model's own answers, so that it keeps giving them.
 """
 
 from __future__ import annotations
