@@ -18,7 +18,7 @@ from typing import Any, cast
 import typer
 
 from memos import MemOS, errors
-from memos.api.client import values
+from memos.api.client import MemOSClient, values
 from memos.api.families import STATUSES
 from memos.api.mcp import server as mcp_server
 from memos.api.v1.routes import create as create_rest
@@ -73,8 +73,22 @@ def _autodoc(path: str, members: list[str] | None = None, *, heading: bool = Tru
 
 
 def clients() -> str:
-    """Return the Python client, for mkdocstrings; the asynchronous one has the same methods."""
-    return "\n\n".join(["## `MemOSClient`", _autodoc("memos.api.client.clients.MemOSClient", heading=False)])
+    """Return the methods of `MemOSClient` by part; those of `AsyncMemOSClient` are the same, as coroutines."""
+    client = MemOSClient("key")
+    parts = ["## `client`", *_methods(client)]
+    for name, holder in vars(client).items():
+        if not name.startswith("_"):
+            parts += [f"## `client.{name}`", inspect.getdoc(holder) or "", *_methods(holder)]
+    return "\n\n".join(parts)
+
+
+def _methods(holder: object) -> Iterator[str]:
+    for name, method in inspect.getmembers(holder, inspect.ismethod):
+        if not name.startswith("_"):
+            signature = re.sub(r"'|memos\.[a-z_.]+\.|typing\.", "", str(inspect.signature(method)))
+            yield f"### `{name}`"
+            yield f"```text\n{name}{signature}\n```"
+            yield _plain((inspect.getdoc(method) or "").partition("\n\n")[0])
 
 
 def rest() -> str:

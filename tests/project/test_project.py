@@ -166,7 +166,14 @@ PAGES = (
     README,
     *(
         ROOT / "docs" / f"{page}.md"
-        for page in ("reference/commands", "reference/python", "how-to/server", "how-to/evaluating")
+        for page in (
+            "reference/commands",
+            "reference/errors",
+            "reference/messages",
+            "reference/python",
+            "how-to/server",
+            "how-to/evaluating",
+        )
     ),
 )
 """Pages of which every block is run."""
