@@ -164,19 +164,27 @@ def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(
 
 PAGES = (
     README,
-    *(
-        ROOT / "docs" / f"{page}.md"
-        for page in (
-            "reference/commands",
-            "reference/errors",
-            "reference/messages",
-            "reference/python",
-            "how-to/server",
-            "how-to/evaluating",
-        )
-    ),
+    *(ROOT / "docs" / f"{page}.md" for page in ("reference/commands", "how-to/server", "how-to/evaluating")),
 )
-"""Pages of which every block is run."""
+"""Pages of which every block is run by itself, each in its own folder."""
+ELSEWHERE = {
+    "how-to/documents.md": "tests/kernel/test_documents.py",
+    "how-to/integrations": "tests/integrations/test_examples.py",
+    "how-to/migrating/langmem.md": "tests/integrations/test_langmem_page.py",
+    "how-to/migrating": "tests/compat/test_migrating.py",
+    "reference/clients.md": "tests/processes/test_client_package.py",
+    "reference/mcp.md": "tests/api/test_local.py",
+    "reference/memcube-format.md": "tests/kernel/test_travel.py",
+}
+"""Pages, or folders of them, whose blocks another test runs."""
+DOCS = sorted(
+    page
+    for page in (ROOT / "docs").rglob("*.md")
+    if page not in PAGES
+    and "```python\n" in page.read_text(encoding="utf-8")
+    and not any(str(page.relative_to(ROOT / "docs")).startswith(name) for name in ELSEWHERE)
+)
+"""All others: the blocks of each are run as one program."""
 
 
 def blocks(language: str) -> list[str]:
@@ -200,7 +208,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     ):  # fmt: skip
         assert process.stdout is not None
         url, key = (process.stdout.readline().split()[-1] for _ in range(2))
-        yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key}
+        yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key, "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "sk-test"}
         process.terminate()  # make tells it on
 
 
@@ -219,10 +227,21 @@ def test_python_blocks_run(block: str, tmp_path: Path, server: dict[str, str]) -
 
 
 @pytest.mark.heavy
-def test_python_blocks_of_the_page_about_records_run(tmp_path: Path) -> None:
-    page = (ROOT / "docs/how-to/records.md").read_text(encoding="utf-8")
-    code = "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-    _run([sys.executable, "-W", "error", "-c", code], tmp_path, {**os.environ})
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_python_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path, server: dict[str, str]) -> None:
+    text = page.read_text(encoding="utf-8")
+    code = "".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    environment = {**os.environ, "MEMOS_HOME": str(tmp_path / "home"), **server}
+    if "memos.chat(" in code:
+        model = {"MEMOS_CHAT_MODEL__BASE_URL": server["OPENAI_BASE_URL"], "MEMOS_CHAT_MODEL__MODEL": "scripted"}
+        environment |= model
+    _run([sys.executable, "-W", "error", "-c", code], tmp_path, environment)
+
+
+def test_pages_whose_blocks_run_elsewhere_are_named_there() -> None:
+    for name, test in ELSEWHERE.items():
+        assert (ROOT / "docs" / name).exists()
+        assert re.split(r"[/.]", name)[1] in (ROOT / test).read_text(encoding="utf-8"), name
 
 
 @pytest.mark.heavy
