@@ -134,6 +134,13 @@ def test_the_picture_of_the_packages_is_what_the_code_says() -> None:
     )
 
 
+def test_pages_for_users_have_thirty_thousand_words_at_the_most() -> None:
+    """All of `docs` but the reference, which is generated, and what was measured and decided."""
+    apart = {"reference", "development", "benchmarks"}
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.relative_to(ROOT / "docs").parts[0] not in apart]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 30_000
+
+
 def test_pages_that_code_and_tests_name_exist() -> None:
     for folder in ("memos", "benchmarks", "scripts", "tests", "examples", "deploy"):
         for path in sorted((ROOT / folder).rglob("*.*")):
