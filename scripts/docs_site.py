@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.docs_reference import part  # noqa: E402 - MkDocs loads this file without a package
 
-MARK = re.compile(r"<!-- generated: (\w+) -->")
+MARK = re.compile(r"<!-- generated: ([a-z]+) -->")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _written: dict[str, str] = {}
 
