@@ -80,10 +80,8 @@ def _heading(markdown: str) -> str:
 
 
 def _summary(markdown: str) -> str:
-    """Return the first sentence behind the heading, without links."""
-    paragraphs = [
-        each for each in re.split(r"\n{2,}", markdown) if each.strip() and not each.startswith(("#", "`", "|", "!"))
-    ]
-    text = " ".join(paragraphs[0].split()) if paragraphs else ""
-    text = LINK.sub(lambda found: found[2], text)
-    return re.split(r"(?<=[.:])\s", text)[0].rstrip(":")
+    """Return the first sentence of a page's text, without links."""
+    text = re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    paragraphs = [each for each in re.split(r"\n{2,}", text) if re.match(r"[\w`*]", each)]
+    sentence = re.split(r"(?<=\.)\s", " ".join(paragraphs[0].split()))[0] if paragraphs else ""
+    return LINK.sub(lambda found: found[2], sentence).rstrip(":")
