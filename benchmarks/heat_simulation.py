@@ -5,7 +5,7 @@ first accesses are misses for all. Every set takes in what was just accessed and
 Baselines are LRU, LFU, ARC and `memoryos`: the heat of Kang et al. with the numbers of its package, whose counts
 outlive an eviction, as they do in our ledger. Ours is `forward_decay` with the tau that the scheduler takes for a tier
 of the set's share; `one_tau` is the same with a single tau for all sizes. Both were fitted on the seeds 1000 to 1002,
-which do not run here, and on the LoCoMo file, which does (docs/log.md).
+which do not run here, and on the LoCoMo file, which does (docs/development/log.md).
 """
 
 from __future__ import annotations

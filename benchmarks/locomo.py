@@ -2,7 +2,7 @@
 
 Each conversation is a cube, each of its sessions a conversation in it; the ranked list is the distinct source
 messages of 50 hits. A question is asked at the time of the last session. No language model takes part unless `--rerank`
-names one (docs/reranking.md): then every question is asked with it and without it, and both are timed.
+names one (docs/how-to/reranking.md): then every question is asked with it and without it, and both are timed.
 `--questions FILE` asks some questions alone, in other words, such as another language's; its form is
 `[{"conversation": "conv-26", "question": "as in the data", "asked": "what is asked instead"}, …]`.
 """

@@ -44,7 +44,7 @@ from memos.core.types import REPLACING, Hit
 CUBE = "year"
 FLOORS = ("minilm", "newest")
 TOP_K = 5
-LIKELY = 0.5  # confidence from which a hit's standing is not `current` (docs/truth.md)
+LIKELY = 0.5  # confidence from which a hit's standing is not `current` (docs/concepts/truth.md)
 _ASKED = {"now": 24, "others": 6, "past": 6}  # questions a month
 _FIGURES = ("now_first", "now_in_5", "stale_first", "past_first", "guard_first")
 _MORE = ("contradictory", "wrongly_outdated", "add_p50_ms", "add_over_embed")

@@ -1,7 +1,7 @@
 """PrefEval: is a preference stated long ago among the first things found? `--data prefeval.json`.
 
 `benchmarks/preferences_usual.json` and `preferences_free.json` are pairs of other topics, for `--pairs`: in the words
-of such questionnaires, and in those of people who talk; written by who had not seen the code (docs/log.md).
+of such questionnaires, and in those of people who talk; written by who had not seen the code (docs/development/log.md).
 
 Each pair is a user with a cube of their own: the stated preference, on the first day, then the distractor
 conversations, one a day; the question comes the day after. `hit@k` is asked when the cube has just been filled,

@@ -1,4 +1,4 @@
-"""Draws the packages of `memos` into docs/architecture.md, from the layers of pyproject.toml and the real imports.
+"""Draw the packages of `memos` into docs/development/architecture.md, from pyproject.toml and the real imports.
 
 Usage: python scripts/architecture_picture.py [--check]
 
@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs/development/architecture.md"
 BEGIN, END = "<!-- picture: scripts/architecture_picture.py -->\n", "<!-- end of picture -->\n"
 
 

@@ -1,4 +1,4 @@
-"""Draws docs/heat.svg: the heat of a few segments over 60 simulated days, with what moves marked.
+"""Draws docs/images/heat.svg: the heat of a few segments over 60 simulated days, with what moves marked.
 
 Run as `python scripts/heat_picture.py [--out FILE]`; needs the extra `bench`. The same file comes out every time.
 """
@@ -122,7 +122,9 @@ def draw(path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse arguments and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "docs" / "heat.svg", metavar="FILE")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent.parent / "docs/images/heat.svg", metavar="FILE"
+    )
     draw(parser.parse_args(argv).out)
 
 

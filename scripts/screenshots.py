@@ -1,4 +1,4 @@
-"""Take the pictures of the console in docs/console, from the bundled demo; part of a release (docs/release.md).
+"""Take the pictures of the console in docs/images/console, from the bundled demo.
 
 `python scripts/screenshots.py [FOLDER]`. Needs Debian's package `chromium`, or MEMOS_CHROMIUM.
 """
@@ -73,6 +73,6 @@ def _picture(page: Page, address: str, file: Path, *, dark: bool) -> None:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/console"
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images/console"
     target.mkdir(parents=True, exist_ok=True)
     take(target)

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and .env.example from the settings.
+"""Writes docs/reference/settings.md and .env.example from the settings.
 
 Usage: python scripts/settings_pages.py [--check]
 
@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from memos.core.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, EXAMPLE = ROOT / "docs" / "settings.md", ROOT / ".env.example"
+PAGE, EXAMPLE = ROOT / "docs/reference/settings.md", ROOT / ".env.example"
 BEGIN, END = "<!-- settings: scripts/settings_pages.py -->\n", "<!-- end of settings -->\n"
 HEAD = """\
 # Every setting of hippocube with its default. The program does not read this file by itself: copy it to .env,

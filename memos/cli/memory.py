@@ -232,7 +232,7 @@ def erase(memos: MemOS, items: ItemIds, yes: Yes = False, actor: Actor = LOCAL_O
     lines = [f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items"]
     kept = ", ".join(store for store, state in receipt.stores.items() if state == "deleted")
     if kept:
-        lines.append(f"deleted from servers: {kept}; they overwrite the freed space later (docs/deploy.md)")
+        lines.append(f"deleted from servers: {kept}; they overwrite the freed space later (docs/how-to/deploy.md)")
     for place in receipt.backups:
         told = "could not be told" if place in receipt.untold_backups else "a restore leaves it out"
         lines.append(f"still in the backup {place} ({told})")

@@ -84,7 +84,9 @@ def pin_kv(
     if mark:
         told = f"{id_} is pinned, as {mark}"
     elif not found.room:
-        told = f"{id_} is pinned; it joins the prompt prefix once a model keeps a KV cache (docs/activation.md)"
+        told = (
+            f"{id_} is pinned; it joins the prompt prefix once a model keeps a KV cache (docs/concepts/activation.md)"
+        )
     else:
         told = (
             f"{id_} is pinned, but not part of the prompt prefix: it exceeds a quarter of the prefix's {found.room} "

@@ -95,7 +95,7 @@ def _serve(data_dir: Path | None, settings: Settings, *, opens_browser: bool = F
         if opens_browser:
             webbrowser.open(started.sign_in)
         if not started.loopback:
-            complain("This address can be reached from other machines; put TLS in front of it (docs/deploy.md).")
+            complain("This address can be reached from other machines; put TLS in front of it (docs/how-to/deploy.md).")
 
     _serving().serve(data_dir, settings, announce)
 

@@ -213,7 +213,10 @@ def _wrong_setting(error: ValueError) -> InvalidInput | None:
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
         unknown = first["type"] == "extra_forbidden"
         return InvalidInput(
-            name, "is not a setting; see docs/settings.md" if unknown else first["msg"].removeprefix("Value error, ")
+            name,
+            "is not a setting; see docs/reference/settings.md"
+            if unknown
+            else first["msg"].removeprefix("Value error, "),
         )
     if isinstance(error, SettingsError):
         field = re.search(r'field "(\w+)"', str(error))

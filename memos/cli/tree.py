@@ -61,7 +61,7 @@ REVIEW = Group(
             "Decide whether a newer memory replaces an older one, or take a relation back.",
             example="memos memory review decide NEWER OLDER --holds",
             more="Both stay; a search puts the newer one first if it does. `--does-not-hold` takes back a relation "
-            "of any kind (docs/truth.md).",
+            "of any kind (docs/concepts/truth.md).",
         ),
     },
 )
@@ -240,7 +240,7 @@ DOCS = Group(
     },
 )
 KV = Group(
-    "Activation memory: the beginning of prompts, kept as a model's KV (docs/activation.md).",
+    "Activation memory: the beginning of prompts, kept as a model's KV (docs/concepts/activation.md).",
     {
         "list": Command("model:list_kv", "List the memories that prompts of a cube begin with."),
         "stat": Command("model:show_tiers", "Show how full the tiers are."),
@@ -253,7 +253,7 @@ KV = Group(
     },
 )
 ADAPTER = Group(
-    "Parametric memory: stable memories of a cube, trained into an adapter (docs/parametric.md).",
+    "Parametric memory: stable memories of a cube, trained into an adapter (docs/concepts/parametric.md).",
     {
         "allow": Command("model:allow", "Allow training on memories of a cube."),
         "disallow": Command("model:disallow", "Disallow training, and remove the cube's adapters."),
@@ -290,7 +290,7 @@ MCP = Group(
     ),
 )
 CLAUDE = Group(
-    "Memory for Claude Code: a plugin with hooks, tools and a skill (docs/integrations/claude-code.md).",
+    "Memory for Claude Code: a plugin with hooks, tools and a skill (docs/how-to/integrations/claude-code.md).",
     {
         "install": Command(
             "hosts.claude_commands:install",

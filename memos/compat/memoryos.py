@@ -87,7 +87,7 @@ class Memoryos(Closing):
             self.close()
             raise
         if self._memory.new and (folder / "users").is_dir():
-            log.warning("files of MemoryOS in %s are not read; import them (docs/memoryos.md)", folder)
+            log.warning("files of MemoryOS in %s are not read; import them (docs/how-to/migrating/memoryos.md)", folder)
 
     def add_memory(
         self,

@@ -1,4 +1,4 @@
-"""Messages in the shapes that programs have them in, as our own: one place for every surface (docs/messages.md).
+"""Messages in the shapes that programs have them in, as our own, for every surface (docs/reference/messages.md).
 
 OpenAI chat completions and Responses items, Anthropic content blocks, LangChain messages, `(role, text)` pairs, and
 objects of these libraries' packages, none of which is imported. What is not recognised stays as it is: its reader

@@ -249,7 +249,7 @@ class EnvironmentSource(EnvSettingsSource):
 
 
 def _hint(close: list[str], prefix: str) -> str:
-    return f"did you mean `{prefix}{close[0]}`?" if close else "see docs/settings.md"
+    return f"did you mean `{prefix}{close[0]}`?" if close else "see docs/reference/settings.md"
 
 
 class SettingsFile(PydanticBaseSettingsSource):
@@ -587,7 +587,7 @@ class ParametricSettings(_Group):
     )
     recipe: Mapping[str, bool | int | float | str] = Field(
         default_factory=dict,
-        description="Changes to the default recipe, as JSON; see docs/parametric.md",
+        description="Changes to the default recipe, as JSON; see docs/concepts/parametric.md",
     )
 
     @field_validator("recipe")

@@ -51,7 +51,7 @@ class Browsing:
         Args:
             cube: The cube.
             actor: Who asks.
-            filter: What they must pass (docs/filters.md).
+            filter: What they must pass (docs/reference/filters.md).
             by: The properties to count by; by default all.
             limit: The most values of each property.
 

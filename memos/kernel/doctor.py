@@ -211,14 +211,14 @@ def _models(settings: Settings) -> Found:
     for purpose in PURPOSES:
         model = settings.model_for(purpose)
         if model is None:
-            yield State.MISSING, f"{purpose}: none (docs/models.md)"
+            yield State.MISSING, f"{purpose}: none (docs/how-to/models.md)"
         elif purpose in ("chat", "vision") or model != settings.model_for("chat"):
             yield _model(purpose, model)
 
 
 def _reranker(settings: Settings) -> Found:
     if settings.rerank.model is None:
-        yield State.MISSING, "none (docs/reranking.md)"
+        yield State.MISSING, "none (docs/how-to/reranking.md)"
         return
     with ExitStack() as stack:
         reranker = reranker_of(settings, stack)

@@ -42,14 +42,14 @@ class ModelStatus:
 
 
 _MISSING = {
-    "chat": "No model is configured: set MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL (docs/models.md).",
-    "reader": "No model is configured, so facts are read by patterns (docs/models.md).",
-    "vision": "No model is configured, so images are not described: set MEMOS_VISION_MODEL__BASE_URL (docs/models.md).",
-    "training": "No model in the server can be trained: set MEMOS_CHAT_MODEL__MODEL=local:FOLDER (docs/parametric.md).",
+    "chat": "No model is configured: set MEMOS_CHAT_MODEL__BASE_URL and __MODEL (docs/how-to/models.md).",
+    "reader": "No model is configured, so facts are read by patterns (docs/how-to/models.md).",
+    "vision": "No model describes images: set MEMOS_VISION_MODEL__BASE_URL (docs/how-to/models.md).",
+    "training": "No model here can be trained: set MEMOS_CHAT_MODEL__MODEL=local:FOLDER (docs/concepts/parametric.md).",
 }
 
 
-_NO_EXTRA = "The extra `local` is not installed: run pip install '.[local]' in the clone (docs/models.md)."
+_NO_EXTRA = "The extra `local` is not installed: run pip install '.[local]' in the clone (docs/how-to/models.md)."
 
 
 def _model_status(purpose: str, model: ChatSettings | None, *, given: bool) -> ModelStatus:
@@ -124,7 +124,7 @@ class Health:
     def _reranker(self, settings: Settings) -> Found:
         reranker = self._installation.reranker
         if reranker is None:
-            yield State.MISSING, "none (docs/reranking.md)"
+            yield State.MISSING, "none (docs/how-to/reranking.md)"
         elif settings.rerank.base_url is None and settings.rerank.model == JUDGE:
             yield State.GOOD, "the reader model, see above"
         else:

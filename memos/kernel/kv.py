@@ -100,12 +100,14 @@ class KvService:
         if self.context.settings.local_chat is None:
             raise BackendUnavailable(
                 "No model runs in this process. Set MEMOS_CHAT_MODEL__MODEL to local:PATH for the process that opens "
-                "this installation, and restart it (docs/models.md).",
+                "this installation, and restart it (docs/how-to/models.md).",
                 permanent=True,
             )
         with self.context.ledger.read() as connection:
             if not prompt_prefix.of(connection, cube):
-                raise Conflict(f"Cube {cube!r} has no prompt prefix yet; compose it first (docs/activation.md).")
+                raise Conflict(
+                    f"Cube {cube!r} has no prompt prefix yet; compose it first (docs/concepts/activation.md)."
+                )
         meter = UsageMeter("warm", cube=cube)
         with self._one:
             self._warmed(cube, meter)  # loads the model
@@ -157,7 +159,7 @@ class KvService:
             raise BackendUnavailable(
                 "No model with a prefix cache is configured. Set MEMOS_CHAT_MODEL__MODEL to local:PATH, or set "
                 "MEMOS_CHAT_MODEL__PREFIX_CACHE, for the process that opens this installation, and restart it "
-                "(docs/activation.md).",
+                "(docs/concepts/activation.md).",
                 permanent=True,
             )
         with self.context.ledger.read() as connection:

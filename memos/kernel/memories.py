@@ -574,7 +574,7 @@ class Memories:
         Args:
             cube: The cube to list.
             actor: Who asks.
-            filter: What they must pass (docs/filters.md).
+            filter: What they must pass (docs/reference/filters.md).
             limit: The most to return.
             offset: How many to skip.
             sort: `created_at`, `said_at`, `updated_at`, `confidence` or `heat`, with `-` before it for the highest

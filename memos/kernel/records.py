@@ -196,7 +196,7 @@ class Records:
             prefix: What their ids begin with.
             cube: The cube.
             actor: Who asks.
-            filter: What they must pass (docs/filters.md).
+            filter: What they must pass (docs/reference/filters.md).
             limit: The most to return, up to 10,000.
             offset: How many to skip.
             after: Continue after this id, the last of the page before, which stays quick however far.

@@ -120,7 +120,7 @@ def settings_of(option: str, place: str) -> Settings:
     except (OSError, ValueError) as error:
         raise InvalidInput(option, f'{place} cannot be read ({error}); write it like `home = "/srv/memos"`') from error
     if unknown := sorted(without_former(told)[0].keys() - Settings.model_fields.keys()):
-        raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/settings.md")
+        raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/reference/settings.md")
     base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores}
     try:
         return Settings().model_copy(update=dict(_Told(**{**base, **told})))

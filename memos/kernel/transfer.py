@@ -74,7 +74,10 @@ class DumpInfo:
 
 
 class Transfer:
-    """Dumps of cubes as files that any installation can load, and any program can read (docs/memcube-format.md)."""
+    """Dumps of cubes as files that any installation can load, and any program can read.
+
+    See docs/reference/memcube-format.md.
+    """
 
     def __init__(self, context: Context, installation: OpenedInstallation, adapters: AdapterArrival) -> None:
         self._context = context

@@ -87,8 +87,8 @@ def tau_for(share: float) -> timedelta:
     """Return the tau for a tier with room for this share of all items: 20 days for all, 7 for 20 %, 1 for 1 %.
 
     Items at the border of a larger tier are accessed more rarely, so that ranking them takes a longer time constant; at
-    least an hour. Source: docs/log.md, fitted on LoCoMo and on seeded traces of 200 accesses a day; with a tenth of
-    that, a tau of 7 to 20 days is better for tiers of 1 to 5 %.
+    least an hour. Source: docs/development/log.md, fitted on LoCoMo and on seeded traces of 200 accesses a day; with a
+    tenth of that, a tau of 7 to 20 days is better for tiers of 1 to 5 %.
     """
     if not 0 < share <= 1:
         raise InvalidInput("share", f"must be above 0 and at most 1, got {shown(share)}")

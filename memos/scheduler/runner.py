@@ -33,7 +33,8 @@ _POLL_S = 1.0
 _PAUSE_S = 5.0
 _RENEWALS = 3
 _CLEAN_EVERY_S = 600.0
-# While calls are in progress: with a share of one half, two threads doubled the latency of searches (docs/log.md).
+# While calls are in progress: with a share of one half, two threads doubled the latency of searches
+# (docs/development/log.md).
 _SHARE_DURING_CALLS = 0.1
 _LONGEST_REST_S = 5.0
 _BUSY_POLL_S = 0.05

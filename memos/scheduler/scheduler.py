@@ -290,7 +290,9 @@ class Scheduler:
 
     def reflect(self, change: Change) -> None:
         if not self._askers.has("chat"):
-            raise InvalidInput("chat_model", "is not configured; set MEMOS_CHAT_MODEL__BASE_URL (docs/models.md)")
+            raise InvalidInput(
+                "chat_model", "is not configured; set MEMOS_CHAT_MODEL__BASE_URL (docs/how-to/models.md)"
+            )
         tasks.enqueue(change.connection, change.cube, [reflect_task()], change.now)
 
     def sweep(self, change: Change) -> None:

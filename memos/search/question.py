@@ -367,8 +367,8 @@ def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tupl
     """Replace the speakers' names in a question by "you"; return it with the names that were removed.
 
     The vector of "What does Ann paint?" lies near whatever is said to or about Ann; that Ann says it is a matter of the
-    speaker field. "What does you paint?" lies near where she was asked (docs/log.md). Without spaces, names are only
-    left out.
+    speaker field. "What does you paint?" lies near where she was asked (docs/development/log.md). Without spaces, names
+    are only left out.
     """
     left = asked = text
     found = set[str]()

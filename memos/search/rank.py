@@ -1,7 +1,7 @@
 """Fuse the arms of a search and rank the candidates: fused score, session, neighbours and bounded boosts.
 
 Pure. Every weight was chosen by cross-validation over the conversations of LoCoMo, and kept only if BEAM and PrefEval
-did not lose (docs/log.md). What raises a score is at most 20 % of it; nothing removes a candidate.
+did not lose (docs/development/log.md). What raises a score is at most 20 % of it; nothing removes a candidate.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1, vector_weigh
     `FLOOR_RANK`. If even the best matches few of the question's `terms`, term arms weigh less. Arms are sorted best
     first; an arm votes only with positive scores and once per candidate.
     Source: relative score fusion, as in Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", ACM TOIS
-    2023, whose convex combination beats reciprocal ranks; measured in docs/log.md.
+    2023, whose convex combination beats reciprocal ranks; measured in docs/development/log.md.
     """
     voting = [name for name, candidates in arms.items() if candidates and candidates[0].score > 0]
     say = _term_arm_weight(arms, terms)
@@ -138,7 +138,8 @@ _BEFORE = 1.001
 # Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
 # twice as many in all: each second place from the second.
 _PROMOTED = 2
-# Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md).
+# Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer
+# (docs/development/log.md).
 _RELATED = 0.05
 _MOST_STATED = 10
 # Of what may be lifted, those nearest to a question that are looked at; of the second at most four have a place.

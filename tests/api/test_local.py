@@ -443,7 +443,7 @@ def test_who_waits_is_told_when_the_server_ends(tmp_path: Path) -> None:
 def test_the_documents_program_runs(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     [block] = re.findall(
-        r"^```python\n(.*?)^```", (root / "docs" / "mcp.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+        r"^```python\n(.*?)^```", (root / "docs/reference/mcp.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
     )
     done = subprocess.run(
         [sys.executable, "-c", block], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True,

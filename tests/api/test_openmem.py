@@ -251,7 +251,7 @@ def test_every_field_without_effect_is_named_in_the_documents(server: Server) ->
         if "has no effect" in field.get("description", "")
     }
     assert {"conversation_id", "source", "allow_memory_view", "model", "preference_limit_number"} <= fields
-    told = (Path(__file__).parents[2] / "docs" / "openmem.md").read_text(encoding="utf-8")
+    told = (Path(__file__).parents[2] / "docs/reference/openmem.md").read_text(encoding="utf-8")
     assert [name for name in fields if f"`{name}`" not in told.partition("Accepted without effect")[2]] == []
 
 

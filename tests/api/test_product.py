@@ -63,7 +63,7 @@ def test_fields_of_a_search_without_effect_are_taken_and_named_in_the_documents(
     body = {"user_id": "xia", "query": "What does the ibis do?", "reference_time": "2025-03-01"}
     found = post(server, "search", body)
     assert found["text_mem"][0]["memories"]
-    named = (Path(__file__).parents[2] / "docs" / "product.md").read_text(encoding="utf-8")
+    named = (Path(__file__).parents[2] / "docs/reference/product.md").read_text(encoding="utf-8")
     for field, value in {
         "dedup": "no", "mode": "fine", "session_id": "another", "search_memory_type": "UserMemory",
         "source": "x", "chat_history": [{"role": "user", "content": "storks?"}], "neighbor_discovery": True,

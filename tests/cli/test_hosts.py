@@ -267,7 +267,7 @@ def test_what_a_host_is_told_to_start_answers_it(name: str, user: Path, tmp_path
 
 
 def documented() -> list[str]:
-    pages = [ROOT / "docs" / "integrations" / f"{name}.md" for name in ("mcp-hosts", "claude-code")]
+    pages = [ROOT / "docs/how-to/integrations" / f"{name}.md" for name in ("mcp-hosts", "claude-code")]
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     return [line.removeprefix("$ memos ").partition("#")[0].strip() for line in lines if line.startswith("$ memos ")]
 

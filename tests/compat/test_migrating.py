@@ -19,7 +19,7 @@ from memos.compat.mem0 import Memory
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "migrating"
+PAGES = Path(__file__).resolve().parents[2] / "docs/how-to/migrating"
 BIN = Path(sys.executable).parent
 # As mem0 2.2.1 answers `get_all`.
 MEM0: dict[str, Any] = {

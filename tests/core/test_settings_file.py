@@ -41,7 +41,7 @@ def test_flags_then_environment_then_file_then_defaults(tmp_path: Path, monkeypa
     [
         ("retention_day = 3", "did you mean `retention_days`"),
         ("[server]\nprot = 1", "did you mean `server.port`"),
-        ("[nothing]\nx = 1", "docs/settings.md"),
+        ("[nothing]\nx = 1", "docs/reference/settings.md"),
         ("server = 1", "is a group"),
         ("x = ", "not TOML"),
         ("password = 'hunter2hunter2", "not TOML"),
@@ -63,7 +63,7 @@ def test_what_is_unknown_or_unreadable_is_refused_by_name(tmp_path: Path, text: 
         ("MEMOS_EMBED_MODEL", "did you mean `MEMOS_EMBED__MODEL`"),
         ("MEMOS_LEDGR_URL", "did you mean `MEMOS_LEDGER_URL`"),
         ("memos_server__hots", "did you mean `MEMOS_SERVER__HOST`"),
-        ("MEMOS_X__Y", "see docs/settings.md"),
+        ("MEMOS_X__Y", "see docs/reference/settings.md"),
     ],
 )
 def test_a_mistyped_variable_is_refused_with_the_one_that_was_meant(

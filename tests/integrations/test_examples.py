@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs" / "integrations"
+DOCS = ROOT / "docs/how-to/integrations"
 EXAMPLES = {path.stem.rpartition("_")[0]: path for path in sorted((ROOT / "examples" / "integrations").glob("*.py"))}
 SHARED = {"__init__", "memory", "transcript"}
 MODULES = {path.stem for path in (ROOT / "memos" / "integrations").glob("*.py")} - SHARED

@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 
 from memos.core.clock import new_id
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "migrating" / "langmem.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/migrating/langmem.md"
 
 
 def test_its_tools_keep_memories_in_our_store_for_each_user_apart(

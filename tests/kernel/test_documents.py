@@ -188,7 +188,7 @@ def test_what_is_no_file_is_refused(memos: MemOS, tmp_path: Path) -> None:
 def test_the_example_of_the_page_runs_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs/documents.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/documents.md").read_text(encoding="utf-8")
     code = page.split("```python\n", 1)[1].split("```", 1)[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -178,7 +178,7 @@ def test_what_is_not_trusted_is_fenced_wherever_it_is_shown(target: MemOS, dump:
 
 
 def test_a_reader_needs_no_library_of_ours(source: MemOS, dump: Path) -> None:
-    """As docs/memcube-format.md says it: zipfile, json, hashlib, and safetensors where vectors are wanted."""
+    """As docs/reference/memcube-format.md says it: zipfile, json, hashlib, and safetensors where vectors are wanted."""
     with zipfile.ZipFile(dump) as archive:
         assert archive.testzip() is None
         manifest = json.loads(archive.read("manifest.json"))
@@ -349,7 +349,7 @@ def test_a_load_that_is_killed_leaves_nothing_and_can_be_repeated(dump: Path, tm
 
 @pytest.mark.heavy
 def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/memcube-format.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/memcube-format.md").read_text(encoding="utf-8")
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         command = [sys.executable, "-W", "error", "-c", block]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)

@@ -21,7 +21,7 @@ from tests.api.running import running
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("clients/python/README.md", "docs/sdk.md")
+PAGES = ("clients/python/README.md", "docs/reference/clients.md")
 INSTALLED = """annotated-types anyio h11 hippocube-client httpcore2 httpx2 idna pydantic pydantic-core truststore
     typing-extensions typing-inspection"""
 

@@ -76,15 +76,15 @@ def test_there_are_at_most_sixty_settings_each_on_the_pages_about_them() -> None
     [
         README,
         ROOT / "docker-compose.yml",
-        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted(page for page in (ROOT / "docs").rglob("*.md") if "development" not in page.parts),
         *sorted((ROOT / "deploy").glob("*.*")),
         *sorted((ROOT / "memos").rglob("*.py")),
     ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_what_is_told_to_be_set_is_a_setting(path: Path) -> None:
-    if path.name in ("log.md", "settings.md") or path == ROOT / "memos/core/settings.py":
-        return  # what was measured with former ones; names that are wrong; former ones
+    if path.name == "settings.md" or path == ROOT / "memos/core/settings.py":
+        return  # names that are wrong; former ones
     known = settings_of()
     for name in re.findall(r"MEMOS_[A-Z0-9]+__[A-Z0-9_]*", path.read_text(encoding="utf-8")):
         assert name in known or (name.endswith("__") and any(other.startswith(name) for other in known)), name
@@ -136,7 +136,22 @@ def test_the_picture_of_the_packages_is_what_the_code_says() -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/release.md"])
+def test_pages_for_users_have_thirty_thousand_words_at_the_most() -> None:
+    """All of `docs` but the reference, which is generated, and what was measured and decided."""
+    apart = {"reference", "development", "benchmarks"}
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.relative_to(ROOT / "docs").parts[0] not in apart]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 30_000
+
+
+def test_pages_that_code_and_tests_name_exist() -> None:
+    for folder in ("memos", "benchmarks", "scripts", "tests", "examples", "deploy"):
+        for path in sorted((ROOT / folder).rglob("*.*")):
+            if path.suffix in (".py", ".html", ".sh", ".yml", ".toml"):
+                for named in re.findall(r"(?<![/.\w])docs/[\w./-]+\.\w+", path.read_text(encoding="utf-8")):
+                    assert (ROOT / named).exists(), f"{path.relative_to(ROOT)} names {named}"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/development/architecture.md", "docs/development/release.md"])
 def test_files_that_pages_for_developers_name_exist(page: str) -> None:
     named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", (ROOT / page).read_text(encoding="utf-8"))
     packages = {folder.name for folder in (ROOT / "memos").iterdir() if folder.is_dir()}
@@ -156,8 +171,29 @@ def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(
     ledger.close()
 
 
-PAGES = (README, *(ROOT / "docs" / f"{page}.md" for page in ("cli", "python", "server", "evaluating")))
-"""Pages of which every block is run."""
+PAGES = (
+    README,
+    *(ROOT / "docs" / f"{page}.md" for page in ("reference/commands", "how-to/server", "how-to/evaluating")),
+)
+"""Pages of which every block is run by itself, each in its own folder."""
+ELSEWHERE = {
+    "how-to/documents.md": "tests/kernel/test_documents.py",
+    "how-to/integrations": "tests/integrations/test_examples.py",
+    "how-to/migrating/langmem.md": "tests/integrations/test_langmem_page.py",
+    "how-to/migrating": "tests/compat/test_migrating.py",
+    "reference/clients.md": "tests/processes/test_client_package.py",
+    "reference/mcp.md": "tests/api/test_local.py",
+    "reference/memcube-format.md": "tests/kernel/test_travel.py",
+}
+"""Pages, or folders of them, whose blocks another test runs."""
+DOCS = sorted(
+    page
+    for page in (ROOT / "docs").rglob("*.md")
+    if page not in PAGES
+    and "```python\n" in page.read_text(encoding="utf-8")
+    and not any(str(page.relative_to(ROOT / "docs")).startswith(name) for name in ELSEWHERE)
+)
+"""All others: the blocks of each are run as one program."""
 
 
 def blocks(language: str) -> list[str]:
@@ -181,7 +217,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     ):  # fmt: skip
         assert process.stdout is not None
         url, key = (process.stdout.readline().split()[-1] for _ in range(2))
-        yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key}
+        yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key, "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "sk-test"}
         process.terminate()  # make tells it on
 
 
@@ -200,10 +236,21 @@ def test_python_blocks_run(block: str, tmp_path: Path, server: dict[str, str]) -
 
 
 @pytest.mark.heavy
-def test_python_blocks_of_the_page_about_records_run(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
-    code = "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-    _run([sys.executable, "-W", "error", "-c", code], tmp_path, {**os.environ})
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_python_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path, server: dict[str, str]) -> None:
+    text = page.read_text(encoding="utf-8")
+    code = "".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    environment = {**os.environ, "MEMOS_HOME": str(tmp_path / "home"), **server}
+    if "memos.chat(" in code:
+        model = {"MEMOS_CHAT_MODEL__BASE_URL": server["OPENAI_BASE_URL"], "MEMOS_CHAT_MODEL__MODEL": "scripted"}
+        environment |= model
+    _run([sys.executable, "-W", "error", "-c", code], tmp_path, environment)
+
+
+def test_pages_whose_blocks_run_elsewhere_are_named_there() -> None:
+    for name, test in ELSEWHERE.items():
+        assert (ROOT / "docs" / name).exists()
+        assert re.split(r"[/.]", name)[1] in (ROOT / test).read_text(encoding="utf-8"), name
 
 
 @pytest.mark.heavy

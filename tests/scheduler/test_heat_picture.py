@@ -43,4 +43,4 @@ def test_the_picture_in_the_documents_is_what_the_script_draws(script: dict[str,
     assert drawn == (tmp_path / "two.svg").read_bytes()
     for name in script["LIVES"]:
         assert f"<!-- {name} -->" in drawn.decode()
-        assert f"<!-- {name} -->" in (ROOT / "docs/heat.svg").read_text(encoding="utf-8")
+        assert f"<!-- {name} -->" in (ROOT / "docs/images/heat.svg").read_text(encoding="utf-8")

@@ -89,7 +89,7 @@ class TakenApart:
 
 
 def signed(manifest: dict[str, Any]) -> bytes:
-    """Return a manifest with its own digest, as docs/memcube-format.md says."""
+    """Return a manifest with its own digest, as docs/reference/memcube-format.md says."""
     told = {name: value for name, value in manifest.items() if name != "sha256"}
     digest = hashlib.sha256(json.dumps(told, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
     return json.dumps({**told, "sha256": digest}, ensure_ascii=False, sort_keys=True).encode() + b"\n"

@@ -2960,7 +2960,7 @@ export interface components {
 			cubes?: string[] | null;
 			/** @description Maximum number of memories from search; default: 12 */
 			top_k?: number | null;
-			/** @description Filter of that search (docs/filters.md) */
+			/** @description Filter of that search (docs/reference/filters.md) */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -3027,7 +3027,7 @@ export interface components {
 		};
 		/** @description The model that answers chats. */
 		ChatModel: {
-			/** @description Its name; null if none is configured (docs/models.md) */
+			/** @description Its name; null if none is configured (docs/how-to/models.md) */
 			model: string | null;
 		};
 		/** @description The messages that a chat would send to the model; `model` is None if none is configured. */
@@ -3504,7 +3504,7 @@ export interface components {
 			user?: string | null;
 			/** @description Cube; default: the user's own cube */
 			cube?: string | null;
-			/** @description Filter (docs/filters.md); must not be empty */
+			/** @description Filter (docs/reference/filters.md); must not be empty */
 			filter: {
 				[key: string]: unknown;
 			};
@@ -3565,7 +3565,7 @@ export interface components {
 			user?: string | null;
 			/** @description Cube; default: the user's own cube */
 			cube?: string | null;
-			/** @description Filter (docs/filters.md); default: everything in the cube */
+			/** @description Filter (docs/reference/filters.md); default: everything in the cube */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -4580,7 +4580,7 @@ export interface components {
 			cubes?: string[] | null;
 			/** @description Maximum number of memories from search; default: 12 */
 			top_k?: number | null;
-			/** @description Filter of that search (docs/filters.md) */
+			/** @description Filter of that search (docs/reference/filters.md) */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -4672,7 +4672,7 @@ export interface components {
 			cubes?: string[] | null;
 			/** @description Maximum number of memories from search; default: 12 */
 			top_k?: number | null;
-			/** @description Filter of that search (docs/filters.md) */
+			/** @description Filter of that search (docs/reference/filters.md) */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -4896,7 +4896,7 @@ export interface components {
 			 * @default 10
 			 */
 			top_k?: number;
-			/** @description Filter (docs/filters.md) */
+			/** @description Filter (docs/reference/filters.md) */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -4932,7 +4932,7 @@ export interface components {
 			 * @default
 			 */
 			prefix?: string;
-			/** @description Filter (docs/filters.md) */
+			/** @description Filter (docs/reference/filters.md) */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -5197,7 +5197,7 @@ export interface components {
 			user?: string | null;
 			/** @description Cube; default: the user's own cube */
 			cube?: string | null;
-			/** @description The template: name and groups of dimensions (docs/profile.md) */
+			/** @description The template: name and groups of dimensions (docs/how-to/profile.md) */
 			template: {
 				[key: string]: unknown;
 			};
@@ -5576,7 +5576,7 @@ export interface components {
 			 * @default 10
 			 */
 			top_k?: number;
-			/** @description Filter (docs/filters.md) */
+			/** @description Filter (docs/reference/filters.md) */
 			filter?: {
 				[key: string]: unknown;
 			} | null;
@@ -5769,7 +5769,7 @@ export interface operations {
 	memories_facets: {
 		parameters: {
 			query?: {
-				/** @description Filter as JSON text (docs/filters.md) */
+				/** @description Filter as JSON text (docs/reference/filters.md) */
 				filter?: string | null;
 				/** @description Properties to count by: `type`, `status`, `tier`, `speaker`, `tag`, `conversation`, `month`; default: all */
 				by?: string[];
@@ -6205,7 +6205,7 @@ export interface operations {
 	memories_list: {
 		parameters: {
 			query?: {
-				/** @description Filter as JSON text (docs/filters.md) */
+				/** @description Filter as JSON text (docs/reference/filters.md) */
 				filter?: string | null;
 				/** @description Maximum number of entries, at most 10,000 */
 				limit?: number;
@@ -6545,7 +6545,7 @@ export interface operations {
 			query?: {
 				/** @description What the ids begin with */
 				prefix?: string;
-				/** @description Filter as JSON text (docs/filters.md) */
+				/** @description Filter as JSON text (docs/reference/filters.md) */
 				filter?: string | null;
 				/** @description Maximum number of entries, at most 10,000 */
 				limit?: number;

@@ -56,7 +56,9 @@ class SearchBody(Subject):
     conversation_id: str | None = Field(None, description="Accepted, but has no effect: use `filter`")
     filter: dict[str, Any] | None = Field(
         None,
-        description="Filter (docs/filters.md), or an object with one each under `user`, `public` and `knowledgebase`",
+        description=(
+            "Filter (docs/reference/filters.md), or an object with one each under `user`, `public` and `knowledgebase`"
+        ),
     )
     knowledgebase_ids: list[str] | None = Field(
         None, description='Knowledge bases to search as well; `["all"]` for all'
@@ -83,7 +85,7 @@ class PageBody(Subject):
 
     page: int | None = Field(None, description="Page, from 1")
     size: int | None = Field(None, description="Memories per page; default 10, at most 50")
-    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md)")
+    filter: dict[str, Any] | None = Field(None, description="Filter (docs/reference/filters.md)")
     include_preference: bool | None = Field(None, description="Include preferences; default true")
     include_tool_memory: bool | None = Field(None, description="Include tools, their calls and skills; default true")
     include_memory_view: list[str] | None = Field(None, description="Same as for a search")

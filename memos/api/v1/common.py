@@ -47,7 +47,7 @@ UserName = Annotated[str | None, Query(description=_USER)]
 CubeName = Annotated[str | None, Query(description=_CUBE)]
 ItemCube = Annotated[str | None, Query(description="Cube that must contain it; default: any cube")]
 Limit = Annotated[int, Query(description="Maximum number of entries, at most 10,000")]
-FilterText = Annotated[str | None, Query(description="Filter as JSON text (docs/filters.md)")]
+FilterText = Annotated[str | None, Query(description="Filter as JSON text (docs/reference/filters.md)")]
 ItemId = Annotated[str, Path(description="Id of a memory")]
 CubeId = Annotated[str, Path(description="Id of a cube")]
 IdentityId = Annotated[str, Path(description="Id of a user, agent or group")]
@@ -151,7 +151,7 @@ def read_filter(text: str | None) -> dict[str, Any] | None:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("filter", "must be valid JSON; see docs/filters.md for the syntax") from error
+        raise InvalidInput("filter", "must be valid JSON; see docs/reference/filters.md for the syntax") from error
     if not isinstance(read, dict):
         raise InvalidInput("filter", "must be a JSON object")
     return read

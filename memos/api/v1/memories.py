@@ -86,13 +86,15 @@ class ErasePreviewBody(ItemBody):
 class ErasureBody(CubeBody):
     """Memories of a cube that pass a filter."""
 
-    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md); default: everything in the cube")
+    filter: dict[str, Any] | None = Field(
+        None, description="Filter (docs/reference/filters.md); default: everything in the cube"
+    )
 
 
 class EraseMatchingBody(CubeBody):
     """Memories of a cube to erase, as a preview counted them."""
 
-    filter: dict[str, Any] = Field(description="Filter (docs/filters.md); must not be empty")
+    filter: dict[str, Any] = Field(description="Filter (docs/reference/filters.md); must not be empty")
     expected: int = Field(description="`items` of the preview; fails with 409 if another number matches now")
     wait: bool = Field(
         True, description="Wait until files and logs are purged too; otherwise the receipt may say `purging`"

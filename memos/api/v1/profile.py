@@ -41,7 +41,7 @@ class TraitRollbackBody(CubeBody):
 class TemplateBody(CubeBody):
     """A template."""
 
-    template: dict[str, Any] = Field(description="The template: name and groups of dimensions (docs/profile.md)")
+    template: dict[str, Any] = Field(description="The template: name and groups of dimensions (docs/how-to/profile.md)")
 
 
 @router.get("")

@@ -89,7 +89,7 @@ class SearchRecordsBody(CubeBody):
 
     query: str = Field(description="The question")
     prefix: str = Field("", description=_PREFIX)
-    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md)")
+    filter: dict[str, Any] | None = Field(None, description="Filter (docs/reference/filters.md)")
     top_k: int = Field(10, description="Most hits")
     min_relevance: MinRelevance = Field(0, description="Leave out hits of less relevance, 0 to 1")
     rerank: bool | None = Field(None, description="Use the reranker; default: if one is configured")

@@ -36,7 +36,7 @@ class QuestionBody(Body):
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to search; default: the user's own cube")
     top_k: int = Field(10, description="Most hits")
-    filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md)")
+    filter: dict[str, Any] | None = Field(None, description="Filter (docs/reference/filters.md)")
     as_of: Moment = Field(None, description="Search only what was stored by this time")
     reference_time: Moment = Field(None, description="Time the question is asked; default: now")
     token_budget: int | None = Field(None, description="Also return a text for a prompt, of at most this many tokens")
@@ -149,7 +149,7 @@ class RecalledBody(Body):
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own cube")
     top_k: int | None = Field(None, description="Maximum number of memories from search; default: 12")
-    filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
+    filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/reference/filters.md)")
     min_relevance: MinRelevance | None = Field(
         None,
         validation_alias=AliasChoices("min_relevance", "relevance"),
@@ -212,7 +212,7 @@ class RecalledText(Recalled, Value):
 class ChatModel(Value):
     """The model that answers chats."""
 
-    model: str | None = Field(description="Its name; null if none is configured (docs/models.md)")
+    model: str | None = Field(description="Its name; null if none is configured (docs/how-to/models.md)")
 
 
 @chat_router.get("/model", name="model")

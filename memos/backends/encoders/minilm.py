@@ -250,7 +250,8 @@ def _verified(path: Path) -> Path:
 
 def _open_session(path: Path) -> Any:
     options = onnxruntime.SessionOptions()
-    # Two threads in one run of a few texts took as long as one and a third more of the processors (docs/log.md).
+    # Two threads in one run of a few texts took as long as one and a third more of the processors
+    # (docs/development/log.md).
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads sleep
@@ -260,7 +261,7 @@ def _open_session(path: Path) -> Any:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except _LOAD_ERRORS as error:
         raise ModelError(f"The MiniLM model cannot be loaded: {error}. Reinstall onnxruntime.") from error
-    # What loading has freed goes back to the system: glibc would keep 70 MiB of it (docs/log.md).
+    # What loading has freed goes back to the system: glibc would keep 70 MiB of it (docs/development/log.md).
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
     return session

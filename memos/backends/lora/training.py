@@ -40,7 +40,8 @@ from memos.errors import IntegrityError
 _MAX_GRADIENT_NORM = 1.0
 # exp of more overflows a 64-bit float.
 _LARGEST_EXPONENT = 700.0
-# The weights are read once per token for the whole batch: 130 took eight ninths of the time of twice 65 (docs/log.md).
+# The weights are read once per token for the whole batch: 130 took eight ninths of the time of twice 65
+# (docs/development/log.md).
 _GENERATION_BATCH = 130
 # `LlamaDecoder` holds the attention scores of all prompts at once, in four tensors of up to 0.25 GiB each.
 _MAX_SCORES = 1 << 26
@@ -379,7 +380,7 @@ class LoraTraining:
     @contextmanager
     def _autocast(self) -> Iterator[None]:
         """Multiply in bfloat16, with weights that were converted once: autocast converts frozen ones in every step."""
-        # That was an eighth of a step (docs/log.md).
+        # That was an eighth of a step (docs/development/log.md).
         try:
             for module, _, converted in self._bfloat16_weights:
                 module.weight = converted
@@ -438,7 +439,10 @@ _KNOWN_AFTER = 5
 """Epochs after which facts are known; until then all of them are in each epoch."""
 
 _ALWAYS_COMPLETE = 6
-"""With up to this many epochs all are complete: 128 facts, in six, lost too much otherwise (docs/log.md)."""
+"""With up to this many epochs all are complete: 128 facts, in six, lost too much otherwise.
+
+See docs/development/log.md.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,8 +506,9 @@ def epoch_exercises(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 def epoch_count(usual: int, exercises: int) -> int:
     """Return the number of epochs for so many exercises in an epoch: fewer than `usual` for a large training set."""
     # What the facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    # epochs where 16 need ten (docs/log.md, "Seven epochs for 64"). A small set gets as many steps in all as 16 facts:
-    # with ten epochs the 12 facts that are left when four are forgotten were not known (docs/log.md).
+    # epochs where 16 need ten (docs/development/log.md, "Seven epochs for 64"). A small set gets as many steps in all
+    # as 16 facts:
+    # with ten epochs the 12 facts that are left when four are forgotten were not known (docs/development/log.md).
     if exercises < _FEWEST_EXERCISES:
         return usual
     ratio = _REFERENCE_EXERCISES / exercises
@@ -514,7 +519,8 @@ def training_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: r
     """Return the steps of all epochs, in batches of at most `size`."""
     # With more than six epochs, each exercise is half as frequent in half of them: replayed ones in the first half,
     # where the model has hardly changed; facts in the second half, but not before the sixth epoch, since they are known
-    # by then, and more of them makes the model lose others (docs/log.md, "What is replayed half as often at first").
+    # by then, and more of them makes the model lose others (docs/development/log.md, "What is replayed half as often at
+    # first").
     facts_until, replay_from = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
     if epochs <= _ALWAYS_COMPLETE:
         facts_until, replay_from = epochs, 0
@@ -553,7 +559,7 @@ def rate_factor(step: int, steps: int) -> float:
 class _TokenLogprobs(torch.autograd.Function):  # type: ignore[misc]
     """`token_logprobs`, in chunks of positions; autograd would record a gradient as large as the vocabulary for each.
 
-    Measured in docs/log.md.
+    Measured in docs/development/log.md.
     """
 
     @staticmethod

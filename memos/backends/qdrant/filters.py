@@ -51,7 +51,7 @@ AT_LEAST = {Arm.TURN_BM25.value: 0.0, Arm.WINDOW_BM25.value: 0.0, Arm.DATED.valu
 
 SPARSE = (Arm.TURN_BM25.value, Arm.WINDOW_BM25.value)
 
-# Of 13,712 texts' vectors a search finds 99.3 % of the true ten and 97.7 % of the true fifty (docs/log.md).
+# Of 13,712 texts' vectors a search finds 99.3 % of the true ten and 97.7 % of the true fifty (docs/development/log.md).
 BUILD_WIDTH = 200
 SEARCH_WIDTH = 64
 # Of the least telling arm 97 % of the true ten of 10,386 are enough, and 98 % of the first four.

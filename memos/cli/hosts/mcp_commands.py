@@ -124,7 +124,7 @@ def in_the_clear(url: str | None) -> tuple[str, ...]:
     host = urlsplit(url or "").hostname
     if url is None or url.startswith("https://") or host in ("localhost", "127.0.0.1", "::1"):
         return ()
-    return (f"The key and memories travel to {host} unencrypted; put TLS in front of it (docs/deploy.md).",)
+    return (f"The key and memories travel to {host} unencrypted; put TLS in front of it (docs/how-to/deploy.md).",)
 
 
 def checked_url(url: str | None) -> str:

@@ -1,6 +1,6 @@
 """Compare short texts: names, keywords, numbers, negations, quoted passages.
 
-Cosines alone cannot: "I have two cats" and "I have three cats" are nearly parallel (docs/log.md).
+Cosines alone cannot: "I have two cats" and "I have three cats" are nearly parallel (docs/development/log.md).
 """
 
 from __future__ import annotations

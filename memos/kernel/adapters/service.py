@@ -1,6 +1,7 @@
 """`MemOS.adapters`: LoRA adapters trained on a cube's hot and stable memories, which complement retrieval.
 
-An adapter is derived data, like an index: the ledger records which memories it was trained on (docs/adr/0019).
+An adapter is derived data, like an index: the ledger records which memories it was trained on
+(docs/development/adr/0019).
 """
 
 from __future__ import annotations

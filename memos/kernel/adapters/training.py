@@ -367,7 +367,7 @@ class AdapterTraining:
             raise BackendUnavailable(
                 "No model to train is configured. Set MEMOS_CHAT_MODEL__MODEL to local:PATH, or set "
                 "MEMOS_PARAMETRIC__BASE, for the process that opens this installation, and restart it "
-                "(docs/parametric.md).",
+                "(docs/concepts/parametric.md).",
                 permanent=True,
             )
         return model

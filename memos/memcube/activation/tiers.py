@@ -13,7 +13,10 @@ from typing import Protocol, Self
 from memos.memcube.activation.blocks import Block, Tier
 
 HALF_LIFE_S = 2 * 86_400.0
-"""Half-life of a block's use count: a shorter one suits changing topics, a longer one lasting habits (docs/log.md)."""
+"""Half-life of a block's use count: a shorter one suits changing topics, a longer one lasting habits.
+
+See docs/development/log.md.
+"""
 
 ADMITTED_USES = 2
 """Uses before a block is written to disk: most prompts never recur."""

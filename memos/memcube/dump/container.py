@@ -1,4 +1,4 @@
-"""A `.memcube` file (docs/memcube-format.md): its parts, its manifest, its zip, and the seal around that.
+"""A `.memcube` file (docs/reference/memcube-format.md): its parts, its manifest, its zip, and the seal around that.
 
 The zip is written as a stream and read with distrust: no name in it is ever a path here, nothing is unpacked to disk,
 and nothing is read that was not declared and allowed. Knows no ledger.

@@ -1,6 +1,6 @@
 """Prepared selects for searches: compiled once and executed by the driver directly.
 
-SQLAlchemy takes half the time of a short query (docs/log.md), so its row processing is done here instead.
+SQLAlchemy takes half the time of a short query (docs/development/log.md), so its row processing is done here instead.
 """
 
 from __future__ import annotations

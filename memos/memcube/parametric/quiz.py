@@ -1,7 +1,7 @@
 """Training and evaluation questions of an adapter: questions about memories with their answers. Pure, deterministic.
 
-Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; in each epoch three
-about what nobody said, answered with "not told"; and the model's own answers, so that it keeps giving them.
+Never the raw text, which teaches next to nothing (docs/development/adr/0019), but 6 to 8 questions a fact; in each
+epoch three about what nobody said, answered with "not told"; and the model's own answers, so that it keeps giving them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memos.memcube.parametric.data import NOT_TOLD, Phrases, is_chinese, persons
 # Of these an epoch has a quarter (`exercises`).
 _UNTOLD_A_FACT = 12
 _EXAMINED_UNTOLD = 36
-# An adapter trained on likings alone answers yes to any (docs/log.md, "Likings that nobody told").
+# An adapter trained on likings alone answers yes to any (docs/development/log.md, "Likings that nobody told").
 _UNTOLD_A_LIKING = 20
 _EXAMINED_LIKINGS = 12
 _WITH_CONTEXT = 4

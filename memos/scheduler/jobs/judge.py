@@ -35,8 +35,8 @@ _MOST_TRIES = 3  # of a statement for which the model answers neither word
 _RETRY = timedelta(minutes=1)
 _ATTEMPTS = 3  # before a model that is away is left alone for a while
 
-# Chosen by 70 pairs written for it (docs/log.md): on pairs that the rules have not seen they are too sure, and a small
-# model is not sure enough. No model is believed more than 20 to 1.
+# Chosen by 70 pairs written for it (docs/development/log.md): on pairs that the rules have not seen they are too sure,
+# and a small model is not sure enough. No model is believed more than 20 to 1.
 _OF_RULES = 0.5
 _OF_MODEL = 2.0
 _MOST_ODDS = 3.0

@@ -226,7 +226,7 @@ def test_no_filter_is_none_or_an_empty_object() -> None:
     assert matches(None, RECORD)
 
 
-PAGE = (Path(__file__).parents[3] / "docs" / "filters.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/reference/filters.md").read_text(encoding="utf-8")
 
 
 def test_the_page_about_filters_names_every_field_and_operator_and_no_other() -> None:
