@@ -22,18 +22,23 @@ from sqlalchemy.dialects import postgresql, sqlite
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
+from memos.core.text.attributes import gives_attribute_another_value, tells_of_death_in
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
 from memos.core.text.contrasts import (
     Contrast,
+    adds,
     asks_for_something,
     changes_a_clause,
     clauses,
+    completes,
     contrast_of,
+    happened_beside,
     happened_once,
     is_about_another_thing,
     leaves_behind,
     mentions,
     names_place_again,
+    requests_a_task,
     tells_it_of_others,
     tells_of_new_part,
     tells_of_something_new,
@@ -241,6 +246,10 @@ class RelationFinder:
         return cosine + _crowded(neighbours) * (comparable - cosine)
 
 
+def _is_told_in_other_words(older: str, newer: str) -> bool:
+    return gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer) or completes(older, newer)
+
+
 def _crowded(neighbours: int) -> float:
     return max(0.0, neighbours - _FEW) / (_NEAREST - _FEW)
 
@@ -263,10 +272,18 @@ def _with_contrast(pair: Pair, odds: float) -> float:
 
     Of 3,900 changes in the judge's stories and lives, 7 are told as another attribute without a word of change.
     """
-    if is_about_another_thing(pair.older.memory, pair.newer.memory):
+    old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
+    if not new.unreal and _is_told_in_other_words(pair.older.memory, pair.newer.memory):
+        return max(odds, _LEAST_SURE)
+    if is_about_another_thing(pair.older.memory, pair.newer.memory) or happened_beside(
+        pair.older.memory, pair.newer.memory
+    ):
+        return min(odds, _NO_CHANGE)
+    if (adds(pair.newer.memory) and not new.ends) or (
+        requests_a_task(pair.older.memory) and not (requests_a_task(pair.newer.memory) or new.changes or new.ends)
+    ):
         return min(odds, _NO_CHANGE)
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
-    old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     # "the new website" in both tells of no change, "I go by bus now" does.
     changed = new.change_words - (old.change_words - _OF_NOW)
     if contrast is Contrast.VALUE:
@@ -342,7 +359,9 @@ def _may_be_related(older: Item, newer: Item) -> bool:
     """
     old, new = read_claim(older.memory), read_claim(newer.memory)
     wished = new.unreal and not (new.sure or new.ends)
-    if max(old.count, new.count) > MOST_WORDS or wished or _about_others(old, new):
+    if max(old.count, new.count) > MOST_WORDS or wished:
+        return False
+    if _about_others(old, new) and not gives_attribute_another_value(older.memory, newer.memory):
         return False
     apart = older.conversation != newer.conversation
     if apart and _OF_SOMEBODY.match(older.memory) and _OF_SOMEBODY.match(newer.memory):

@@ -1,0 +1,308 @@
+"""Read attributes that people tell in unlike words: an age, a role, a marriage, when somebody gets up, a death.
+
+Frames compare statements of one predicate. "I get up at seven." and "My alarm goes off at six." have no word in common,
+and still the second is the newer answer to one question. English; what cannot be read tells nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from memos.core.text.caches import cached_by_text
+from memos.core.text.claims import GIVEN_NAMES, words_of
+from memos.core.text.frames import CHARS, KIN_WORDS, LEAD, noun, nouns_of, spelled_out
+
+DEATH = "death"
+
+
+class Telling(NamedTuple):
+    """A value of an attribute of somebody or something; `holder` is empty for the speaker."""
+
+    attribute: str
+    holder: frozenset[str]
+    value: str
+
+
+@cached_by_text(maxsize=4096)
+def tellings_of(text: str) -> tuple[Telling, ...]:
+    """Return what a statement tells of the attributes that are read here."""
+    said = _LATELY.sub("", LEAD.sub("", spelled_out(text[:CHARS])).strip()).rstrip(" .!")
+    found = []
+    for attribute, pattern in _PATTERNS:
+        match = pattern.search(said)
+        if match is None or (attribute in _HABITS and _ONE_DAY.search(said)):
+            continue
+        if attribute != "age" or _is_being(match["who"]) or "old" in match.group():
+            _add(found, attribute, match, match["value"])
+    for attribute, states in _STATES.items():
+        matches = ((state, pattern.search(said)) for state, pattern in states)
+        state, match = next(((state, match) for state, match in matches if match is not None), ("", None))
+        if match is not None and (attribute != DEATH or _is_being(match["who"])):
+            _add(found, attribute, match, state)
+    match = next((match for pattern in _ROLE_PATTERNS if (match := pattern.search(said))), None)
+    if match is not None:
+        role = match.groupdict().get("role", "boss").casefold()
+        found.append(Telling(f"role of {_ROLE_NAMES.get(role, role)}", frozenset(), _value(match["value"])))
+    for pattern in _QUANTITIES:
+        match = pattern.search(said)
+        if match is not None:
+            what = match["what"].casefold()
+            _add(found, f"amount of {_SAME_AMOUNT.get(what, what)}", match, match["value"])
+    return tuple(found)
+
+
+def _add(found: list[Telling], attribute: str, match: re.Match[str], value: str) -> None:
+    groups = match.groupdict()
+    holder = _holder(groups.get("who") or groups.get("whose") or "")
+    if holder is not None:
+        found.append(Telling(attribute, holder, _value(value)))
+
+
+def gives_attribute_another_value(older: str, newer: str) -> bool:
+    """Return True if both tell one attribute of one holder, with two values."""
+    told = tellings_of(newer)
+    return bool(told) and any(
+        was.attribute == now.attribute and _is_same(was.holder, now.holder) and was.value != now.value
+        for was in tellings_of(older)
+        for now in told
+        if now.attribute != DEATH
+    )
+
+
+def tells_of_death_in(older: str, newer: str) -> bool:
+    """Return True if `newer` says that somebody whom `older` speaks of has died: "Tiger died last week."."""
+    dead = next((told.holder for told in tellings_of(newer) if told.attribute == DEATH and told.holder), None)
+    if dead is None:
+        return False
+    return (dead - KIN_WORDS - PETS or dead) <= nouns_of(older)
+
+
+def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
+    if not one or not other:
+        return one == other
+    names = one - KIN_WORDS, other - KIN_WORDS
+    if all(names):
+        return not names[0].isdisjoint(names[1]) if _are_people(*names) else one <= other or other <= one
+    return not one.isdisjoint(other)
+
+
+def _are_people(*names: frozenset[str]) -> bool:
+    return all(not each.isdisjoint(GIVEN_NAMES | PETS) for each in names)
+
+
+def _is_being(subject: str) -> bool:
+    """Return True for the speaker, for a relative, an animal or a name."""
+    words = re.findall(r"[\w'-]+", subject)
+    lows = {word.casefold() for word in words}
+    return bool(lows & (_SPEAKER | KIN_WORDS | PETS | GIVEN_NAMES)) or (
+        words[-1][:1].isupper() and "of" not in lows
+    )
+
+
+def _holder(subject: str) -> frozenset[str] | None:
+    """Return the words of a subject, none for the speaker, None if somebody unknown is meant."""
+    lows = [word.casefold() for word in re.findall(r"[\w'-]+", subject)]
+    if not lows or not _SPEAKER.isdisjoint(lows) or lows in (["my"], ["our"]):
+        return frozenset()
+    if lows[0] in _UNKNOWN:
+        return None
+    return frozenset(noun(low) for low in lows if low not in _SMALL)
+
+
+PETS = words_of(
+    "dog cat puppy kitten horse pony hamster rabbit parrot hund katze kater pferd perro perra gato gata "
+    "bunny gerbil ferret budgie canary goldfish tortoise turtle lizard snake goat donkey hen rat mouse guinea-pig"
+)
+"""Animals that people have."""
+_SPEAKER = words_of("i we me us")
+_HABITS = frozenset({"getting up", "bedtime"})
+_SAME_AMOUNT = {"ram": "memory", "disk": "storage", "space": "storage"}
+_UNKNOWN = words_of("he she they it who someone somebody everyone everybody nobody you this that there")
+_SMALL = words_of("and my our the a an of 's his her their old new little elder older younger big dear late")
+
+
+def _value(text: str) -> str:
+    lows = [low for low in re.findall(r"[\w:.'-]*\w", text.casefold()) if low not in _SMALL]
+    return " ".join(lows)
+
+
+_LATELY = re.compile(
+    r"^(?:(?:since|as of|from|starting|until) (?:(?:the|this|last|next) )?[\w']+(?: (?:on|of [\w']+))?,? |"
+    r"(?:lately|recently|these days|nowadays|now|at the moment|from now on|in the meantime|by now|and|so|then),? )+"
+    r"(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+_WORD = r"[^\W\d_][\w'-]*"
+_WHO = rf"(?P<who>(?:(?:my|our|the) (?:{_WORD} ){{0,3}}?{_WORD}|{_WORD}(?: (?-i:[A-Z]){_WORD})?)(?: and {_WORD})?)"
+_ADVERB = r"(?: (?:just|now|also|finally|recently|already|currently|both|officially|happily|really|still|usually))*"
+_IS = rf"(?: (?:am|is|are|was|were|have been|has been|got|gets|have got|has got|have|has)){_ADVERB}"
+_COUNT = (
+    r"(?:\d+|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[ -]\w+)?|one|two|three|four|five|six|seven|"
+    r"eight|nine|ten|eleven|twelve|\w+teen)"
+)
+_CLOCK = (
+    rf"(?:(?:half|quarter|five|ten|twenty|twenty-five)(?: (?:past|to))? )?(?:\d{{1,2}}(?:[:.]\d\d)?|{_COUNT}|noon|"
+    r"midnight)(?: ?[ap]\.?m\b| thirty\b| fifteen\b| o'clock\b)?"
+)
+_AT = rf"(?:[^.;!?]{{0,24}}? )??(?:at|by|before|around|about|until|till|for|to|is)(?: about| around)? (?P<value>{_CLOCK})\b"
+_NAME = r"(?-i:(?:(?:Dr|Mr|Mrs|Ms|Prof) )?[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)"
+_OCCUPATION = (
+    r"(?:(?!(?:and|my|our|for|of|with) )[\w-]+ ){0,3}?(?:analyst|engineer|developer|programmer|manager|director|nurse|teacher|cook|chef|sous-chef|"
+    r"clerk|assistant|apprentice|intern|trainee|accountant|lawyer|doctor|surgeon|lead|leader|head|supervisor|foreman|"
+    r"officer|consultant|designer|editor|writer|driver|waiter|waitress|barista|secretary|receptionist|technician|"
+    r"scientist|researcher|professor|lecturer|partner|associate|president|captain|sergeant|plumber|electrician|"
+    r"carpenter|mechanic|baker|pilot|librarian|journalist|architect|midwife|paramedic|pharmacist|surveyor|"
+    r"cashier|coordinator|administrator|principal|inspector|detective|superintendent|deputy|chief|ceo|cto|cfo|vp)\b"
+)
+_ROLES = (
+    r"boss|manager|supervisor|lead|leader|head|chief|director|coach|trainer|teacher|tutor|dentist|doctor|gp|physician|"
+    r"therapist|landlord|landlady|agent|lawyer|hairdresser|barber|vet|nanny|cleaner|babysitter|chair|chairman|"
+    r"chairwoman|president|treasurer|captain|secretary|headmaster|principal|mayor|mentor|advisor|accountant"
+)
+_ONE_DAY = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|last night|this (?:morning|evening|weekend)|one day|once)\b", re.IGNORECASE
+)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "age",
+        _pattern(
+            rf"^{_WHO} (?:am|is|are){_ADVERB} (?P<value>{_COUNT}(?: (?:weeks|months))?)"
+            r"(?: years?)?(?: old)?(?: now)?(?=[.,;!?]|$| and\b)"
+        ),
+    ),
+    ("age", _pattern(rf"^{_WHO}(?: have| has)?{_ADVERB} turn(?:s|ed)? (?P<value>{_COUNT})\b")),
+    (
+        "getting up",
+        _pattern(
+            rf"^(?:{_WHO} )??(?:[\w' ]{{0,24}} )?(?:get|gets|wake|wakes|am|is|are) (?:up|awake|out of bed)\b {_AT}"
+        ),
+    ),
+    ("getting up", _pattern(rf"\b(?:(?P<whose>{_WORD}) )?(?:alarm|alarm clock) (?:goes off|rings|is set|is|wakes me) {_AT}")),
+    (
+        "bedtime",
+        _pattern(
+            rf"^{_WHO}(?: usually| mostly| always| try to)* (?:(?:am|is|are) (?:in bed|asleep)|go(?:es)? to (?:bed|sleep)|"
+            rf"turns? in|falls? asleep|switch(?:es)? off the light|turns? off the light) {_AT}"
+        ),
+    ),
+    ("bedtime", _pattern(rf"\b(?:(?P<whose>my|our) )?(?:bedtime|lights out)(?: is)? {_AT}")),
+    (
+        "job",
+        _pattern(
+            rf"^{_WHO} (?:(?:am|is){_ADVERB} (?:an? |the )?|works?{_ADVERB} as (?:an? |the )?|am working as (?:an? |the )?)"
+            rf"(?P<value>{_OCCUPATION})"
+        ),
+    ),
+    ("job", _pattern(rf"\b(?P<whose>my|our) (?:job|position|role|title|job title) is (?P<value>{_OCCUPATION})")),
+    (
+        "job",
+        _pattern(
+            rf"^{_WHO}{_IS} (?:been )?(?:promoted|moved up|made up|appointed|named) (?:from [^.,;]+? )?"
+            r"(?:to |as )?(?:be )?(?P<value>(?!from\b)[^.,;!?]{2,40})"
+        ),
+    ),
+    ("job", _pattern(rf"^{_WHO}(?: have| has)?{_ADVERB} (?:become|became) (?:an? |the )?(?P<value>{_OCCUPATION})")),
+    (
+        "job",
+        _pattern(rf"\b(?:made|named|appointed|promoted) (?P<who>me)(?: to)? (?:an? |the )?(?P<value>{_OCCUPATION})"),
+    ),
+)
+_STATES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
+    DEATH: (
+        (
+            "dead",
+            _pattern(
+                rf"^{_WHO}(?:{_IS})? (?:died|dead\b|passed (?:away|on)\b|put (?:down|to sleep)\b|to be put (?:down|to sleep)|"
+                r"not make it|not with us)"
+            ),
+        ),
+        ("dead", _pattern(rf"\b(?:we|i)(?: have)?(?: just)? (?:had to put|had to have|put) {_WHO} (?:put )?(?:down|to sleep)\b")),
+        ("dead", _pattern(rf"^(?:we|i)(?: have)?(?: just)? buried {_WHO}\b")),
+    ),
+    "partnership": (
+        ("divorced", _pattern(rf"^{_WHO}(?:{_IS})? (?:divorced|separated|split(?: up)?|broken up|broke up|parted ways)\b")),
+        ("married", _pattern(rf"^{_WHO}(?:{_IS})? (?:married|tied the knot|newlyweds)\b")),
+        ("engaged", _pattern(rf"^{_WHO}{_IS} engaged(?! (?:in|with))\b")),
+        ("widowed", _pattern(rf"^{_WHO}{_IS} (?:widowed|a widow|a widower)\b")),
+        ("single", _pattern(rf"^{_WHO}{_IS} (?:single(?! \w)|on my own again)\b")),
+        ("together", _pattern(rf"^{_WHO}{_IS} (?:seeing|dating|in a relationship with|together with) ")),
+    ),
+    "work": (
+        (
+            "without",
+            _pattern(
+                rf"^{_WHO}(?:{_IS})? (?:been )?(?:unemployed|out of work|between jobs|laid off|made redundant|"
+                r"lost (?:my|his|her|their) job|fired|retired|quit (?:my|his|her|their) job)\b"
+            ),
+        ),
+        ("self-employed", _pattern(rf"^{_WHO}(?:{_IS})? (?:gone |been |went )?(?:self-employed|freelance)\b")),
+        (
+            "employed",
+            _pattern(rf"^{_WHO}(?:{_IS})? (?:found|got|started|landed) (?:an? |the )?(?:new )?(?:job|position|post|work)\b"),
+        ),
+        ("employed", _pattern(rf"^{_WHO} works? (?:at|for) (?!home\b)")),
+    ),
+    "baby": (
+        ("expected", _pattern(rf"^{_WHO}{_IS} (?:expecting|pregnant)\b")),
+        (
+            "born",
+            _pattern(
+                rf"^{_WHO}(?: have| has)?{_ADVERB} (?:given birth|gave birth|had (?:an? |her |their )?(?:\w+ )?(?:baby|boy|girl|"
+                r"son|daughter|twins))\b"
+            ),
+        ),
+    ),
+    "health": (
+        (
+            "ill",
+            _pattern(
+                rf"^{_WHO}{_IS} (?:ill|sick|injured|in hospital|in the hospital|on crutches|on sick leave|down with|the flu|"
+                r"a cold|covid|pneumonia)\b"
+            ),
+        ),
+        (
+            "well",
+            _pattern(
+                rf"^{_WHO}(?:{_IS})? (?:recovered|better(?= again|[.,!]|$)|healthy again|well again|out of (?:the )?hospital|"
+                r"discharged|home from (?:the )?hospital|over the (?:flu|cold)|off (?:the |my )?crutches|back on (?:my|his|her) feet)"
+            ),
+        ),
+    ),
+}
+_ROLE_PATTERNS = (
+    _pattern(
+        rf"^(?P<value>{_NAME})(?: (?:is|was|be|will be|became|becomes|has become|has been|took over|has taken over|made|named|"
+        rf"appointed|steps in|stepped in|now|as))+ (?:my|our|the) (?:new )?(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES}))\b(?! of)"
+    ),
+    _pattern(
+        rf"^(?:my|our|the) (?:new )?(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES})) is (?:now |called )?(?P<value>{_NAME})"
+    ),
+    _pattern(rf"^(?:i|we)(?: now)? report to (?P<value>{_NAME})"),
+    _pattern(rf"^(?P<value>{_NAME}) (?P<role>coach|train|teach|lead|manag|supervis|head)(?:es|s) (?:me|us|my|our|the)\b"),
+)
+_ROLE_NAMES = {
+    "manag": "boss",
+    "supervis": "boss",
+    "manager": "boss",
+    "supervisor": "boss",
+    "line manager": "boss",
+    "train": "trainer",
+    "teach": "teacher",
+    "doctor": "gp",
+    "physician": "gp",
+    "landlady": "landlord",
+}
+_AMOUNT = rf"(?P<value>(?:\d[\d.,]*|{_COUNT})(?: ?[^\W\d_]+)?|doubled|tripled|halved)"
+_BEGAN = r"(?:is|are|was|were|has|have|got|went|now)\b[^.;!?]{0,40}?"
+_QUANTITIES = (
+    _pattern(rf"^{_WHO} (?:has|have|had|got|comes with|runs on|now has) {_AMOUNT} (?:of )?(?P<what>ram|memory|storage)\b"),
+    _pattern(rf"^(?:the |its )?(?P<what>{_WORD}) (?:of|in|on) (?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) {_BEGAN}{_AMOUNT}$"),
+    _pattern(rf"^(?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) of (?P<what>{_WORD}) {_BEGAN}{_AMOUNT}$"),
+)
