@@ -78,6 +78,43 @@ def tells_of_death_in(older: str, newer: str) -> bool:
     return (dead - KIN_WORDS - PETS or dead) <= nouns_of(older)
 
 
+@cached_by_text(maxsize=1024)
+def asked_attribute(question: str) -> str | None:
+    """Return the attribute that a question asks for, of those of which statements tell in few words."""
+    said = spelled_out(question[:CHARS])
+    return next((attribute for attribute, pattern in _ASKED if pattern.search(said)), None)
+
+
+def tells_attribute(text: str, attribute: str) -> bool:
+    """Return True if a statement tells an attribute, of anybody: "I'm 29." an age."""
+    if attribute in _TOLD and _TOLD[attribute].search(spelled_out(text[:CHARS])):
+        return True
+    return any(told.attribute == attribute for told in tellings_of(text))
+
+
+def is_of_long_ago(text: str) -> bool:
+    """Return True for what was so in another time of life: "As a kid I had a spaniel."."""
+    return _LONG_AGO.search(text[:CHARS]) is not None
+
+
+def asks_of_now(question: str) -> bool:
+    """Return True if a question is in the present, and of no time before."""
+    return _PRESENT.search(question) is not None and _PAST.search(question) is None
+
+
+_PRESENT = re.compile(r"\b(?:do|does|am|is|are|has|have)\b|['’](?:s|m|re)\b", re.IGNORECASE)
+_PAST = re.compile(
+    r"\b(?:did|was|were|had|been|ago|used|when|first|before|ever|former|formerly|previous|previously|old|past|history|"
+    r"grow|grew|childhood|school|originally|since|until|how long)\b",
+    re.IGNORECASE,
+)
+_LONG_AGO = re.compile(
+    r"\b(?:(?:years|decades) ago|as an? (?:kid|child|boy|girl|teenager|student)|when (?:i|we) (?:was|were) (?:an?|in|at|little|"
+    r"young|small|\d+)|back in (?:19|20)\d\d|back then|used to|formerly|in my (?:youth|childhood|twenties|first job|last job))\b",
+    re.IGNORECASE,
+)
+
+
 def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
     if not one or not other:
         return one == other
@@ -95,9 +132,7 @@ def _is_being(subject: str) -> bool:
     """Return True for the speaker, for a relative, an animal or a name."""
     words = re.findall(r"[\w'-]+", subject)
     lows = {word.casefold() for word in words}
-    return bool(lows & (_SPEAKER | KIN_WORDS | PETS | GIVEN_NAMES)) or (
-        words[-1][:1].isupper() and "of" not in lows
-    )
+    return bool(lows & (_SPEAKER | KIN_WORDS | PETS | GIVEN_NAMES)) or (words[-1][:1].isupper() and "of" not in lows)
 
 
 def _holder(subject: str) -> frozenset[str] | None:
@@ -184,7 +219,12 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"^(?:{_WHO} )??(?:[\w' ]{{0,24}} )?(?:get|gets|wake|wakes|am|is|are) (?:up|awake|out of bed)\b {_AT}"
         ),
     ),
-    ("getting up", _pattern(rf"\b(?:(?P<whose>{_WORD}) )?(?:alarm|alarm clock) (?:goes off|rings|is set|is|wakes me) {_AT}")),
+    (
+        "getting up",
+        _pattern(
+            rf"\b(?:(?P<whose>(?:{_WORD} )?{_WORD} of|my|our|the) )?(?:alarm|alarm clock) (?:goes off|rings|is set|is|wakes me) {_AT}"
+        ),
+    ),
     (
         "bedtime",
         _pattern(
@@ -192,7 +232,10 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"turns? in|falls? asleep|switch(?:es)? off the light|turns? off the light) {_AT}"
         ),
     ),
-    ("bedtime", _pattern(rf"\b(?:(?P<whose>my|our) )?(?:bedtime|lights out)(?: is)? {_AT}")),
+    (
+        "bedtime",
+        _pattern(rf"\b(?:(?P<whose>(?:{_WORD} )?{_WORD} of|my|our|the) )?(?:bedtime|lights out)(?: is)? {_AT}"),
+    ),
     (
         "job",
         _pattern(
@@ -223,11 +266,19 @@ _STATES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
                 r"not make it|not with us)"
             ),
         ),
-        ("dead", _pattern(rf"\b(?:we|i)(?: have)?(?: just)? (?:had to put|had to have|put) {_WHO} (?:put )?(?:down|to sleep)\b")),
+        (
+            "dead",
+            _pattern(
+                rf"\b(?:we|i)(?: have)?(?: just)? (?:had to put|had to have|put) {_WHO} (?:put )?(?:down|to sleep)\b"
+            ),
+        ),
         ("dead", _pattern(rf"^(?:we|i)(?: have)?(?: just)? buried {_WHO}\b")),
     ),
     "partnership": (
-        ("divorced", _pattern(rf"^{_WHO}(?:{_IS})? (?:divorced|separated|split(?: up)?|broken up|broke up|parted ways)\b")),
+        (
+            "divorced",
+            _pattern(rf"^{_WHO}(?:{_IS})? (?:divorced|separated|split(?: up)?|broken up|broke up|parted ways)\b"),
+        ),
         ("married", _pattern(rf"^{_WHO}(?:{_IS})? (?:married|tied the knot|newlyweds)\b")),
         ("engaged", _pattern(rf"^{_WHO}{_IS} engaged(?! (?:in|with))\b")),
         ("widowed", _pattern(rf"^{_WHO}{_IS} (?:widowed|a widow|a widower)\b")),
@@ -245,7 +296,9 @@ _STATES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
         ("self-employed", _pattern(rf"^{_WHO}(?:{_IS})? (?:gone |been |went )?(?:self-employed|freelance)\b")),
         (
             "employed",
-            _pattern(rf"^{_WHO}(?:{_IS})? (?:found|got|started|landed) (?:an? |the )?(?:new )?(?:job|position|post|work)\b"),
+            _pattern(
+                rf"^{_WHO}(?:{_IS})? (?:found|got|started|landed) (?:an? |the )?(?:new )?(?:job|position|post|work)\b"
+            ),
         ),
         ("employed", _pattern(rf"^{_WHO} works? (?:at|for) (?!home\b)")),
     ),
@@ -285,7 +338,9 @@ _ROLE_PATTERNS = (
         rf"^(?:my|our|the) (?:new )?(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES})) is (?:now |called )?(?P<value>{_NAME})"
     ),
     _pattern(rf"^(?:i|we)(?: now)? report to (?P<value>{_NAME})"),
-    _pattern(rf"^(?P<value>{_NAME}) (?P<role>coach|train|teach|lead|manag|supervis|head)(?:es|s) (?:me|us|my|our|the)\b"),
+    _pattern(
+        rf"^(?P<value>{_NAME}) (?P<role>coach|train|teach|lead|manag|supervis|head)(?:es|s) (?:me|us|my|our|the)\b"
+    ),
 )
 _ROLE_NAMES = {
     "manag": "boss",
@@ -299,10 +354,43 @@ _ROLE_NAMES = {
     "physician": "gp",
     "landlady": "landlord",
 }
+_ASKED = (
+    ("age", _pattern(r"\bhow old (?:am|is|are)\b|\bwhat (?:is|am) (?:\w+ ){1,2}(?:of )?age\b")),
+    (
+        "employer",
+        _pattern(
+            r"\bwhere (?:do|does) (?:\w+ ){1,3}work\b|\bwh(?:o|om|ich company) (?:do|does) (?:\w+ ){1,3}work for\b"
+        ),
+    ),
+    (
+        "job",
+        _pattern(
+            r"\bwhat (?:is|am) (?:my|our|his|her|\w+ of) (?:job|job title|position|role|title|profession|occupation)\b"
+        ),
+    ),
+    ("getting up", _pattern(r"\b(?:when|what time) (?:do|does) .{1,30}\b(?:get|wake) up\b")),
+    (
+        "bedtime",
+        _pattern(r"\b(?:when|what time) (?:do|does) .{1,30}\b(?:go to (?:bed|sleep)|fall asleep)\b|\bbedtime\b"),
+    ),
+)
+_TOLD = {
+    "age": _pattern(
+        r"\b\d{1,2}(?: years old|-year-old)\b|\bi am [^\W\d_]+, \d{1,2}\b|\bi am \d{1,2}(?=[,.;!]| and\b|$)"
+    ),
+    "employer": _pattern(
+        r"\b(?:work|works|working|started|starting|start|job|employed|shift|nurse|engineer) (?:as [^.,;]{1,30} )?(?:at|for|with|in) |"
+        r"\b(?:joined|hired by|employer|employs me)\b|\bhired me\b"
+    ),
+}
 _AMOUNT = rf"(?P<value>(?:\d[\d.,]*|{_COUNT})(?: ?[^\W\d_]+)?|doubled|tripled|halved)"
 _BEGAN = r"(?:is|are|was|were|has|have|got|went|now)\b[^.;!?]{0,40}?"
 _QUANTITIES = (
-    _pattern(rf"^{_WHO} (?:has|have|had|got|comes with|runs on|now has) {_AMOUNT} (?:of )?(?P<what>ram|memory|storage)\b"),
-    _pattern(rf"^(?:the |its )?(?P<what>{_WORD}) (?:of|in|on) (?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) {_BEGAN}{_AMOUNT}$"),
+    _pattern(
+        rf"^{_WHO} (?:has|have|had|got|comes with|runs on|now has) {_AMOUNT} (?:of )?(?P<what>ram|memory|storage)\b"
+    ),
+    _pattern(
+        rf"^(?:the |its )?(?P<what>{_WORD}) (?:of|in|on) (?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) {_BEGAN}{_AMOUNT}$"
+    ),
     _pattern(rf"^(?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) of (?P<what>{_WORD}) {_BEGAN}{_AMOUNT}$"),
 )

@@ -241,9 +241,7 @@ def happened_beside(older: str, newer: str) -> bool:
     old, new = read_claim(older), read_claim(newer)
     if not old.terms.isdisjoint(new.terms):
         return False
-    return _CHORE.match(newer) is not None or (
-        _EVENT.match(older) is not None and not old.numbers and not old.names
-    )
+    return _CHORE.match(newer) is not None or (_EVENT.match(older) is not None and not old.numbers and not old.names)
 
 
 _SOMEBODY = r"(?:(?:i|we|he|she|they|it|there|somebody|someone|(?:my|our|the) \w+|[A-Z]\w+) )?"
