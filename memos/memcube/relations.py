@@ -291,7 +291,7 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     likely = contrast is Contrast.LIKELY and pair.cosine >= _ALIKE
     if likely or (not new.unreal and changes_a_clause(pair.older.memory, pair.newer.memory)):
         odds, contrast = max(odds, _LIKELY), Contrast.LIKELY
-    if contrast is None and not new.unreal and leaves_behind(pair.older.memory, pair.newer.memory):
+    if contrast in (None, Contrast.APART) and not new.unreal and leaves_behind(pair.older.memory, pair.newer.memory):
         return max(odds, _LIKELY)
     if changed and not new.ends:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.

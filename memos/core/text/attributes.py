@@ -75,7 +75,10 @@ def tells_of_death_in(older: str, newer: str) -> bool:
     dead = next((told.holder for told in tellings_of(newer) if told.attribute == DEATH and told.holder), None)
     if dead is None:
         return False
-    return (dead - KIN_WORDS - PETS or dead) <= nouns_of(older)
+    names = dead - KIN_WORDS - PETS
+    if any(name in older for name in names):  # "Rosemary died." tells nothing of rosemary.
+        return False
+    return (names or dead) <= nouns_of(older)
 
 
 @cached_by_text(maxsize=1024)
@@ -182,6 +185,7 @@ _CLOCK = (
 )
 _AT = rf"(?:[^.;!?]{{0,24}}? )??(?:at|by|before|around|about|until|till|for|to|is)(?: about| around)? (?P<value>{_CLOCK})\b"
 _NAME = r"(?-i:(?:(?:Dr|Mr|Mrs|Ms|Prof) )?[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)"
+_PLACE = r"(?-i:[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)"
 _OCCUPATION = (
     r"(?:(?!(?:and|my|our|for|of|with) )[\w-]+ ){0,3}?(?:analyst|engineer|developer|programmer|manager|director|nurse|teacher|cook|chef|sous-chef|"
     r"clerk|assistant|apprentice|intern|trainee|accountant|lawyer|doctor|surgeon|lead|leader|head|supervisor|foreman|"
@@ -216,7 +220,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "getting up",
         _pattern(
-            rf"^(?:{_WHO} )??(?:[\w' ]{{0,24}} )?(?:get|gets|wake|wakes|am|is|are) (?:up|awake|out of bed)\b {_AT}"
+            rf"^{_WHO}(?: \w+)? (?:get|gets|wake|wakes|am|is|are) (?:up|awake|out of bed)\b {_AT}"
         ),
     ),
     (
@@ -225,6 +229,25 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"\b(?:(?P<whose>(?:{_WORD} )?{_WORD} of|my|our|the) )?(?:alarm|alarm clock) (?:goes off|rings|is set|is|wakes me) {_AT}"
         ),
     ),
+    (
+        "home",
+        _pattern(
+            rf"(?:^|[,;.] |\band )(?P<who>i|we)? ?(?:have |am |are )?(?:live|living|moved|relocated|settled|resident|based|"
+            rf"rent(?:ing)? (?:one|an? \w+)|in (?:my|our) new (?:flat|house|home|place|apartment))\b"
+            rf"(?: back| over| down| (?:from|out of) {_NAME}| together)* (?:in|to) (?P<value>{_PLACE})"
+        ),
+    ),
+    ("home", _pattern(rf"\b(?P<who>my|our) (?:new )?(?:flat|house|home|place|apartment) (?:is )?in (?P<value>{_PLACE})")),
+    ("home", _pattern(rf"\b(?P<who>i) am (?:now )?(?:an? )?resident of (?P<value>{_PLACE})")),
+    (
+        "employer",
+        _pattern(
+            rf"^(?P<who>i|we) (?:have )?(?:now )?(?:joined|work (?:at|for)|started (?:work(?:ing)? )?(?:at|for|with)|am employed by|"
+            rf"signed (?:on )?with) (?P<value>{_PLACE})"
+        ),
+    ),
+    ("employer", _pattern(rf"^(?P<value>{_PLACE}) (?:has )?hired (?P<who>me)\b")),
+    ("employer", _pattern(rf"\b(?P<who>my) (?:employer is|payslips? comes? from|salary comes from) (?P<value>{_PLACE})")),
     (
         "bedtime",
         _pattern(
@@ -329,20 +352,42 @@ _STATES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
         ),
     ),
 }
+_CLAUSE = r"(?:^|[,;.] (?:and |so |but )?| and )"
 _ROLE_PATTERNS = (
     _pattern(
-        rf"^(?P<value>{_NAME})(?: (?:is|was|be|will be|became|becomes|has become|has been|took over|has taken over|made|named|"
-        rf"appointed|steps in|stepped in|now|as))+ (?:my|our|the) (?:new )?(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES}))\b(?! of)"
+        rf"^(?:it is )?(?P<value>{_NAME})(?: (?:is|was|be|will be|became|becomes|has become|has been|took over|has taken over|"
+        rf"made|named|appointed|steps in|stepped in|now|as))+ (?:my|our|the) (?:new )?"
+        rf"(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES}))\b(?! of)"
     ),
     _pattern(
-        rf"^(?:my|our|the) (?:new )?(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES})) is (?:now |called )?(?P<value>{_NAME})"
+        rf"{_CLAUSE}(?:my|our) (?:new |current )?(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES})) is (?:now |called )?"
+        rf"(?P<value>{_NAME})"
     ),
     _pattern(rf"^(?:i|we)(?: now)? report to (?P<value>{_NAME})"),
     _pattern(
-        rf"^(?P<value>{_NAME}) (?P<role>coach|train|teach|lead|manag|supervis|head)(?:es|s) (?:me|us|my|our|the)\b"
+        rf"^(?:i|we) (?:have|got|have got|found|hired) an? (?:new )?(?P<role>(?:{_WORD} )?(?:{_ROLES})),? (?:called |named )?"
+        rf"(?P<value>{_NAME})"
     ),
+    _pattern(
+        rf"^(?:it is )?(?P<value>{_NAME})(?: who| that)? (?P<role>coach|train|teach|manag|supervis|clean)(?:es|s) "
+        r"(?:me|us|(?:my|our) (?:team|side|club|choir|group|class|flat|house|home|office|place))\b"
+    ),
+    _pattern(
+        rf"^(?:it is )?(?P<value>{_NAME})(?: who| that)? (?P<role>runs|heads|leads) (?:our|my|the) "
+        r"(?:department|office|company|division|unit)\b"
+    ),
+    _pattern(rf"^(?:it is )?(?P<value>{_NAME})(?: who| that)? (?P<role>owns|lets) (?:our|my|the) (?:flat|apartment|house)\b"),
+    _pattern(rf"^(?:the|my|our) (?:flat|apartment|house) (?P<role>belongs) to (?P<value>{_NAME})"),
+    _pattern(rf"\b(?:have|has|am|with) (?P<value>no|without an?) (?P<role>{_ROLES})\b"),
 )
 _ROLE_NAMES = {
+    "runs": "boss",
+    "heads": "boss",
+    "leads": "boss",
+    "owns": "landlord",
+    "lets": "landlord",
+    "belongs": "landlord",
+    "clean": "cleaner",
     "manag": "boss",
     "supervis": "boss",
     "manager": "boss",

@@ -678,7 +678,8 @@ _LEFT_BEFORE = re.compile(
     r"\b(?:from|no more|instead of|rather than|in place of|sold|left|quit|finished|through with|done with|goodbye|bye|"
     r"good riddance|farewell|uninstalled|dropped|ditched|g[ai]ve(?:n)? up|cancell?ed|closed|out of|stopped|"
     r"(?:swapp?|replac|trad)(?:ed|ing)|let go of)"
-    r"(?: (?:the|my|our|a|an|on|in|at|with|to|for|in for|going|using|drinking|eating)){0,2} $",
+    r"(?: (?:the|my|our|a|an|on|in|at|with|to|for|in for|going|using|drinking|eating|playing|taking|learning|place|flat|"
+    r"house|job|room|subscription|membership)){0,3} $",
     re.IGNORECASE,
 )
 _LEFT_AFTER = re.compile(
