@@ -246,6 +246,15 @@ class RelationFinder:
         return cosine + _crowded(neighbours) * (comparable - cosine)
 
 
+def _leaves_alone(older: str, newer: str, new: Claim) -> bool:
+    """Return True if the newer statement is of another thing, happened beside, adds something or answers a request."""
+    if is_about_another_thing(older, newer) or happened_beside(older, newer):
+        return True
+    if requests_a_task(older):
+        return not (requests_a_task(newer) or new.changes or new.ends)
+    return adds(newer) and not new.ends
+
+
 def _is_told_in_other_words(older: str, newer: str) -> bool:
     return gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer) or completes(older, newer)
 
@@ -275,13 +284,7 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     if not new.unreal and _is_told_in_other_words(pair.older.memory, pair.newer.memory):
         return max(odds, _LEAST_SURE)
-    if is_about_another_thing(pair.older.memory, pair.newer.memory) or happened_beside(
-        pair.older.memory, pair.newer.memory
-    ):
-        return min(odds, _NO_CHANGE)
-    if (adds(pair.newer.memory) and not new.ends) or (
-        requests_a_task(pair.older.memory) and not (requests_a_task(pair.newer.memory) or new.changes or new.ends)
-    ):
+    if _leaves_alone(pair.older.memory, pair.newer.memory, new):
         return min(odds, _NO_CHANGE)
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
     # "the new website" in both tells of no change, "I go by bus now" does.

@@ -463,15 +463,17 @@ class _Factors:
                 found.append(self._of_assistant(item))
         if tells_nothing(item):
             found.append(("tells_nothing", TELLS_NOTHING))
+        return [*found, *self._of_what_holds(item)]
+
+    def _of_what_holds(self, item: Brief) -> Iterator[tuple[str, float]]:
         if item.outdated and not self._former:
-            found.append(("outdated", OUTDATED))
-        if self._asked is not None and item.role == Role.USER and tells_attribute(item.memory, self._asked):
-            found.append(("tells_asked", TELLS_ASKED))
-        if self._of_now and is_of_long_ago(item.memory):
-            found.append(("long_ago", LONG_AGO))
+            yield "outdated", OUTDATED
         if item.cold:
-            found.append(("cold", COLD))
-        return found
+            yield "cold", COLD
+        if self._asked is not None and item.role == Role.USER and tells_attribute(item.memory, self._asked):
+            yield "tells_asked", TELLS_ASKED
+        if self._of_now and is_of_long_ago(item.memory):
+            yield "long_ago", LONG_AGO
 
     def _of_assistant(self, item: Brief) -> tuple[str, float]:
         if self._answered:

@@ -7,6 +7,7 @@ and still the second is the newer answer to one question. English; what cannot b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from memos.core.text.caches import cached_by_text
@@ -28,35 +29,51 @@ class Telling(NamedTuple):
 def tellings_of(text: str) -> tuple[Telling, ...]:
     """Return what a statement tells of the attributes that are read here."""
     said = _LATELY.sub("", LEAD.sub("", spelled_out(text[:CHARS])).strip()).rstrip(" .!")
-    found = []
-    for attribute, pattern in _PATTERNS:
-        match = pattern.search(said)
+    return (*_values(said), *_states(said), *_roles(said), *_amounts(said))
+
+
+def _values(said: str) -> Iterator[Telling]:
+    for attribute, patterns in _TELLINGS.items():
+        match = _first(patterns, said)
         if match is None or (attribute in _HABITS and _ONE_DAY.search(said)):
             continue
         if attribute != "age" or _is_being(match["who"]) or "old" in match.group():
-            _add(found, attribute, match, match["value"])
+            yield from _telling(attribute, match, match["value"])
+
+
+def _states(said: str) -> Iterator[Telling]:
     for attribute, states in _STATES.items():
-        matches = ((state, pattern.search(said)) for state, pattern in states)
-        state, match = next(((state, match) for state, match in matches if match is not None), ("", None))
-        if match is not None and (attribute != DEATH or _is_being(match["who"])):
-            _add(found, attribute, match, state)
-    match = next((match for pattern in _ROLE_PATTERNS if (match := pattern.search(said))), None)
+        for state, patterns in states.items():
+            match = _first(patterns, said)
+            if match is not None:
+                if attribute != DEATH or _is_being(match["who"]):
+                    yield from _telling(attribute, match, state)
+                break
+
+
+def _roles(said: str) -> Iterator[Telling]:
+    match = _first(_ROLE_PATTERNS, said)
     if match is not None:
         role = match.groupdict().get("role", "boss").casefold()
-        found.append(Telling(f"role of {_ROLE_NAMES.get(role, role)}", frozenset(), _value(match["value"])))
-    for pattern in _QUANTITIES:
-        match = pattern.search(said)
-        if match is not None:
-            what = match["what"].casefold()
-            _add(found, f"amount of {_SAME_AMOUNT.get(what, what)}", match, match["value"])
-    return tuple(found)
+        yield Telling(f"role of {_ROLE_NAMES.get(role, role)}", frozenset(), _value(match["value"]))
 
 
-def _add(found: list[Telling], attribute: str, match: re.Match[str], value: str) -> None:
+def _amounts(said: str) -> Iterator[Telling]:
+    match = _first(_QUANTITIES, said)
+    if match is not None:
+        what = match["what"].casefold()
+        yield from _telling(f"amount of {_SAME_AMOUNT.get(what, what)}", match, match["value"])
+
+
+def _first(patterns: Iterable[re.Pattern[str]], said: str) -> re.Match[str] | None:
+    return next((match for pattern in patterns if (match := pattern.search(said))), None)
+
+
+def _telling(attribute: str, match: re.Match[str], value: str) -> Iterator[Telling]:
     groups = match.groupdict()
     holder = _holder(groups.get("who") or groups.get("whose") or "")
     if holder is not None:
-        found.append(Telling(attribute, holder, _value(value)))
+        yield Telling(attribute, holder, _value(value))
 
 
 def gives_attribute_another_value(older: str, newer: str) -> bool:
@@ -112,8 +129,9 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 _LONG_AGO = re.compile(
-    r"\b(?:(?:years|decades) ago|as an? (?:kid|child|boy|girl|teenager|student)|when (?:i|we) (?:was|were) (?:an?|in|at|little|"
-    r"young|small|\d+)|back in (?:19|20)\d\d|back then|used to|formerly|in my (?:youth|childhood|twenties|first job|last job))\b",
+    r"\b(?:(?:years|decades) ago|as an? (?:kid|child|boy|girl|teenager|student)|back in (?:19|20)\d\d|back then|"
+    r"used to|"
+    r"when (?:i|we) (?:was|were) (?:an?|in|at|little|young|small|\d+)|formerly|in my (?:youth|childhood|twenties))\b",
     re.IGNORECASE,
 )
 
@@ -173,6 +191,7 @@ _LATELY = re.compile(
 )
 _WORD = r"[^\W\d_][\w'-]*"
 _WHO = rf"(?P<who>(?:(?:my|our|the) (?:{_WORD} ){{0,3}}?{_WORD}|{_WORD}(?: (?-i:[A-Z]){_WORD})?)(?: and {_WORD})?)"
+_WHOSE = rf"(?P<whose>(?:{_WORD} )?{_WORD} of|my|our|the)"
 _ADVERB = r"(?: (?:just|now|also|finally|recently|already|currently|both|officially|happily|really|still|usually))*"
 _IS = rf"(?: (?:am|is|are|was|were|have been|has been|got|gets|have got|has got|have|has)){_ADVERB}"
 _COUNT = (
@@ -183,11 +202,15 @@ _CLOCK = (
     rf"(?:(?:half|quarter|five|ten|twenty|twenty-five)(?: (?:past|to))? )?(?:\d{{1,2}}(?:[:.]\d\d)?|{_COUNT}|noon|"
     r"midnight)(?: ?[ap]\.?m\b| thirty\b| fifteen\b| o'clock\b)?"
 )
-_AT = rf"(?:[^.;!?]{{0,24}}? )??(?:at|by|before|around|about|until|till|for|to|is)(?: about| around)? (?P<value>{_CLOCK})\b"
+_AT = (
+    r"(?:[^.;!?]{0,24}? )??(?:at|by|before|around|about|until|till|for|to|is)(?: about| around)? "
+    rf"(?P<value>{_CLOCK})\b"
+)
 _NAME = r"(?-i:(?:(?:Dr|Mr|Mrs|Ms|Prof) )?[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)"
 _PLACE = r"(?-i:[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)"
 _OCCUPATION = (
-    r"(?:(?!(?:and|my|our|for|of|with) )[\w-]+ ){0,3}?(?:analyst|engineer|developer|programmer|manager|director|nurse|teacher|cook|chef|sous-chef|"
+    r"(?:(?!(?:and|my|our|for|of|with) )[\w-]+ ){0,3}?(?:analyst|engineer|developer|programmer|manager|director|nurse|"
+    r"teacher|cook|chef|sous-chef|"
     r"clerk|assistant|apprentice|intern|trainee|accountant|lawyer|doctor|surgeon|lead|leader|head|supervisor|foreman|"
     r"officer|consultant|designer|editor|writer|driver|waiter|waitress|barista|secretary|receptionist|technician|"
     r"scientist|researcher|professor|lecturer|partner|associate|president|captain|sergeant|plumber|electrician|"
@@ -208,154 +231,100 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (
-        "age",
-        _pattern(
-            rf"^{_WHO} (?:am|is|are){_ADVERB} (?P<value>{_COUNT}(?: (?:weeks|months))?)"
-            r"(?: years?)?(?: old)?(?: now)?(?=[.,;!?]|$| and\b)"
-        ),
+_TELLING_PATTERNS: dict[str, tuple[str, ...]] = {
+    "age": (
+        rf"^{_WHO} (?:am|is|are){_ADVERB} (?P<value>{_COUNT}(?: (?:weeks|months))?)(?: years?)?(?: old)?(?: now)?"
+        r"(?=[.,;!?]|$| and\b)",
+        rf"^{_WHO}(?: have| has)?{_ADVERB} turn(?:s|ed)? (?P<value>{_COUNT})\b",
     ),
-    ("age", _pattern(rf"^{_WHO}(?: have| has)?{_ADVERB} turn(?:s|ed)? (?P<value>{_COUNT})\b")),
-    (
-        "getting up",
-        _pattern(
-            rf"^{_WHO}(?: \w+)? (?:get|gets|wake|wakes|am|is|are) (?:up|awake|out of bed)\b {_AT}"
-        ),
+    "getting up": (
+        rf"^{_WHO}(?: \w+)? (?:get|gets|wake|wakes|am|is|are) (?:up|awake|out of bed)\b {_AT}",
+        rf"\b(?:{_WHOSE} )?alarm(?: clock)? (?:goes off|rings|is set|is|wakes me) {_AT}",
     ),
-    (
-        "getting up",
-        _pattern(
-            rf"\b(?:(?P<whose>(?:{_WORD} )?{_WORD} of|my|our|the) )?(?:alarm|alarm clock) (?:goes off|rings|is set|is|wakes me) {_AT}"
-        ),
+    "bedtime": (
+        rf"^{_WHO}(?: usually| mostly| always| try to)* (?:(?:am|is|are) (?:in bed|asleep)|go(?:es)? to (?:bed|sleep)|"
+        rf"turns? in|falls? asleep|(?:switch|switches|turns?) off the light) {_AT}",
+        rf"\b(?:{_WHOSE} )?(?:bedtime|lights out)(?: is)? {_AT}",
     ),
-    (
-        "home",
-        _pattern(
-            rf"(?:^|[,;.] |\band )(?P<who>i|we)? ?(?:have |am |are )?(?:live|living|moved|relocated|settled|resident|based|"
-            rf"rent(?:ing)? (?:one|an? \w+)|in (?:my|our) new (?:flat|house|home|place|apartment))\b"
-            rf"(?: back| over| down| (?:from|out of) {_NAME}| together)* (?:in|to) (?P<value>{_PLACE})"
-        ),
+    "home": (
+        r"(?:^|[,;.] |\band )(?P<who>i|we)? ?(?:have |am |are )?(?:live|living|moved|relocated|settled|based|"
+        r"rent(?:ing)? (?:one|an? \w+)|in (?:my|our) new (?:flat|house|home|place|apartment))\b"
+        rf"(?: back| over| down| (?:from|out of) {_NAME}| together)* (?:in|to) (?P<value>{_PLACE})",
+        rf"\b(?P<who>my|our) (?:new )?(?:flat|house|home|place|apartment) (?:is )?in (?P<value>{_PLACE})",
+        rf"\b(?P<who>i) am (?:now )?(?:an? )?resident of (?P<value>{_PLACE})",
     ),
-    ("home", _pattern(rf"\b(?P<who>my|our) (?:new )?(?:flat|house|home|place|apartment) (?:is )?in (?P<value>{_PLACE})")),
-    ("home", _pattern(rf"\b(?P<who>i) am (?:now )?(?:an? )?resident of (?P<value>{_PLACE})")),
-    (
-        "employer",
-        _pattern(
-            rf"^(?P<who>i|we) (?:have )?(?:now )?(?:joined|work (?:at|for)|started (?:work(?:ing)? )?(?:at|for|with)|am employed by|"
-            rf"signed (?:on )?with) (?P<value>{_PLACE})"
-        ),
+    "employer": (
+        r"^(?P<who>i|we) (?:have )?(?:now )?(?:joined|work (?:at|for)|started (?:work(?:ing)? )?(?:at|for|with)|"
+        rf"am employed by|signed (?:on )?with) (?P<value>{_PLACE})",
+        rf"^(?P<value>{_PLACE}) (?:has )?hired (?P<who>me)\b",
+        rf"\b(?P<who>my) (?:employer is|payslips? comes? from|salary comes from) (?P<value>{_PLACE})",
     ),
-    ("employer", _pattern(rf"^(?P<value>{_PLACE}) (?:has )?hired (?P<who>me)\b")),
-    ("employer", _pattern(rf"\b(?P<who>my) (?:employer is|payslips? comes? from|salary comes from) (?P<value>{_PLACE})")),
-    (
-        "bedtime",
-        _pattern(
-            rf"^{_WHO}(?: usually| mostly| always| try to)* (?:(?:am|is|are) (?:in bed|asleep)|go(?:es)? to (?:bed|sleep)|"
-            rf"turns? in|falls? asleep|switch(?:es)? off the light|turns? off the light) {_AT}"
-        ),
+    "job": (
+        rf"^{_WHO} (?:(?:am|is){_ADVERB}|works?{_ADVERB} as|am working as) (?:an? |the )?(?P<value>{_OCCUPATION})",
+        rf"\b(?P<who>my|our) (?:job|position|role|title|job title) is (?P<value>{_OCCUPATION})",
+        rf"^{_WHO}{_IS} (?:been )?(?:promoted|moved up|made up|appointed|named) (?:from [^.,;]+? )?(?:to |as )?(?:be )?"
+        r"(?P<value>(?!from\b)[^.,;!?]{2,40})",
+        rf"^{_WHO}(?: have| has)?{_ADVERB} (?:become|became) (?:an? |the )?(?P<value>{_OCCUPATION})",
+        rf"\b(?:made|named|appointed|promoted) (?P<who>me)(?: to)? (?:an? |the )?(?P<value>{_OCCUPATION})",
     ),
-    (
-        "bedtime",
-        _pattern(rf"\b(?:(?P<whose>(?:{_WORD} )?{_WORD} of|my|our|the) )?(?:bedtime|lights out)(?: is)? {_AT}"),
-    ),
-    (
-        "job",
-        _pattern(
-            rf"^{_WHO} (?:(?:am|is){_ADVERB} (?:an? |the )?|works?{_ADVERB} as (?:an? |the )?|am working as (?:an? |the )?)"
-            rf"(?P<value>{_OCCUPATION})"
+}
+_STATE_PATTERNS: dict[str, dict[str, tuple[str, ...]]] = {
+    DEATH: {
+        "dead": (
+            rf"^{_WHO}(?:{_IS})? (?:died|dead\b|passed (?:away|on)\b|(?:to be )?put (?:down|to sleep)\b|not with us)",
+            rf"\b(?:we|i)(?: have)?(?: just)? (?:had to put|had to have|put) {_WHO} (?:put )?(?:down|to sleep)\b",
+            rf"^(?:we|i)(?: have)?(?: just)? buried {_WHO}\b",
         ),
-    ),
-    ("job", _pattern(rf"\b(?P<whose>my|our) (?:job|position|role|title|job title) is (?P<value>{_OCCUPATION})")),
-    (
-        "job",
-        _pattern(
-            rf"^{_WHO}{_IS} (?:been )?(?:promoted|moved up|made up|appointed|named) (?:from [^.,;]+? )?"
-            r"(?:to |as )?(?:be )?(?P<value>(?!from\b)[^.,;!?]{2,40})"
+    },
+    "partnership": {
+        "apart": (rf"^{_WHO}(?:{_IS})? (?:divorced|separated|split(?: up)?|broken up|broke up|parted ways)\b",),
+        "married": (rf"^{_WHO}(?:{_IS})? (?:married|tied the knot|newlyweds)\b",),
+        "engaged": (rf"^{_WHO}{_IS} engaged(?! (?:in|with))\b",),
+        "widowed": (rf"^{_WHO}{_IS} (?:widowed|a widow|a widower)\b",),
+        "single": (rf"^{_WHO}{_IS} (?:single(?! \w)|on my own again)\b",),
+        "together": (rf"^{_WHO}{_IS} (?:seeing|dating|in a relationship with|together with) ",),
+    },
+    "work": {
+        "without": (
+            rf"^{_WHO}(?:{_IS})? (?:been )?(?:unemployed|out of work|between jobs|laid off|made redundant|fired|"
+            rf"retired|"
+            r"(?:lost|quit) (?:my|his|her|their) job)\b",
         ),
-    ),
-    ("job", _pattern(rf"^{_WHO}(?: have| has)?{_ADVERB} (?:become|became) (?:an? |the )?(?P<value>{_OCCUPATION})")),
-    (
-        "job",
-        _pattern(rf"\b(?:made|named|appointed|promoted) (?P<who>me)(?: to)? (?:an? |the )?(?P<value>{_OCCUPATION})"),
-    ),
-)
-_STATES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
-    DEATH: (
-        (
-            "dead",
-            _pattern(
-                rf"^{_WHO}(?:{_IS})? (?:died|dead\b|passed (?:away|on)\b|put (?:down|to sleep)\b|to be put (?:down|to sleep)|"
-                r"not make it|not with us)"
-            ),
+        "for oneself": (rf"^{_WHO}(?:{_IS})? (?:gone |been |went )?(?:self-employed|freelance)\b",),
+        "employed": (
+            rf"^{_WHO}(?:{_IS})? (?:found|got|started|landed) (?:an? |the )?(?:new )?(?:job|position|post|work)\b",
+            rf"^{_WHO} works? (?:at|for) (?!home\b)",
         ),
-        (
-            "dead",
-            _pattern(
-                rf"\b(?:we|i)(?: have)?(?: just)? (?:had to put|had to have|put) {_WHO} (?:put )?(?:down|to sleep)\b"
-            ),
+    },
+    "baby": {
+        "expected": (rf"^{_WHO}{_IS} (?:expecting|pregnant)\b",),
+        "born": (
+            rf"^{_WHO}(?: have| has)?{_ADVERB} (?:given birth|gave birth|had (?:an? |her |their )?(?:\w+ )?"
+            r"(?:baby|boy|girl|son|daughter|twins))\b",
         ),
-        ("dead", _pattern(rf"^(?:we|i)(?: have)?(?: just)? buried {_WHO}\b")),
-    ),
-    "partnership": (
-        (
-            "divorced",
-            _pattern(rf"^{_WHO}(?:{_IS})? (?:divorced|separated|split(?: up)?|broken up|broke up|parted ways)\b"),
+    },
+    "health": {
+        "ill": (
+            rf"^{_WHO}{_IS} (?:ill|sick|injured|in (?:the )?hospital|on crutches|on sick leave|down with|the flu|"
+            rf"a cold|"
+            r"covid|pneumonia)\b",
         ),
-        ("married", _pattern(rf"^{_WHO}(?:{_IS})? (?:married|tied the knot|newlyweds)\b")),
-        ("engaged", _pattern(rf"^{_WHO}{_IS} engaged(?! (?:in|with))\b")),
-        ("widowed", _pattern(rf"^{_WHO}{_IS} (?:widowed|a widow|a widower)\b")),
-        ("single", _pattern(rf"^{_WHO}{_IS} (?:single(?! \w)|on my own again)\b")),
-        ("together", _pattern(rf"^{_WHO}{_IS} (?:seeing|dating|in a relationship with|together with) ")),
-    ),
-    "work": (
-        (
-            "without",
-            _pattern(
-                rf"^{_WHO}(?:{_IS})? (?:been )?(?:unemployed|out of work|between jobs|laid off|made redundant|"
-                r"lost (?:my|his|her|their) job|fired|retired|quit (?:my|his|her|their) job)\b"
-            ),
+        "well": (
+            rf"^{_WHO}(?:{_IS})? (?:recovered|better(?= again|[.,!]|$)|healthy again|well again|discharged|"
+            r"(?:out of|home from) (?:the )?hospital|over the (?:flu|cold)|off (?:the |my )?crutches)",
         ),
-        ("self-employed", _pattern(rf"^{_WHO}(?:{_IS})? (?:gone |been |went )?(?:self-employed|freelance)\b")),
-        (
-            "employed",
-            _pattern(
-                rf"^{_WHO}(?:{_IS})? (?:found|got|started|landed) (?:an? |the )?(?:new )?(?:job|position|post|work)\b"
-            ),
-        ),
-        ("employed", _pattern(rf"^{_WHO} works? (?:at|for) (?!home\b)")),
-    ),
-    "baby": (
-        ("expected", _pattern(rf"^{_WHO}{_IS} (?:expecting|pregnant)\b")),
-        (
-            "born",
-            _pattern(
-                rf"^{_WHO}(?: have| has)?{_ADVERB} (?:given birth|gave birth|had (?:an? |her |their )?(?:\w+ )?(?:baby|boy|girl|"
-                r"son|daughter|twins))\b"
-            ),
-        ),
-    ),
-    "health": (
-        (
-            "ill",
-            _pattern(
-                rf"^{_WHO}{_IS} (?:ill|sick|injured|in hospital|in the hospital|on crutches|on sick leave|down with|the flu|"
-                r"a cold|covid|pneumonia)\b"
-            ),
-        ),
-        (
-            "well",
-            _pattern(
-                rf"^{_WHO}(?:{_IS})? (?:recovered|better(?= again|[.,!]|$)|healthy again|well again|out of (?:the )?hospital|"
-                r"discharged|home from (?:the )?hospital|over the (?:flu|cold)|off (?:the |my )?crutches|back on (?:my|his|her) feet)"
-            ),
-        ),
-    ),
+    },
+}
+_TELLINGS = {attribute: tuple(map(_pattern, patterns)) for attribute, patterns in _TELLING_PATTERNS.items()}
+_STATES = {
+    attribute: {state: tuple(map(_pattern, patterns)) for state, patterns in states.items()}
+    for attribute, states in _STATE_PATTERNS.items()
 }
 _CLAUSE = r"(?:^|[,;.] (?:and |so |but )?| and )"
 _ROLE_PATTERNS = (
     _pattern(
-        rf"^(?:it is )?(?P<value>{_NAME})(?: (?:is|was|be|will be|became|becomes|has become|has been|took over|has taken over|"
+        rf"^(?:it is )?(?P<value>{_NAME})(?: (?:is|was|be|will be|became|becomes|has become|has been|took over|"
+        rf"has taken over|"
         rf"made|named|appointed|steps in|stepped in|now|as))+ (?:my|our|the) (?:new )?"
         rf"(?P<role>(?:{_WORD} ){{0,2}}?(?:{_ROLES}))\b(?! of)"
     ),
@@ -365,7 +334,8 @@ _ROLE_PATTERNS = (
     ),
     _pattern(rf"^(?:i|we)(?: now)? report to (?P<value>{_NAME})"),
     _pattern(
-        rf"^(?:i|we) (?:have|got|have got|found|hired) an? (?:new )?(?P<role>(?:{_WORD} )?(?:{_ROLES})),? (?:called |named )?"
+        rf"^(?:i|we) (?:have|got|have got|found|hired) an? (?:new )?(?P<role>(?:{_WORD} )?(?:{_ROLES})),? (?:called |"
+        rf"named )?"
         rf"(?P<value>{_NAME})"
     ),
     _pattern(
@@ -376,7 +346,9 @@ _ROLE_PATTERNS = (
         rf"^(?:it is )?(?P<value>{_NAME})(?: who| that)? (?P<role>runs|heads|leads) (?:our|my|the) "
         r"(?:department|office|company|division|unit)\b"
     ),
-    _pattern(rf"^(?:it is )?(?P<value>{_NAME})(?: who| that)? (?P<role>owns|lets) (?:our|my|the) (?:flat|apartment|house)\b"),
+    _pattern(
+        rf"^(?:it is )?(?P<value>{_NAME})(?: who| that)? (?P<role>owns|lets) (?:our|my|the) (?:flat|apartment|house)\b"
+    ),
     _pattern(rf"^(?:the|my|our) (?:flat|apartment|house) (?P<role>belongs) to (?P<value>{_NAME})"),
     _pattern(rf"\b(?:have|has|am|with) (?P<value>no|without an?) (?P<role>{_ROLES})\b"),
 )
@@ -424,7 +396,8 @@ _TOLD = {
         r"\b\d{1,2}(?: years old|-year-old)\b|\bi am [^\W\d_]+, \d{1,2}\b|\bi am \d{1,2}(?=[,.;!]| and\b|$)"
     ),
     "employer": _pattern(
-        r"\b(?:work|works|working|started|starting|start|job|employed|shift|nurse|engineer) (?:as [^.,;]{1,30} )?(?:at|for|with|in) |"
+        r"\b(?:work|works|working|started|starting|start|job|employed|shift|nurse|"
+        r"engineer) (?:as [^.,;]{1,30} )?(?:at|for|with|in) |"
         r"\b(?:joined|hired by|employer|employs me)\b|\bhired me\b"
     ),
 }
@@ -435,7 +408,8 @@ _QUANTITIES = (
         rf"^{_WHO} (?:has|have|had|got|comes with|runs on|now has) {_AMOUNT} (?:of )?(?P<what>ram|memory|storage)\b"
     ),
     _pattern(
-        rf"^(?:the |its )?(?P<what>{_WORD}) (?:of|in|on) (?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) {_BEGAN}{_AMOUNT}$"
+        rf"^(?:the |its )?(?P<what>{_WORD}) (?:of|in|on) (?P<who>(?:the|my|"
+        rf"our) (?:{_WORD} ){{0,2}}?{_WORD}) {_BEGAN}{_AMOUNT}$"
     ),
     _pattern(rf"^(?P<who>(?:the|my|our) (?:{_WORD} ){{0,2}}?{_WORD}) of (?P<what>{_WORD}) {_BEGAN}{_AMOUNT}$"),
 )

@@ -211,12 +211,14 @@ def _lets_go_of_another(was: Frame, older: str, newer: str) -> bool:
 
 
 _LET_GO = re.compile(
-    r"\b(?:sold|gave away|given away|got rid of|returned|scrapped)\s+(?:my|our|the|that)\s+(?:old )?(?P<thing>(?-i:[a-z])\w+)",
+    r"\b(?:sold|gave away|given away|got rid of|returned|scrapped)\s+(?:my|our|the|"
+    r"that)\s+(?:old )?(?P<thing>(?-i:[a-z])\w+)",
     re.IGNORECASE,
 )
 _HAVING = words_of("have own keep rent drive ride")
 _KINDS_OF_THINGS = words_of(
-    "car vehicle van bike motorbike boat house home place flat pet animal dog cat phone computer machine device business "
+    "car vehicle van bike motorbike boat house home place flat pet animal dog cat phone computer machine device "
+    "business "
     "company shop lot rest thing one"
 )
 
@@ -231,7 +233,8 @@ def adds(text: str) -> bool:
 
 
 _BESIDES = re.compile(
-    r"^\W*(?:(?:i|we|he|she|they|my \w+|[A-Z]\w+)(?:'ve|'m|'re| have| am| are| is| has)? )?also\b|,? (?:too|as well)\W*$",
+    r"^\W*(?:(?:i|we|he|she|they|my \w+|[A-Z]\w+)(?:'ve|'m|'re| have| am| are| is| has)? )?also\b|,? (?:too|"
+    r"as well)\W*$",
     re.IGNORECASE,
 )
 
@@ -253,7 +256,8 @@ _CHORE = re.compile(
     re.IGNORECASE,
 )
 _EVENT = re.compile(
-    rf"^{_SOMEBODY}{_ADVERBS_OF_DEEDS}(?:\w+ed|was|were|saw|met|ate|drank|lost|found|slept|read|ran|broke|fell|made|spent|"
+    rf"^{_SOMEBODY}{_ADVERBS_OF_DEEDS}(?:\w+ed|was|were|saw|met|ate|drank|lost|found|slept|read|ran|broke|fell|made|"
+    rf"spent|"
     r"burnt|heard|took|had)\b",
     re.IGNORECASE,
 )
@@ -289,7 +293,8 @@ def tells_of_new_part(older: str, newer: str) -> bool:
 
 
 _NEW_PART = re.compile(
-    r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|braucht)\s+"
+    r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|"
+    r"braucht)\s+"
     r"(?:an?\s+|eine?n?\s+)?(?:new|neue[ns]?)\s+(?P<part>[^\W\d_]+)",
     re.IGNORECASE,
 )
@@ -315,7 +320,8 @@ _NUMBERED = re.compile(
     r"\s*(?:(?:the|my|our|his|her|their|this|das|die|der|le|la|el|il|mein|meine|notre|mi)\s+)?"
     r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)\s+(?:no\.?\s*|nr\.?\s*|number\s+|nummer\s+)?"
     r"#?(?P<number>[a-z]{0,3}\d[\w.\-]*)"
-    r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|cannot|needs|"
+    r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|"
+    r"cannot|needs|"
     r"must|should|runs|uses|leaves|passed|failed|fails|passes|works|broke|opens|closes|starts|begins|ends|belongs|"
     r"goes|went|got|gets|costs|serves|hosts|contains|takes|took|stays|ist|war|hat|hatte|wird|muss|kann|est|était|"
     r"sera|está|es|era|tiene|è|ha|sarà|é|tem)\b)",
@@ -371,7 +377,8 @@ def requests_a_task(text: str) -> bool:
 
 
 _TASK = re.compile(
-    r"\W*(?:hey|hi|ok|okay)?\W*(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|bitte)\s+)*"
+    r"\W*(?:hey|hi|ok|okay)?\W*(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
+    r"bitte)\s+)*"
     r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
     r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
     re.IGNORECASE,
@@ -662,7 +669,7 @@ def leaves_behind(older: str, newer: str) -> bool:
     """
     old, new = read_claim(older), read_claim(newer)
     # Without the subject: "My friend Tomasz has left Leiden." does not end what else is true of Tomasz.
-    shared = (old.terms & new.terms) - frozenset(terms_of(" ".join(older.split()[:_SUBJECT_WORDS])))
+    shared = (old.terms & new.terms) - _NO_VALUE - frozenset(terms_of(" ".join(older.split()[:_SUBJECT_WORDS])))
     if not shared or not (new.changes or new.ends):
         return False
     return any(
@@ -673,12 +680,14 @@ def leaves_behind(older: str, newer: str) -> bool:
 
 
 _SUBJECT_WORDS = 3
+_NO_VALUE = words_of("now today then time")  # "From now on …" leaves nothing behind
 _VALUE_WORD = re.compile(r"[\w&'’.-]*\w")
 _LEFT_BEFORE = re.compile(
     r"\b(?:from|no more|instead of|rather than|in place of|sold|left|quit|finished|through with|done with|goodbye|bye|"
     r"good riddance|farewell|uninstalled|dropped|ditched|g[ai]ve(?:n)? up|cancell?ed|closed|out of|stopped|"
     r"(?:swapp?|replac|trad)(?:ed|ing)|let go of)"
-    r"(?: (?:the|my|our|a|an|on|in|at|with|to|for|in for|going|using|drinking|eating|playing|taking|learning|place|flat|"
+    r"(?: (?:the|my|our|a|an|on|in|at|with|to|for|in for|going|using|drinking|eating|playing|taking|learning|place|"
+    r"flat|"
     r"house|job|room|subscription|membership)){0,3} $",
     re.IGNORECASE,
 )
