@@ -47,7 +47,7 @@ from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
 from memos.memcube.judge import Cosines, conflicts, judge_for, pair_features
-from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger import items, queries, tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as items_
@@ -189,7 +189,16 @@ class RelationFinder:
                 older, newer = sorted((each.item, other), key=_told_at)
                 if _may_be_related(older, newer):
                     pairs.setdefault((older.id, newer.id), Pair(older, newer, point.score))
-        return self._with_rivals(self._with_odds(list(pairs.values()), vectors))
+        return self._with_rivals(self._with_odds(self._said_to_the_same(list(pairs.values())), vectors))
+
+    def _said_to_the_same(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Return the pairs without those in which "you" is somebody else, as one person talks with two."""
+        asked = {item.id for pair in pairs if _may_be_said_to_others(pair) for item in (pair.older, pair.newer)}
+        if not asked:
+            return list(pairs)
+        with self._ledger.read() as connection:
+            names = queries.names_beside(connection, sorted(asked))
+        return [pair for pair in pairs if not (_may_be_said_to_others(pair) and _have_other_partners(pair, names))]
 
     def _with_rivals(self, pairs: Sequence[Pair]) -> list[Pair]:
         """Return the pairs with lower odds where the newer statement more likely replaces another older one.
@@ -381,6 +390,21 @@ _OF_SOMEBODY = re.compile(r"^\W*(?:(?:she|he|her|his|er|seine?|ihre?|ella|él|el
 _ADDRESSED = re.compile(
     r"^\W*(?:\w+\W+)?(?:(?:you|your|du|dein\w*|ihr|euer|eure\w*|tú|usted(?:es)?|vous|votre)\b|[你您])", re.IGNORECASE
 )
+
+
+def _may_be_said_to_others(pair: Pair) -> bool:
+    apart = pair.older.conversation != pair.newer.conversation
+    return apart and all(map(_ADDRESSED.match, (pair.older.memory, pair.newer.memory)))
+
+
+def _have_other_partners(pair: Pair, names: Mapping[str, Collection[str | None]]) -> bool:
+    """Return True if those who talk with the speaker are others in the two conversations; nobody is anybody."""
+    speaker = normalized_value(pair.newer.speaker)
+    one, other = (
+        {normalized_value(name) for name in names.get(item.id, ()) if name} - {speaker}
+        for item in (pair.older, pair.newer)
+    )
+    return bool(one and other and one.isdisjoint(other))
 
 
 def _tell_of_others(older: Item, newer: Item) -> bool:

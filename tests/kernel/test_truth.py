@@ -676,7 +676,9 @@ def test_what_was_so_in_another_time_of_life_comes_after_what_is_so_now(memos: M
     ("told", "request_", "forgotten", "left"),
     [
         (
-            "We arrived late and the heating was off. " * 12 + "The gate code is 4471. " + "Bins go out on Tuesday. " * 12,
+            "We arrived late and the heating was off. " * 12
+            + "The gate code is 4471. "
+            + "Bins go out on Tuesday. " * 12,
             "Forget the gate code.",
             "4471",
             "Bins go out on Tuesday.",
@@ -702,3 +704,18 @@ def test_one_detail_is_forgotten_and_the_others_of_its_message_stay(
     assert left in memos.get(item).memory
     memos.memories.rollback(item)
     assert memos.get(item).memory == told.strip()
+
+
+@pytest.mark.parametrize(("partner", "standing"), [("Carl", Standing.CURRENT), ("Bea", Standing.POSSIBLY_OUTDATED)])
+def test_you_is_whoever_the_speaker_talks_with(memos: MemOS, partner: str, standing: Standing) -> None:
+    def talk(other: str, said: str, conversation: str) -> str:
+        turns = [
+            {"role": "user", "name": other, "content": "Hello there."},
+            {"role": "user", "name": "Ana", "content": said},
+        ]
+        return memos.add(turns, conversation=conversation).item_ids[1]
+
+    first_id = talk("Bea", "You live in Paris.", "one")
+    talk(partner, "You live in Lyon now.", "two")
+    hits = memos.search("Where do you live?").hits
+    assert next(hit.standing for hit in hits if hit.item.id == first_id) == standing

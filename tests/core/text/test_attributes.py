@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memos.core.text.attributes import asked_attribute, gives_attribute_another_value, tells_attribute, tells_of_death_in
+from memos.core.text.attributes import (
+    asked_attribute,
+    gives_attribute_another_value,
+    tells_attribute,
+    tells_of_death_in,
+)
 
 
 @pytest.mark.parametrize(
