@@ -703,7 +703,7 @@ def test_one_detail_is_forgotten_and_the_others_of_its_message_stay(
     assert forgotten not in memos.get(item).memory
     assert left in memos.get(item).memory
     memos.memories.rollback(item)
-    assert memos.get(item).memory == told.strip()
+    assert memos.get(item).memory == told
 
 
 @pytest.mark.parametrize(("partner", "standing"), [("Carl", Standing.CURRENT), ("Bea", Standing.POSSIBLY_OUTDATED)])
