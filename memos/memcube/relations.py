@@ -292,7 +292,8 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     """
     old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     if not new.unreal and _is_told_in_other_words(pair.older.memory, pair.newer.memory):
-        return max(odds, _LEAST_SURE)
+        same_words = contrast_of(pair.older.memory, pair.newer.memory) is Contrast.VALUE
+        return max(odds, _SAID_SO if same_words else _LEAST_SURE)
     if _leaves_alone(pair.older.memory, pair.newer.memory, new):
         return min(odds, _NO_CHANGE)
     contrast = contrast_of(pair.older.memory, pair.newer.memory)

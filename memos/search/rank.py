@@ -465,15 +465,17 @@ class _Factors:
             found.append(("tells_nothing", TELLS_NOTHING))
         return [*found, *self._of_what_holds(item)]
 
-    def _of_what_holds(self, item: Brief) -> Iterator[tuple[str, float]]:
+    def _of_what_holds(self, item: Brief) -> list[tuple[str, float]]:
+        found: list[tuple[str, float]] = []
         if item.outdated and not self._former:
-            yield "outdated", OUTDATED
-        if item.cold:
-            yield "cold", COLD
-        if self._asked is not None and item.role == Role.USER and tells_attribute(item.memory, self._asked):
-            yield "tells_asked", TELLS_ASKED
+            found.append(("outdated", OUTDATED))
         if self._of_now and is_of_long_ago(item.memory):
-            yield "long_ago", LONG_AGO
+            found.append(("long_ago", LONG_AGO))
+        if self._asked is not None and item.role == Role.USER and tells_attribute(item.memory, self._asked):
+            found.append(("tells_asked", TELLS_ASKED))
+        if item.cold:
+            found.append(("cold", COLD))
+        return found
 
     def _of_assistant(self, item: Brief) -> tuple[str, float]:
         if self._answered:
