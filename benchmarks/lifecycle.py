@@ -8,6 +8,9 @@ Each story is a cube of its own: turns at their times, then perhaps feedback in 
 - `past_first`: questions about the past whose first hit is the wanted statement.
 - `forgotten`: what was to be forgotten is not among the first five.
 
+`everyday_changes.jsonl` beside this module has 56 stories of everyday changes and guards that rules were made with, and
+`everyday_changes_held.jsonl` 55 by the same hand that were only measured.
+
 Each is measured `raw`, as soon as `add` and `feedback` return, and `settled`, after all background tasks. With
 `--with-model URL` also `model`: in an installation of its own, whose relations a chat model has judged, too.
 """

@@ -10,6 +10,8 @@ with default settings and no language model. After each month, when background t
 - `guard_first`: questions about three other people whose first hit says what holds of them.
 - `contradictory`: share of all changes so far whose older statement is still `current`, since no relation of at least
   0.5 says that a newer one replaces it: an agent that reads both takes both for true.
+  `contradictory_by_kind` has them by how the newer statement changes things (`change`, `end`, or `restart` after an
+  end): "I cancelled the trip to Scotland." stays true beside "I've booked a trip to Georgia.".
 - `wrongly_outdated`: share of the statements that hold, of everybody, that are marked as outdated.
 - `add_over_embed`: median of an add over the median of embedding the same texts in one batch, timed in turns;
   `add_growth` is the last month's over the second's.
@@ -190,6 +192,14 @@ def _shares(standings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _by_kind(standings: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return how many changes of each kind there are, and of how many the older statement is still current."""
+    changes = [row for row in standings if row["about"] == "change"]
+    total = Counter(row["kind"] for row in changes)
+    open_ = Counter(row["kind"] for row in changes if row["confidence"] < LIKELY)
+    return {kind: {"changes": total[kind], "contradictory": open_[kind]} for kind in sorted(total)}
+
+
 def _figures(rows: Sequence[dict[str, Any]], system: str) -> dict[str, float]:
     found = mean(row[system] for row in rows)
     return {name: found[name] for name in _FIGURES if name in found}
@@ -214,6 +224,7 @@ def _report(
         "turns": len(life.turns),
         "changes": by_month[-1]["changes"],
         **{name: [month.get(name) for month in by_month] for name in (*_FIGURES, *_MORE)},
+        "contradictory_by_kind": _by_kind(standings),
         "add_growth": round(costs[-1] / costs[1], 3) if len(costs) > 1 else None,
         "year": systems,
         "first_is": dict(Counter(row["first_is"] for row in rows if row["about"] == "now")),

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from memos.core.text.claims import read_claim
-from memos.core.text.corrections import Aim, Correction, edited, fit, is_as_likely, topic
+from memos.core.text.claims import read_claim, terms_of
+from memos.core.text.corrections import Aim, Correction, edited, fit, is_as_likely, topic, without_clause
 from memos.core.text.matching import normalized_value
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
@@ -28,6 +28,7 @@ _DOUBT = 0.12
 _FORGETS = 0.55
 _ALL_OF_IT = 0.9
 _LINKED = 3
+_SHORT = 300  # characters of a memory that is compared with a correction as a whole
 
 
 class Corrected(NamedTuple):
@@ -83,11 +84,22 @@ def _candidates(
     correction: Correction, known: Mapping[str, Item], near: Mapping[str, float], given: Sequence[str]
 ) -> list[_Candidate]:
     found = [
-        _Candidate(item, fit(read_claim(item.memory), item.memory, correction, near.get(item.id, 0.0)))
+        _Candidate(item, _fit(item.memory, correction, near.get(item.id, 0.0)))
         for item in known.values()
         if item.status is Status.ACTIVE and ((item.role is Role.USER and not _is_record(item)) or item.id in given)
     ]
     return sorted(found, key=lambda each: (-each.fit, each.item.id))
+
+
+def _fit(memory: str, correction: Correction, cosine: float) -> float:
+    """Return how well a memory fits; what is to be forgotten may be one sentence of a long message."""
+    whole = fit(read_claim(memory), memory, correction, cosine)
+    if correction.aim is not Aim.FORGET or len(memory) <= _SHORT:
+        return whole
+    said = topic(correction)
+    parts = [memory[start:end] for start, end in sentences(memory)]
+    best = max(parts, key=lambda part: _shared(said, part), default=memory)
+    return max(whole, fit(read_claim(best), best, correction, cosine))
 
 
 def _rivals(correction: Correction, best: _Candidate, others: Sequence[_Candidate]) -> tuple[str, ...]:
@@ -120,13 +132,21 @@ def _forget(told: Corrected, candidates: Sequence[_Candidate], zone: ZoneInfo) -
 
 
 def _without_what_is_meant(item: Item, correction: Correction) -> str | None:
-    """Return the sentences of a message that are not to be forgotten, None if it is to be forgotten as a whole."""
+    """Return what of a message is not to be forgotten, None if it is to be forgotten as a whole."""
     parts = [item.memory[start:end] for start, end in sentences(item.memory)]
     said = topic(correction)
-    shared = [len(said & read_claim(part).terms) for part in parts]
+    shared = [_shared(said, part) for part in parts]
     if item.type is not ItemType.MESSAGE or not max(shared):
         return None
-    return " ".join(part for part, share in zip(parts, shared, strict=True) if share < max(shared) * _ALL_OF_IT)
+    kept = [
+        part if share < max(shared) * _ALL_OF_IT else without_clause(part, said)
+        for part, share in zip(parts, shared, strict=True)
+    ]
+    return " ".join(filter(None, kept)) or None
+
+
+def _shared(said: frozenset[str], text: str) -> int:
+    return len(said.intersection(terms_of(text)))
 
 
 def _add(told: Corrected, related: Sequence[str]) -> FeedbackReceipt:

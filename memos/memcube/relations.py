@@ -22,18 +22,23 @@ from sqlalchemy.dialects import postgresql, sqlite
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
+from memos.core.text.attributes import gives_attribute_another_value, tells_of_death_in
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
 from memos.core.text.contrasts import (
     Contrast,
+    adds,
     asks_for_something,
     changes_a_clause,
     clauses,
+    completes,
     contrast_of,
+    happened_beside,
     happened_once,
     is_about_another_thing,
     leaves_behind,
     mentions,
     names_place_again,
+    requests_a_task,
     tells_it_of_others,
     tells_of_new_part,
     tells_of_something_new,
@@ -42,7 +47,7 @@ from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
 from memos.memcube.judge import Cosines, conflicts, judge_for, pair_features
-from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger import items, queries, tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as items_
@@ -194,8 +199,27 @@ class RelationFinder:
                 if _may_be_related(older, newer):
                     pairs.setdefault((older.id, newer.id), Pair(older, newer, point.score))
             groups.append(list(pairs.values()))
+        groups = self._said_to_the_same(groups)
         groups = self._with_odds(groups, {each.item.id: each.vector for each in told})
         return list({(pair.older.id, pair.newer.id): pair for pair in self._with_rivals(groups)}.values())
+
+    def _said_to_the_same(self, groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
+        """Return the groups without pairs in which "you" is somebody else, as one person talks with two."""
+        asked = {
+            item.id
+            for pairs in groups
+            for pair in pairs
+            if _may_be_said_to_others(pair)
+            for item in (pair.older, pair.newer)
+        }
+        if not asked:
+            return [list(pairs) for pairs in groups]
+        with self._ledger.read() as connection:
+            names = queries.names_beside(connection, sorted(asked))
+        return [
+            [pair for pair in pairs if not (_may_be_said_to_others(pair) and _have_other_partners(pair, names))]
+            for pairs in groups
+        ]
 
     def _with_rivals(self, groups: Sequence[Sequence[Pair]]) -> Iterator[Pair]:
         """Yield the pairs, those of each statement with lower odds where it more likely replaces another older one.
@@ -258,6 +282,19 @@ class RelationFinder:
         return cosine + _crowded(neighbours) * (comparable - cosine)
 
 
+def _leaves_alone(older: str, newer: str, new: Claim) -> bool:
+    """Return True if the newer statement is of another thing, happened beside, adds something or answers a request."""
+    if is_about_another_thing(older, newer) or happened_beside(older, newer):
+        return True
+    if requests_a_task(older):
+        return not (requests_a_task(newer) or new.changes or new.ends)
+    return adds(newer) and not new.ends
+
+
+def _is_told_in_other_words(older: str, newer: str) -> bool:
+    return gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer) or completes(older, newer)
+
+
 def _crowded(neighbours: int) -> float:
     return max(0.0, neighbours - _FEW) / (_NEAREST - _FEW)
 
@@ -280,10 +317,13 @@ def _with_contrast(pair: Pair, odds: float) -> float:
 
     Of 3,900 changes in the judge's stories and lives, 7 are told as another attribute without a word of change.
     """
-    if is_about_another_thing(pair.older.memory, pair.newer.memory):
+    old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
+    if not new.unreal and _is_told_in_other_words(pair.older.memory, pair.newer.memory):
+        same_words = contrast_of(pair.older.memory, pair.newer.memory) is Contrast.VALUE
+        return max(odds, _SAID_SO if same_words else _LEAST_SURE)
+    if _leaves_alone(pair.older.memory, pair.newer.memory, new):
         return min(odds, _NO_CHANGE)
     contrast = contrast_of(pair.older.memory, pair.newer.memory)
-    old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
     # "the new website" in both tells of no change, "I go by bus now" does.
     changed = new.change_words - (old.change_words - _OF_NOW)
     if contrast is Contrast.VALUE:
@@ -291,7 +331,7 @@ def _with_contrast(pair: Pair, odds: float) -> float:
     likely = contrast is Contrast.LIKELY and pair.cosine >= _ALIKE
     if likely or (not new.unreal and changes_a_clause(pair.older.memory, pair.newer.memory)):
         odds, contrast = max(odds, _LIKELY), Contrast.LIKELY
-    if contrast is None and not new.unreal and leaves_behind(pair.older.memory, pair.newer.memory):
+    if contrast in (None, Contrast.APART) and not new.unreal and leaves_behind(pair.older.memory, pair.newer.memory):
         return max(odds, _LIKELY)
     if changed and not new.ends:
         # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
@@ -369,7 +409,9 @@ def _may_be_related(older: Item, newer: Item) -> bool:
     """
     old, new = read_claim(older.memory), read_claim(newer.memory)
     wished = new.unreal and not (new.sure or new.ends)
-    if max(old.count, new.count) > MOST_WORDS or wished or _about_others(old, new):
+    if max(old.count, new.count) > MOST_WORDS or wished:
+        return False
+    if _about_others(old, new) and not gives_attribute_another_value(older.memory, newer.memory):
         return False
     apart = older.conversation != newer.conversation
     if apart and _OF_SOMEBODY.match(older.memory) and _OF_SOMEBODY.match(newer.memory):
@@ -386,6 +428,21 @@ _OF_SOMEBODY = re.compile(r"^\W*(?:(?:she|he|her|his|er|seine?|ihre?|ella|él|el
 _ADDRESSED = re.compile(
     r"^\W*(?:\w+\W+)?(?:(?:you|your|du|dein\w*|ihr|euer|eure\w*|tú|usted(?:es)?|vous|votre)\b|[你您])", re.IGNORECASE
 )
+
+
+def _may_be_said_to_others(pair: Pair) -> bool:
+    apart = pair.older.conversation != pair.newer.conversation
+    return apart and all(map(_ADDRESSED.match, (pair.older.memory, pair.newer.memory)))
+
+
+def _have_other_partners(pair: Pair, names: Mapping[str, Collection[str | None]]) -> bool:
+    """Return True if those who talk with the speaker are others in the two conversations; nobody is anybody."""
+    speaker = normalized_value(pair.newer.speaker)
+    one, other = (
+        {normalized_value(name) for name in names.get(item.id, ()) if name} - {speaker}
+        for item in (pair.older, pair.newer)
+    )
+    return bool(one and other and one.isdisjoint(other))
 
 
 def _tell_of_others(older: Item, newer: Item) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from memos.core.ports import ScoredPoint
 from memos.core.text.acknowledgements import acknowledges
+from memos.core.text.attributes import asked_attribute, asks_of_now, is_of_long_ago, tells_attribute
 from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
 from memos.core.types import Arm, ArmScore, Boost, ItemType, Role
@@ -132,6 +133,8 @@ ASSISTANT = -0.15
 AT_LENGTH = -0.5  # what the assistant says at length where users ask about themselves: it repeats what they said
 ANSWERED = 0.20  # what the assistant said, where that is asked for
 TELLS_NOTHING = -0.8  # acknowledges, thanks or greets, or instructs the assistant in a system message
+TELLS_ASKED = 0.15  # tells the attribute that is asked for: an age, an employer
+LONG_AGO = -0.20  # was so in another time of life, where the question is about now
 OUTDATED = -0.20  # says what was replaced since; what replaced it stands before it
 _BEFORE = 1.001
 
@@ -434,6 +437,8 @@ class _Factors:
         self._when, self._done, self._advice, self._former = (
             intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE, Intent.FORMER)
         )
+        self._asked = asked_attribute(question.text)
+        self._of_now = asks_of_now(question.text) and not (self._former or question.of_then)
         self._own, self._answered = Intent.OWN in question.intents, Intent.ANSWERED in question.intents
 
     def of(self, item: Brief) -> list[tuple[str, float]]:
@@ -459,8 +464,16 @@ class _Factors:
                 found.append(self._of_assistant(item))
         if tells_nothing(item):
             found.append(("tells_nothing", TELLS_NOTHING))
+        return [*found, *self._of_what_holds(item)]
+
+    def _of_what_holds(self, item: Brief) -> list[tuple[str, float]]:
+        found: list[tuple[str, float]] = []
         if item.outdated and not self._former:
             found.append(("outdated", OUTDATED))
+        if self._of_now and is_of_long_ago(item.memory):
+            found.append(("long_ago", LONG_AGO))
+        if self._asked is not None and item.role == Role.USER and tells_attribute(item.memory, self._asked):
+            found.append(("tells_asked", TELLS_ASKED))
         if item.cold:
             found.append(("cold", COLD))
         return found

@@ -125,6 +125,17 @@ def test_lifecycle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lifecycle.main(["--data", str(data)]) == BAD_DATA
 
 
+@pytest.mark.parametrize("half", ["everyday_changes", "everyday_changes_held"])
+def test_everyday_changes_name_what_they_want(half: str) -> None:
+    stories = lifecycle.load(Path(lifecycle.__file__).with_name(f"{half}.jsonl"))
+    assert len({story.id for story in stories}) == len(stories) > 50
+    for story in stories:
+        for question in story.questions:
+            assert isinstance(question.want_turn, int)
+            assert story.turns[question.want_turn].text == question.want
+            assert question.want_turn not in question.stale_turns
+
+
 def test_long_life(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.jsonl"
     sizes = ["--turns", "60", "--changes", "8", "--months", "2", "--per-question", str(rows)]

@@ -45,6 +45,14 @@ CHANGES = [
     ("My sister Vera's phone is a Nokia.", "Vera's phone is now a Pixel.", "What phone does Vera have?"),
     ("I moved my notes from Bear to Joplin.", "I moved my notes from Joplin to Notion.", "Which app has my notes?"),
     ("We travel to Slovenia in May.", "We swapped the trip to Slovenia for one to Scotland.", "Where do we travel?"),
+    ("Anna is our team lead.", "Since Monday Ted is our team lead.", "Who is our team lead?"),
+    ("I'm a junior analyst at the bank.", "I've been promoted to senior analyst.", "What is my job title?"),
+    ("I go to bed at midnight.", "These days I'm asleep by half past ten.", "When do I go to bed?"),
+    ("We have a cat called Tiger.", "Tiger died last week.", "How is Tiger?"),
+    ("My insulin dose is 10 units.", "My insulin was cut to 8 units.", "What is my insulin dose?"),
+    ("My bus leaves at 7:40.", "The new timetable has my bus at 7:52.", "When does my bus leave?"),
+    ("I'm writing my thesis.", "I handed in my thesis.", "How is my thesis going?"),
+    ("The server has 16 GB of memory.", "The server's memory was doubled.", "How much memory does the server have?"),
     ("我住在北京。", "我搬到上海了。", "我住在哪里？"),
     ("我在华为上班。", "我跳槽到小米了。", "我在哪里上班？"),
     ("我们五一去青岛。", "青岛不去了，孩子发烧。", "五一去青岛吗？"),
@@ -141,6 +149,14 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
         ("My nephew Ole is shy.", "My nephew Ole is nine."),
         ("Our dog Bruno is a beagle.", "Our dog Bruno is four."),
         ("My neighbour has a dog.", "I don't have a dog."),
+        ("My laptop is a ThinkPad.", "My work laptop is a MacBook."),
+        ("My phone number is 555-0101.", "My office phone number is 555-0202."),
+        ("We have a caravan.", "We sold the cottage."),
+        ("We have a dog called Rolo.", "We also got a kitten called Pip."),
+        ("Please plan our honeymoon in Bali.", "Bali has a rainy season from November on."),
+        ("I have a dachshund.", "I finally cleaned the windows."),
+        ("My boss is Ingrid.", "Since June Paul is my wife's boss."),
+        ("Our cat Tiger is eight.", "Our neighbour's cat Simba died last week."),
         ("My brother smokes.", "I don't smoke any more."),
         ("Ich treffe mich mit Jonas in der Bibliothek.", "Die Bibliothek bekommt ein neues Dach."),
     ],
@@ -642,3 +658,64 @@ def test_among_many_statements_a_new_one_replaces_the_one_that_it_fits(memos: Me
         "Who is my hairdresser?": "My hairdresser is Studio Eleven.",
     }
     assert {question: first(memos, question) for question in found} == found
+
+
+def test_what_is_told_of_an_age_or_an_employer_comes_first_where_it_is_asked(memos: MemOS) -> None:
+    tell(memos, "I work at Heron Logistics.", "I work nights.", "I have 29 students.", "I'm 41.")
+    assert first(memos, "Where do I work?") == "I work at Heron Logistics."
+    assert first(memos, "How old am I?") == "I'm 41."
+
+
+def test_what_was_so_in_another_time_of_life_comes_after_what_is_so_now(memos: MemOS) -> None:
+    tell(memos, "I work at a nursery.", "It rained all weekend.", "Ten years ago I worked at a bank.")
+    assert first(memos, "Where do I work?") == "I work at a nursery."
+    assert first(memos, "Where did I work ten years ago?") == "Ten years ago I worked at a bank."
+
+
+@pytest.mark.parametrize(
+    ("told", "request_", "forgotten", "left"),
+    [
+        (
+            "We arrived late and the heating was off. " * 12
+            + "The gate code is 4471. "
+            + "Bins go out on Tuesday. " * 12,
+            "Forget the gate code.",
+            "4471",
+            "Bins go out on Tuesday.",
+        ),
+        (
+            "We got in on Friday, the heating was off, the gate code is 4471 and the wifi is Otter12.",
+            "Forget the gate code.",
+            "4471",
+            "We got in on Friday, the heating was off and the wifi is Otter12.",
+        ),
+        ("My salary is 4,000 euros and I work at Bosch.", "Forget my salary.", "4,000", "I work at Bosch."),
+    ],
+    ids=["long message", "one of four clauses", "first clause"],
+)
+def test_one_detail_is_forgotten_and_the_others_of_its_message_stay(
+    memos: MemOS, told: str, request_: str, forgotten: str, left: str
+) -> None:
+    item = memos.add({"role": "user", "name": "Ana", "content": told}).item_ids[0]
+    receipt = memos.feedback(request_, speaker="Ana")
+    assert receipt.outcome is Outcome.FORGOTTEN
+    assert receipt.edited == (item,)
+    assert forgotten not in memos.get(item).memory
+    assert left in memos.get(item).memory
+    memos.memories.rollback(item)
+    assert memos.get(item).memory == told
+
+
+@pytest.mark.parametrize(("partner", "standing"), [("Carl", Standing.CURRENT), ("Bea", Standing.POSSIBLY_OUTDATED)])
+def test_you_is_whoever_the_speaker_talks_with(memos: MemOS, partner: str, standing: Standing) -> None:
+    def talk(other: str, said: str, conversation: str) -> str:
+        turns = [
+            {"role": "user", "name": other, "content": "Hello there."},
+            {"role": "user", "name": "Ana", "content": said},
+        ]
+        return memos.add(turns, conversation=conversation).item_ids[1]
+
+    first_id = talk("Bea", "You live in Paris.", "one")
+    talk(partner, "You live in Lyon now.", "two")
+    hits = memos.search("Where do you live?").hits
+    assert next(hit.standing for hit in hits if hit.item.id == first_id) == standing

@@ -2,6 +2,7 @@
 
 __all__ = [
     "acknowledgements",
+    "attributes",
     "caches",
     "claims",
     "contrasts",

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from memos.core.text import matching
+from memos.core.text.attributes import PETS
 from memos.core.text.caches import cached_by_text
 from memos.core.text.claims import GIVEN_NAMES, read_claim, terms_of, words_of
 from memos.core.text.frames import (
@@ -148,10 +149,7 @@ def opens_with_pronoun(text: str) -> bool:
 
 
 def _is_being(frame: Frame) -> bool:
-    return frame.kind is Kind.PERSON or not frame.subject.isdisjoint(_PETS | GIVEN_NAMES)
-
-
-_PETS = words_of("dog cat puppy kitten horse pony hamster rabbit parrot hund katze kater pferd perro perra gato gata")
+    return frame.kind is Kind.PERSON or not frame.subject.isdisjoint(PETS | GIVEN_NAMES)
 
 
 def tells_the_same(older: str, newer: str) -> bool:
@@ -169,6 +167,8 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     if number is not None and other is not None and number[0] == other[0]:
         return number[1] != other[1]
     was, now = read_frame(older), read_frame(newer)
+    if was is not None and _lets_go_of_another(was, older, newer):
+        return True
     if was is None or now is None:
         return False
     if {was.kind, now.kind} == {Kind.SPEAKER, Kind.PERSON} and _affirmed(was) == _affirmed(now):
@@ -180,11 +180,105 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     )
     if denied and was.kind is now.kind is Kind.THING:
         return was.subject.isdisjoint(now.subject) and not (was.subject | now.subject) & _GENERIC
-    return was.kind is now.kind is Kind.THING and _has_another_head(was, now)
+    return was.kind is now.kind is Kind.THING and (
+        _has_another_head(was, now) or _is_of_another_kind(was, now, older, newer)
+    )
+
+
+def _is_of_another_kind(was: Frame, now: Frame, older: str, newer: str) -> bool:
+    """Return True for "my laptop" and "my work laptop"."""
+    if not was.head or was.head != now.head or was.holder != now.holder:
+        return False
+    longer, shorter, text = (was, now, older) if len(was.subject) > len(now.subject) else (now, was, newer)
+    more = longer.subject - shorter.subject
+    if not more or shorter.subject - longer.subject or more & (was.words | now.words | was.more | now.more):
+        return False
+    lows = [noun(word.casefold()) for word in re.findall(r"[\w'-]+", text)]
+    place = lows.index(longer.head) if longer.head in lows else 0
+    return not more.isdisjoint(lows[max(0, place - _BEFORE_HEAD) : place])
+
+
+_BEFORE_HEAD = 2  # words before a noun that tell which of its kind is meant: "office phone" of "office phone number"
+
+
+def _lets_go_of_another(was: Frame, older: str, newer: str) -> bool:
+    """Return True for "We have a caravan." … "We sold the cottage.", not for "I drive a Golf." … "I sold the car."."""
+    found = _LET_GO.search(newer)
+    if found is None or was.predicate not in _HAVING:
+        return False
+    thing = noun(found["thing"].casefold())
+    return thing not in nouns_of(older) and thing not in _KINDS_OF_THINGS
+
+
+_LET_GO = re.compile(
+    r"\b(?:sold|gave away|given away|got rid of|returned|scrapped)\s+(?:my|our|the|"
+    r"that)\s+(?:old )?(?P<thing>(?-i:[a-z])\w+)",
+    re.IGNORECASE,
+)
+_HAVING = words_of("have own keep rent drive ride")
+_KINDS_OF_THINGS = words_of(
+    "car vehicle van bike motorbike boat house home place flat pet animal dog cat phone computer machine device "
+    "business "
+    "company shop lot rest thing one"
+)
 
 
 def _affirmed(frame: Frame) -> str:
     return frame.predicate.removeprefix("not-")
+
+
+def adds(text: str) -> bool:
+    """Return True for what is so beside something else: "We also got a kitten.", "I play the drums, too."."""
+    return _BESIDES.search(text) is not None
+
+
+_BESIDES = re.compile(
+    r"^\W*(?:(?:i|we|he|she|they|my \w+|[A-Z]\w+)(?:'ve|'m|'re| have| am| are| is| has)? )?also\b|,? (?:too|"
+    r"as well)\W*$",
+    re.IGNORECASE,
+)
+
+
+def happened_beside(older: str, newer: str) -> bool:
+    """Return True for an everyday deed or event that shares no word with the other statement: "It rained all day."."""
+    old, new = read_claim(older), read_claim(newer)
+    if not old.terms.isdisjoint(new.terms):
+        return False
+    return _CHORE.match(newer) is not None or (_EVENT.match(older) is not None and not old.numbers and not old.names)
+
+
+_SOMEBODY = r"(?:(?:i|we|he|she|they|it|there|somebody|someone|(?:my|our|the) \w+|[A-Z]\w+) )?"
+_ADVERBS_OF_DEEDS = r"(?:finally |just |also |already )*(?:have |has )?"
+_CHORE = re.compile(
+    rf"^{_SOMEBODY}{_ADVERBS_OF_DEEDS}(?:cleaned|washed|watched|ironed|mowed|swept|vacuumed|hoovered|dusted|repotted|"
+    r"watered|raked|cooked|baked|fried|ate|drank|slept|laughed|cried|danced|tidied|polished|peeled|painted|mended|"
+    r"walked|saw|heard|met|rained|snowed)\b",
+    re.IGNORECASE,
+)
+_EVENT = re.compile(
+    rf"^{_SOMEBODY}{_ADVERBS_OF_DEEDS}(?:\w+ed|was|were|saw|met|ate|drank|lost|found|slept|read|ran|broke|fell|made|"
+    rf"spent|"
+    r"burnt|heard|took|had)\b",
+    re.IGNORECASE,
+)
+
+
+def completes(older: str, newer: str) -> bool:
+    """Return True if `newer` says that what goes on in `older` is done: "I'm writing my thesis.", "I handed it in."."""
+    done = _DONE.search(newer)
+    return (
+        done is not None
+        and _GOING_ON.search(older[:CHARS]) is not None
+        and not nouns_of(older).isdisjoint(noun(word.casefold()) for word in done["what"].split())
+    )
+
+
+_GOING_ON = re.compile(r"\b(?:am|is|are|['’]m|['’]s|['’]re) (?:\w+ly |still |also )?\w+ing\b", re.IGNORECASE)
+_DONE = re.compile(
+    r"\b(?:finished|completed|submitted|handed in|turned in|delivered|published|defended|passed)(?: with)?"
+    r"(?: (?:my|our|the|his|her|writing|doing|reading|building))* (?P<what>\w+(?: \w+)?)",
+    re.IGNORECASE,
+)
 
 
 def tells_of_new_part(older: str, newer: str) -> bool:
@@ -199,7 +293,8 @@ def tells_of_new_part(older: str, newer: str) -> bool:
 
 
 _NEW_PART = re.compile(
-    r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|braucht)\s+"
+    r"\s*(?:the|die|der|das)\s+[^\W\d_]+(?:\s+[^\W\d_]+)?\s+(?:has|have|got|gets|gained|needs|hat|bekommt|bekam|"
+    r"braucht)\s+"
     r"(?:an?\s+|eine?n?\s+)?(?:new|neue[ns]?)\s+(?P<part>[^\W\d_]+)",
     re.IGNORECASE,
 )
@@ -209,6 +304,10 @@ def tells_of_something_new(older: str, newer: str) -> bool:
     """Return True if what `newer` calls new is nothing that `older` tells of: "I like tea.", "… on my new shirt."."""
     if _NEW_THING.match(newer.lstrip()):
         return False  # "New number: 123."
+    frame = read_frame(older)
+    both_numbered = read_claim(older).numbers and read_claim(newer).numbers
+    if frame is not None and frame.kind is Kind.THING and both_numbered and frame.thing <= nouns_of(newer):
+        return False  # "My bus leaves at 7:40." … "The new timetable has my bus at 7:52."
     named = [noun(word.casefold()) for pair in _NEW_THING.findall(newer[:CHARS]) for word in pair if word]
     return bool(named) and nouns_of(older).isdisjoint(named) and not KIN_WORDS & set(named) and "job" not in named
 
@@ -221,7 +320,8 @@ _NUMBERED = re.compile(
     r"\s*(?:(?:the|my|our|his|her|their|this|das|die|der|le|la|el|il|mein|meine|notre|mi)\s+)?"
     r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)\s+(?:no\.?\s*|nr\.?\s*|number\s+|nummer\s+)?"
     r"#?(?P<number>[a-z]{0,3}\d[\w.\-]*)"
-    r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|cannot|needs|"
+    r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|"
+    r"cannot|needs|"
     r"must|should|runs|uses|leaves|passed|failed|fails|passes|works|broke|opens|closes|starts|begins|ends|belongs|"
     r"goes|went|got|gets|costs|serves|hosts|contains|takes|took|stays|ist|war|hat|hatte|wird|muss|kann|est|était|"
     r"sera|está|es|era|tiene|è|ha|sarà|é|tem)\b)",
@@ -271,6 +371,20 @@ _REQUEST = re.compile(
 )
 
 
+def requests_a_task(text: str) -> bool:
+    """Return True for a task that is to be done once, such as "Plan our honeymoon in Bali."."""
+    return _TASK.match(text) is not None
+
+
+_TASK = re.compile(
+    r"\W*(?:hey|hi|ok|okay)?\W*(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
+    r"bitte)\s+)*"
+    r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
+    r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
+    re.IGNORECASE,
+)
+
+
 def mentions(older: str, newer: str) -> bool | None:
     """Return True if `newer` mentions the thing that `older` is about, None if `older` is about no thing."""
     frame = read_frame(older)
@@ -315,7 +429,10 @@ _TELLING = (frozenset(STEMS.values()) | COMPLEMENTS - words_of("due called named
 )
 """Predicates of which two different ones say different things."""
 _UNITS = words_of("euro dollar pound month week day year hour minute km mile kg percent")
-_GENERIC = words_of("deadline date time day price cost value number name statu title size level one")
+_GENERIC = words_of(
+    "deadline date time day price cost value number name statu title size level one dose dosage amount quantity length "
+    "height weight speed rate limit fee budget balance capacity version colour color address duration temperature score"
+)
 """Nouns for a property of a thing: "The report is due …" and "The deadline is …" may be about one report."""
 
 
@@ -552,7 +669,7 @@ def leaves_behind(older: str, newer: str) -> bool:
     """
     old, new = read_claim(older), read_claim(newer)
     # Without the subject: "My friend Tomasz has left Leiden." does not end what else is true of Tomasz.
-    shared = (old.terms & new.terms) - frozenset(terms_of(" ".join(older.split()[:_SUBJECT_WORDS])))
+    shared = (old.terms & new.terms) - _NO_VALUE - frozenset(terms_of(" ".join(older.split()[:_SUBJECT_WORDS])))
     if not shared or not (new.changes or new.ends):
         return False
     return any(
@@ -563,12 +680,15 @@ def leaves_behind(older: str, newer: str) -> bool:
 
 
 _SUBJECT_WORDS = 3
+_NO_VALUE = words_of("now today then time")  # "From now on …" leaves nothing behind
 _VALUE_WORD = re.compile(r"[\w&'’.-]*\w")
 _LEFT_BEFORE = re.compile(
     r"\b(?:from|no more|instead of|rather than|in place of|sold|left|quit|finished|through with|done with|goodbye|bye|"
     r"good riddance|farewell|uninstalled|dropped|ditched|g[ai]ve(?:n)? up|cancell?ed|closed|out of|stopped|"
     r"(?:swapp?|replac|trad)(?:ed|ing)|let go of)"
-    r"(?: (?:the|my|our|a|an|on|in|at|with|to|for|in for|going|using|drinking|eating)){0,2} $",
+    r"(?: (?:the|my|our|a|an|on|in|at|with|to|for|in for|going|using|drinking|eating|playing|taking|learning|place|"
+    r"flat|"
+    r"house|job|room|subscription|membership)){0,3} $",
     re.IGNORECASE,
 )
 _LEFT_AFTER = re.compile(

@@ -14,6 +14,7 @@ from itertools import chain
 
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim, terms_of, words_of
 from memos.core.text.contrasts import gives_another_value, opens_with_pronoun
+from memos.core.text.frames import verb_at
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
@@ -176,6 +177,39 @@ def topic(correction: Correction) -> frozenset[str]:
     """Return the terms of a correction without the words of asking for it."""
     words = [word for word in re.findall(r"[\w'’-]+", correction.text) if word.casefold() not in _FORGET_WORDS]
     return frozenset(terms_of(" ".join(words)))
+
+
+_JOINT = re.compile(r"(,?\s+(?:and|but|und|aber|y|pero)\s+|[,;]\s+)", re.I)
+
+
+def without_clause(sentence: str, said: frozenset[str]) -> str:
+    """Return a sentence without the one clause that says something, empty if it is to go as a whole.
+
+    Only what stands by itself is taken apart: "My salary is 4,000 euros and I work at Bosch."
+    """
+    pieces = _JOINT.split(sentence)
+    clauses, joints = pieces[::2], pieces[1::2]
+    shared = [len(said.intersection(terms_of(clause))) for clause in clauses]
+    at = shared.index(max(shared))
+    if len(clauses) < 2 or shared.count(0) < len(clauses) - 1 or not all(map(_stands_alone, clauses)):
+        return ""
+    end = re.search(r"[.!?]*$", sentence)
+    rest = clauses[:at] + clauses[at + 1 :]
+    between = joints[1:] if at == 0 else joints[: at - 1] + joints[at:]
+    text = "".join(chain.from_iterable(zip(rest, [*between, ""], strict=True))).rstrip(".!?")
+    return text[:1].upper() + text[1:] + (end.group() if end else "")
+
+
+def _stands_alone(clause: str) -> bool:
+    """Return True for a clause with a subject and a verb of its own."""
+    return _OWN_SUBJECT.match(clause) is not None and bool(verb_at(clause.strip(" .!?")))
+
+
+_OWN_SUBJECT = re.compile(
+    r"\s*(?:i|i['’]m|we|he|she|they|it|it['’]s|my|our|the|his|her|their|this|that|there|(?-i:[A-Z]\w+)|ich|wir|mein\w*|"
+    r"unser\w*|der|die|das|yo|mi|nuestr\w+|el|la)\b",
+    re.I,
+)
 
 
 _MOST_EDITED = 2_000  # characters of a statement in which values are compared

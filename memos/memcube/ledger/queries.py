@@ -297,6 +297,13 @@ _SPOKEN_IN = PreparedSelect(
     .distinct(),
     _name,
 )
+_NAMES_BESIDE = PreparedSelect(
+    sa.select(items_table.c.id, messages.c.name)
+    .join(messages, messages.c.conversation_id == items_table.c.conversation_id)
+    .join(conversations, conversations.c.id == items_table.c.conversation_id)
+    .where(_among(items_table.c.id, "ids"), conversations.c.next_position <= MOST_LOOKED_THROUGH)
+    .distinct()
+)
 _SHORT = PreparedSelect(
     sa.select(conversations.c.id).where(
         _among(conversations.c.id, "conversations"), conversations.c.next_position <= MOST_LOOKED_THROUGH
@@ -313,6 +320,14 @@ _MENTIONED_IN = PreparedSelect(
     .distinct(),
     _name,
 )
+
+
+def names_beside(connection: sa.Connection, ids: Sequence[str]) -> dict[str, set[str | None]]:
+    """Return who speaks in the conversation of each item, by id; of conversations that are not long."""
+    found: dict[str, set[str | None]] = defaultdict(set)
+    for id_, name in _NAMES_BESIDE.rows(connection, ids=list(ids)):
+        found[id_].add(name)
+    return found
 
 
 def conversations_without(connection: sa.Connection, wanted: Iterable[str], names: Sequence[str]) -> set[str]:
