@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -13,11 +15,14 @@ import pytest
 from memos import MemOS, Settings
 from memos.backends import child
 from memos.backends.encoders import minilm
+from memos.backends.encoders.cache import CachedEmbedder
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import Embedder
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.memcube.ledger import engine as sqlite
-from memos.memcube.ledger import migrate, postgres
+from memos.memcube.ledger import postgres
 from tests.fakes import WordEmbedder
-from tests.support import compiled, forks, migrated
+from tests.support import compiled, forks
 from tests.support.servers.fixtures import neo4j_server, postgres_server
 
 __all__ = ["neo4j_server", "postgres_server"]
@@ -61,18 +66,28 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.browser)
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking thousands of tests and all modules each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def _remembering(**options: Any) -> Embedder:
+    """Return the default embedder with a cache for all installations: many tests tell the same sentences."""
+    return CachedEmbedder(MiniLmEmbedder(**options), capacity=100_000)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _quick_openings() -> Iterator[None]:
-    """Fork the engines' processes, copy new tables, share compiled statements and the default embedder's weights.
+    """Fork the engines' processes, share compiled statements and the default embedder's weights.
 
     Programs that tests start do not.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "started", forks.started)
-        patch.setattr(migrate, "upgrade", migrated.upgrade)
         patch.setattr(sqlite, "prepare_sqlite", compiled.prepare)
         patch.setattr(postgres, "make_engine", compiled.make_engine)
-        patch.setattr(minilm, "MiniLmEmbedder", cache(minilm.MiniLmEmbedder))
+        patch.setattr(minilm, "MiniLmEmbedder", cache(_remembering))
         yield
     forks.stop()
 

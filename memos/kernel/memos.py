@@ -69,9 +69,7 @@ class MemOS(FormerNames):
     def __init__(self, installation: OpenedInstallation | None = None) -> None:
         installation = _opened(installation)
         settings, ledger, clock = installation.settings, installation.ledger, installation.clock
-        self.home, self.settings = installation.home, settings
-        self.clock = clock
-        self.ledger = ledger
+        self.home, self.settings, self.clock, self.ledger = installation.home, settings, clock, ledger
         self.embedder, self.quotas = installation.embedder, installation.quotas
         self.listeners = Listeners()
         self._installation = installation

@@ -42,7 +42,7 @@ def told(home: Path, *arguments: str | Path, code: int = 0) -> Any:
 def test_a_knowledge_base_from_its_making_to_its_end(home: Path, tmp_path: Path) -> None:
     (tmp_path / "manual.md").write_text("# Pump\n\nWear xylophone gloves.", encoding="utf-8")
     (tmp_path / "parts.pdf").write_bytes(make.pdf(["The seal costs twelve."]))
-    (tmp_path / "scan.pdf").write_bytes(make.scanned(1))
+    (tmp_path / "locked.pdf").write_bytes(make.pdf(["words"], password="mandrake"))
     (tmp_path / ODD).write_text("an oddly named file", encoding="utf-8")
 
     assert run(home, "docs", "list")[0] == 0
@@ -50,11 +50,11 @@ def test_a_knowledge_base_from_its_making_to_its_end(home: Path, tmp_path: Path)
     assert run(home, "docs", "create", "manuals")[0] == Conflict.exit_code
     assert "[red]" in run(home, "docs", "list")[1]
 
-    paths = [*(tmp_path / name for name in ("manual.md", "scan.pdf", ODD, "missing.md")), tmp_path]
+    paths = [*(tmp_path / name for name in ("manual.md", "locked.pdf", ODD, "missing.md")), tmp_path]
     status, out, err = run(home, "docs", "add", "manuals", *paths)
     assert status == 1
     assert "manual.md  (1 passages)" in out
-    assert "scan.pdf: has no text on its 1 pages" in out
+    assert "locked.pdf: is protected by a password" in out
     assert "odd [red] :smile: [31m.md" in out
     assert "missing.md: 'missing.md' cannot be opened" in err
 
@@ -69,7 +69,7 @@ def test_a_knowledge_base_from_its_making_to_its_end(home: Path, tmp_path: Path)
     base = told(home, "docs", "show", "manuals")
     assert (base["items"], base["files"]) == (3, {"available": 3, "failed": 1})
     assert "3 available, 1 failed" in run(home, "docs", "show", "manuals")[1]
-    assert [file["name"] for file in told(home, "docs", "files", "manuals", "--state", "failed")] == ["scan.pdf"]
+    assert [file["name"] for file in told(home, "docs", "files", "manuals", "--state", "failed")] == ["locked.pdf"]
     assert parts["id"] in run(home, "docs", "files", "manuals")[1]
 
     assert told(home, "docs", "delete", "manuals", parts["id"])["state"] == "deleted"

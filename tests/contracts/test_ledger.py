@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from memos.core.clock import new_id
 from memos.core.types import FileKind, FileState, Status, StoredFile
 from memos.errors import Conflict, IntegrityError
 from memos.memcube import relations
-from memos.memcube.ledger import cubes, files, items
+from memos.memcube.ledger import cubes, files, items, migrate
 from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import EventQuery
@@ -53,6 +54,44 @@ def test_a_new_database_has_the_declared_tables_and_opening_it_again_changes_not
             assert set(sa.inspect(connection).get_table_names()) == {*t.metadata.tables, "alembic_version"}
             assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all() == [HEAD]
         ledger.close()
+
+
+_DEFINITIONS = {
+    "sqlite": ("SELECT type, name, sql FROM sqlite_master",),
+    "postgresql": (
+        "SELECT table_name, column_name, udt_name, character_maximum_length, is_nullable, column_default, is_identity"
+        " FROM information_schema.columns WHERE table_schema = 'public'",
+        "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace",
+        "SELECT proname, prosrc, provolatile::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
+    ),
+}
+
+
+def definitions(connection: sa.Connection) -> set[tuple[str, ...]]:
+    """Return what a database says of its tables; columns in any order, since migrations add them at the end."""
+    rows = [row for query in _DEFINITIONS[connection.dialect.name] for row in connection.exec_driver_sql(query)]
+    found = set()
+    for row in rows:
+        words = re.sub(r'[\s"]+', " ", " | ".join(map(str, row)))
+        found.add(tuple(sorted(part.strip(" )") for part in re.split(r",|\(", words))))
+    assert len(found) == len(rows) > 100
+    return found
+
+
+def test_a_new_database_is_as_one_that_ran_all_migrations(open_: Open) -> None:
+    ledger = open_()
+    rows = sa.select(t.meta.c.key)
+    with ledger.write() as connection:
+        made, kept = definitions(connection), connection.scalars(rows).all()
+        t.metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+    with ledger.write() as connection:
+        migrate.upgrade(connection, None, "the emptied database")
+        assert definitions(connection) == made
+        assert connection.scalars(rows).all() == kept == ["ledger_id"]
+    ledger.close()
 
 
 def test_several_open_a_new_database_at_once(open_: Open) -> None:

@@ -76,6 +76,7 @@ def fill(memos: MemOS) -> dict[str, str]:
     # Nobody is there to describe it: that waits, here and wherever it is loaded.
     seen = [{"role": "user", "content": [{"type": "text", "text": "look at this"}, part(picture())]}]
     memos.add(seen, cube="life", conversation="pictures")
+    memos.tasks.wait(timeout_s=120)
     return {"moved": ids[3], "deleted": ids[4], "file": file.id}
 
 
@@ -83,6 +84,7 @@ def fill(memos: MemOS) -> dict[str, str]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
     with opened(tmp_path_factory.mktemp("source")) as memos:
         memos.named = fill(memos)  # type: ignore[attr-defined]
+        memos.told = list(memos.events.list("life", limit=10_000))  # type: ignore[attr-defined]
         yield memos
 
 
@@ -129,7 +131,8 @@ def test_a_cube_loaded_elsewhere_answers_as_it_did(source: MemOS, target: MemOS,
     for what, value in ours.items():
         assert theirs[what] == value, what
     assert target.maintenance.verify().clean
-    ours_told, theirs_told = (list(memos.events.list("life", limit=10_000)) for memos in (source, target))
+    theirs_told = list(target.events.list("life", limit=10_000))
+    ours_told = source.told  # type: ignore[attr-defined] - later searches may warm topics, which then move
     assert theirs_told[: len(ours_told)] == ours_told
     assert theirs_told[len(ours_told)].kind == "load"
     mine, other = source.cubes.get("life"), target.cubes.get("life")
@@ -174,7 +177,8 @@ def test_what_is_not_trusted_is_fenced_wherever_it_is_shown(target: MemOS, dump:
     target.transfer.load(dump, cube="stranger")
     shown = target.search("otters", cubes=["stranger"], token_budget=500).context
     assert "<untrusted source=" in shown
-    assert "<untrusted source=" not in target.search("otters", cubes=["life"], token_budget=500).context
+    target.transfer.load(dump, cube="known", trust=True)
+    assert "<untrusted source=" not in target.search("otters", cubes=["known"], token_budget=500).context
 
 
 def test_a_reader_needs_no_library_of_ours(source: MemOS, dump: Path) -> None:

@@ -315,7 +315,7 @@ def test_why_not_agrees_with_the_search_it_explains(memos: MemOS) -> None:
             conversation=f"k{n % 3}",
             who="Ann",
         )
-        for n in range(60)
+        for n in range(40)
     ]
     memos.tasks.wait()  # pages that become topics meanwhile change places
     for question in ("cat dog", "when did Ann see the blue river?"):

@@ -147,7 +147,7 @@ class Shard:
             # The engine would open this as an empty shard, and the mark would vouch for it.
             raise ValueError("its segments are gone")
         has_data = any(entry.name not in ("lock", MARK_FILE, KEYS_FILE) for entry in self._folder.iterdir())
-        self._shard = edge.EdgeShard.load(folder) if has_data else _create(folder, dimension)
+        self._shard = edge.EdgeShard.load(folder) if has_data else edge.EdgeShard.create(folder, config(dimension))
         # Also where making it, or them, was cut off.
         self._indexed = _index_fields(self._shard)
         release_pages(self._folder)
@@ -239,6 +239,8 @@ class Shard:
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
         """Return True if these cubes hold nearly every point: the engine's own IDF is then theirs."""
         # Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
+        if not self._indexed:
+            return False  # there are few points, and facets need an index
         if self._written >= self._counted_at:
             total = int(self._shard.info().points_count)
             hits = self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits
@@ -256,6 +258,9 @@ class Shard:
         return page, None if following is None else str(following)
 
     def cubes(self) -> list[str]:
+        if not self._indexed:  # facets need an index
+            records, _ = self._shard.scroll(edge.ScrollRequest(limit=_INDEXED_FROM, with_payload=["cube"]))
+            return sorted({str(record.payload["cube"]) for record in records if record.payload is not None})
         return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits)
 
     def flush(self, mark: int | None) -> None:
@@ -286,7 +291,7 @@ class Shard:
 
     def rewrite(self, target: str, dimension: int) -> None:
         """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
-        fresh = _create(target, dimension)
+        fresh = edge.EdgeShard.create(target, config(dimension))
         keys = PointKeys(Path(target))
         indexed = False
         offset = None
@@ -336,29 +341,23 @@ def release_pages(folder: Path) -> None:
                 advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
-def _create(folder: str, dimension: int) -> edge.EdgeShard:
-    shard = edge.EdgeShard.create(folder, config(dimension))
-    _index_fields(shard)
-    return shard
-
-
 def _index_fields(shard: edge.EdgeShard, *, at_once: bool = False) -> bool:
-    """Make the payload indexes that are missing, but that of cubes only for many points; say whether all are there."""
+    """Make the payload indexes that are missing, once there are many points; say whether all are there."""
     # Each takes 2 MiB and some milliseconds, however little is in it.
     told = shard.info()
-    many = at_once or told.points_count >= _INDEXED_FROM
+    if not at_once and told.points_count < _INDEXED_FROM:
+        return False
     keyword = edge.KeywordIndexParams(enable_hnsw=False)
     integer = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
-    wanted: dict[str, Any] = {"cube": edge.KeywordIndexParams(is_tenant=True)}
-    if many:
-        wanted |= dict.fromkeys(KEYWORDS, keyword) | dict.fromkeys(INTEGERS, integer)
-        wanted[STANDING] = edge.KeywordIndexParams(enable_hnsw=True)
+    wanted: dict[str, Any] = dict.fromkeys(KEYWORDS, keyword) | dict.fromkeys(INTEGERS, integer)
+    wanted["cube"] = edge.KeywordIndexParams(is_tenant=True)
+    wanted[STANDING] = edge.KeywordIndexParams(enable_hnsw=True)
     missing = wanted.keys() - told.payload_schema.keys()
     for name in missing:
         shard.update(edge.UpdateOperation.create_field_index(name, wanted[name]))
     if missing:
         shard.flush()
-    return many
+    return True
 
 
 def _point(point: WirePoint) -> edge.Point:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from memos.core.clock import from_micros
+from memos.core.clock import from_micros, new_id
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -104,6 +105,13 @@ def _casefold(value: object) -> str | None:
 
 HEAD = "0024"
 """The schema revision this program reads and writes."""
+
+_VERSION = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 _READERS = 16
 
@@ -237,13 +245,15 @@ class Ledger:
                 if found == HEAD:
                     _check_tables(connection, self.description)
                     return
-            from memos.memcube.ledger.migrate import upgrade  # noqa: PLC0415 - alembic costs 0.2 s, once
-
             with self.write() as connection:
                 if not self.is_sqlite:
                     postgres.lock_schema(connection)
-                    found = _revision(connection)  # another process may have migrated meanwhile
-                if found != HEAD:
+                found = _revision(connection)  # another process may have migrated meanwhile
+                if found is None:
+                    _create_tables(connection)
+                elif found != HEAD:
+                    from memos.memcube.ledger.migrate import upgrade  # noqa: PLC0415 - Alembic takes 0.1 s to import
+
                     upgrade(connection, found, self.description)
 
     @contextmanager
@@ -291,6 +301,30 @@ def _revision(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+
+
+def _create_tables(connection: sa.Connection) -> None:
+    """Create a new ledger as all migrations would, in a fifth of their time; a test compares both."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(postgres.fold_function().replace("%", "%%"))
+    for statement in _definitions(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+    connection.execute(sa.insert(metadata.tables["meta"]).values(key="ledger_id", value=new_id()))
+    connection.execute(sa.insert(_VERSION).values(version_num=HEAD))
+
+
+@cache
+def _definitions(dialect: str) -> tuple[str, ...]:
+    """Return the statements that create all tables and indexes, with the table in which Alembic keeps the revision."""
+    statements: list[str] = []
+
+    def compiled(definition: Any, *_: object) -> None:
+        statements.append(str(definition.compile(dialect=engine.dialect)))
+
+    engine = sa.create_mock_engine(f"{dialect}://", compiled)
+    for tables in (metadata, _VERSION.metadata):
+        tables.create_all(engine, checkfirst=False)
+    return tuple(statements)
 
 
 def _check_tables(connection: sa.Connection, where: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from memos.api.console.pages import erasures, memories_bulk, memory
+from memos.api.console.pages import memories_bulk, memory
 from memos.api.console.pages.memories_bulk import ACTIONS
 from memos.api.console.pages.memory_filters import FACETS, SORTS, Wanted
 from memos.api.console.rest import with_standings
@@ -70,5 +70,4 @@ PAGES = (
     Page("/memories/facets", facets),
     *memories_bulk.PAGES,
     *memory.PAGES,
-    *erasures.PAGES,
 )
