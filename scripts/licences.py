@@ -1,4 +1,4 @@
-"""Write the table of docs/licences.md from the metadata of what is installed; `--check` fails if it is out of date.
+"""Write the table of docs/reference/licences.md from what is installed; `--check` fails if it is out of date.
 
 A licence that is not in `ALLOWED` fails in either case. Run it in the environment of `make setup-dev`, which has every
 extra but `local` and those of agent frameworks.
@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "licences.md"
+PAGE = ROOT / "docs" / "reference" / "licences.md"
 EXTRAS = (
     "server", "mcp", "documents", "ocr", "multilingual", "tracing", "sealing", "oidc", "postgres", "qdrant", "neo4j"
 )  # fmt: skip
@@ -106,7 +106,7 @@ def main() -> None:
     if not check:
         PAGE.write_text(new, encoding="utf-8")
     elif new != old:
-        sys.exit("docs/licences.md is out of date; run python scripts/licences.py")
+        sys.exit("docs/reference/licences.md is out of date; run python scripts/licences.py")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ __all__ = [
     "effective_settings",
     "filters",
     "graph",
+    "home",
     "identities",
     "kv_cache",
     "lora",

@@ -172,7 +172,8 @@ OUT_OF_REACH = {
     "GET /api/v1/segments/{segment}", "GET /api/v1/doctor", "GET /api/v1/settings",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
-    "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "POST /local/call",
+    "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "GET /local/calls",
+    "POST /local/call",
 }  # fmt: skip
 WHO = {"user", "user_id", "agent_id", "owner_id", "user_name"}
 WHERE = {

@@ -373,7 +373,8 @@ def test_the_status_says_what_is_wrong(user: Path) -> None:
     run("claude", "install", "--yes")
     run("claude", "install", "--yes", "--url", "http://127.0.0.1:9")
     assert "MEMOS_API_KEY is not set" in json.loads(run("claude", "status", "--json", code=1).stdout)["reach"]
-    assert "does not answer" in run("claude", "status", code=1, MEMOS_API_KEY=KEY).output
+    told = json.loads(run("claude", "status", "--json", code=1, MEMOS_API_KEY=KEY).stdout)
+    assert "does not answer" in told["reach"]
 
 
 def test_what_waits_is_said_before_the_plugin_goes(user: Path) -> None:

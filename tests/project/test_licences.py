@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "licences.md").read_text(encoding="utf-8")
 CODE = {".py", ".pyi", ".pyc", ".typed", ".mako", ".html", ".css", ".js", ".svg"}
 # Written like code, and named there by its folder or not at all.
 PROGRAMS = ("memos/api/hooks/plugin/*",)

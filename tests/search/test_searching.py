@@ -268,7 +268,7 @@ def test_an_item_an_index_cannot_be_given_is_parked(memos: MemOS, monkeypatch: p
     follower = memos._installation.vector_follower
     project = type(follower).project
 
-    def refuses(self: object, item_ids: list[str]) -> None:
+    def refuses(self: object, item_ids: list[str], following: list[str] = ()) -> None:  # type: ignore[assignment]
         with memos.ledger.read() as connection:
             states = items.current(connection, ["default"], item_ids)
         if any("poison" in state.memory for state in states.values()):

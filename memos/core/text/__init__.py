@@ -19,4 +19,5 @@ __all__ = [
     "times",
     "tool_calls",
     "validation",
+    "wording_by_language",
 ]

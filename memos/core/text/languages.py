@@ -90,6 +90,17 @@ def language_of(text: str) -> str:
     return best if enough else "english"
 
 
+def likely_language(text: str) -> str:
+    """Return the language of a text so short that one word may tell it: any that has more of its words than English."""
+    found = language_of(text)
+    if found != "english":
+        return found
+    words = _WORD.findall(text[:_CHARS].casefold())
+    counts = {name: sum(map(signs.__contains__, words)) for name, signs in _SIGNS.items()}
+    best = max(counts, key=counts.__getitem__)
+    return best if counts[best] > counts["english"] else "english"
+
+
 def is_function_word(word: str, language: str) -> bool:
     """Return True for one of the commonest words of a language that `language_of` knows."""
     return word in _SIGNS[language]

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from memos.core.text.languages import has_other_script, language_of, script_of
+from memos.core.text.languages import has_other_script, likely_language, script_of
 from memos.core.text.periods import Period, moved, occurrences, period, weekday
 
 _YEAR = r"(?:19|20)\d\d"
@@ -262,7 +262,7 @@ def _any_of(patterns: Iterable[str]) -> str:
 
 def time_expressions_by_language(text: str, today: date) -> list[Found]:
     """Return the time expressions of a text in one of these languages, in order; none in another language."""
-    language = script_of(text) if has_other_script(text) else language_of(text)
+    language = script_of(text) if has_other_script(text) else likely_language(text)
     if language not in _BY_LANGUAGE:
         return []
     words = _BY_LANGUAGE[language]

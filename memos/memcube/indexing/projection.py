@@ -16,7 +16,7 @@ from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import OutboxRow, Target
 
-_BATCH = 128  # about a second of embedding; a batch of twice as many is embedded 4 % quicker (docs/log.md)
+_BATCH = 128  # about a second of embedding; a batch of twice as many is embedded 4 % quicker (docs/development/log.md)
 
 
 class IndexWriter(Protocol):
