@@ -45,7 +45,7 @@ from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import relations
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
-from memos.memcube.judge import Judge, reads_other_scripts
+from memos.memcube.judge import Cosines, Judge, reads_other_scripts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
@@ -343,7 +343,8 @@ class Searcher:
             self._add_unindexed(
                 connection, request, search.rules, recalled, search.vectors, lexical, down=bool(missing)
             )
-            preferences = select_preferences(question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
+            standing = [self._comparable(recalled.pop(arm.value, []), question) for arm in STANDING_OF]
+            preferences = select_preferences(question, *standing)
             named = recalled.pop(Arm.NAMED.value, [])
         with clock.stage("fuse"):
             unread = has_other_script(question.text) and not reads_other_scripts(self.embedder.fingerprint)
@@ -387,6 +388,11 @@ class Searcher:
             query_terms=lexical.terms,
         )
         return found, any(len(points) >= limit for points in recalled.values())
+
+    def _comparable(self, points: Sequence[ScoredPoint], question: Question) -> list[ScoredPoint]:
+        """Return points with their cosines on one scale, whatever the language: bounds are set on it."""
+        cosines = Cosines.of(self.embedder.fingerprint)
+        return [point._replace(score=cosines.comparable(point.score, question.text)) for point in points]
 
     def _recall_these(
         self, request: SearchRequest, search: _Search, recalled: dict[str, list[ScoredPoint]], ids: Sequence[str]

@@ -32,6 +32,7 @@ CONSIDERED = 20
 
 _TURN = Arm.TURN.value
 _TURN_WORDS = Arm.TURN_BM25.value
+_DATED = Arm.DATED.value
 
 _MOST_LOWERED = 0.35  # of the best score, for what is about another person
 _MOST_LOWERED_OF_NOBODY = 0.6  # where the question names nobody, so that it is about the speaker
@@ -173,10 +174,10 @@ def _parts(
     """Return each candidate's share of relevance; with `by_score` by the scores alone, whomever they are about."""
     logits = features[:, 0] * judge.ranked[0]
     if not by_score:  # what is much nearer to the question stays before what is less near
-        logits -= np.minimum(
-            -(features[:, 1:] @ judge.ranked[1:]),
-            (_MOST_LOWERED if asked.people or asked.names else _MOST_LOWERED_OF_NOBODY) * judge.ranked[0],
-        )
+        most = _MOST_LOWERED if asked.people or asked.names else _MOST_LOWERED_OF_NOBODY
+        # What is of the time that a question names answers it, whoever it is about.
+        of_then = np.array([any(arm == _DATED for arm, *_ in entry.votes) for entry in first])
+        logits -= np.minimum(-(features[:, 1:] @ judge.ranked[1:]), np.where(of_then, 0.0, most) * judge.ranked[0])
     parts = np.exp(logits - logits.max())
     return dict(zip([entry.item.id for entry in first], (parts / parts.sum()).tolist(), strict=True))
 

@@ -23,6 +23,9 @@ _ARABIC = "\u0621-\u0652\u0671-\u06d3"
 _DEVANAGARI = "\u0900-\u097f"
 _SENTENCE = re.compile(r"(?:(?<!\d)\.|[!?।؟\n])(?:\s|$)")
 _DUAL = re.compile("(?:ين|ان)$")
+_SINCE = re.compile(r"(?<!\w)(?:seit|desde|depuis|منذ)(?: (?:dem|el|le|la))? ?$", re.IGNORECASE)
+_UNTIL = re.compile(r"(?<!\w)(?:bis|hasta|jusqu['’]\w+|حتى)(?: (?:zum|el|le|la))? ?$", re.IGNORECASE)
+_LEAD_CHARS = 16
 _MAX_TRIED = 64
 
 _Value = TypeVar("_Value")
@@ -327,7 +330,11 @@ def _read(words: _Words, kind: str, match: re.Match[str], text: str, today: date
 
 
 def _is_past(words: _Words, text: str, match: re.Match[str]) -> bool:
-    """Return whether the sentence around a match tells of the past."""
+    """Return whether a match is of the past: after "since", or in a sentence of the past, but not after "until"."""
+    told = min(match.start(name) for name, said in match.groupdict().items() if said is not None)
+    before = text[max(0, match.start() - _LEAD_CHARS) : told]
+    if _SINCE.search(before) or _UNTIL.search(before):
+        return _SINCE.search(before) is not None
     start = max((found.end() for found in _SENTENCE.finditer(text, 0, match.start())), default=0)
     end = _SENTENCE.search(text, match.end())
     sentence = text[start : end.start() if end else len(text)]

@@ -39,6 +39,8 @@ GERMAN = [
     ("Was ist im März passiert?", "2023-03-01", "2023-04-01"),
     ("Im Oktober heiraten wir.", "2023-10-01", "2023-11-01"),
     ("Im Jahr 2019 habe ich in Graz gewohnt.", "2019-01-01", "2020-01-01"),
+    ("Der Aufzug ist seit November kaputt.", "2022-11-01", "2022-12-01"),
+    ("Ich habe bis Oktober Urlaub beantragt.", "2023-10-01", "2023-11-01"),
     ("Am Montag habe ich Tom gesehen.", "2023-06-05", "2023-06-06"),
     ("Am Montag fliege ich nach Rom.", "2023-06-12", "2023-06-13"),
 ]
@@ -61,6 +63,7 @@ SPANISH = [
     ("¿Qué hice en marzo?", "2023-03-01", "2023-04-01"),
     ("En octubre me caso con Marta.", "2023-10-01", "2023-11-01"),
     ("En 2019 vivía en Graz con mi tía.", "2019-01-01", "2020-01-01"),
+    ("Está roto desde noviembre en mi casa.", "2022-11-01", "2022-12-01"),
     ("El lunes vi a Tomás en el mercado.", "2023-06-05", "2023-06-06"),
     ("El lunes viajo a Roma con mi jefe.", "2023-06-12", "2023-06-13"),
 ]
@@ -81,6 +84,7 @@ FRENCH = [
     ("Qu'est-ce que j'ai fait en mars ?", "2023-03-01", "2023-04-01"),
     ("En octobre je me marie avec Marthe.", "2023-10-01", "2023-11-01"),
     ("En 2019 j'habitais à Graz chez ma tante.", "2019-01-01", "2020-01-01"),
+    ("Il est en panne depuis novembre chez moi.", "2022-11-01", "2022-12-01"),
     ("J'ai vu Thomas lundi au marché.", "2023-06-05", "2023-06-06"),
     ("Je pars à Rome lundi avec mon chef.", "2023-06-12", "2023-06-13"),
 ]
