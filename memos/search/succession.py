@@ -227,10 +227,10 @@ def _moved(
 
     A question about before passes them the other way, from the newer to the older statement. "Where did she live before
     Lyon?" wants the home just before Lyon, so there a statement passes on its own share alone; for "originally" it
-    passes on what it was given as well, and the oldest statement comes first.
+    passes on what it was given as well, and the oldest statement comes first: so for "my first teacher".
     """
-    former = Intent.FORMER in question.intents
-    one_step = former and Intent.FIRST not in question.intents
+    former = not question.intents.isdisjoint({Intent.FORMER, Intent.FIRST})
+    one_step = Intent.FIRST not in question.intents and former
     ways: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for older, newer, confidence, _ in links:
         start, end = (newer, older) if former else (older, newer)

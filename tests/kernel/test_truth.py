@@ -105,6 +105,7 @@ def test_what_changes_for_somebody_else_changes_nothing(memos: MemOS, own: str, 
     [
         ("Room 3 is booked on Monday.", "Room 4 is booked on Friday."),
         ("Build 41 failed.", "Build 42 passed."),
+        ("The queen of hive three is two years old.", "Hive five swarmed on 3 May."),
         ("Apartment 4B has a leak.", "Apartment 5C has no leak."),
         ("Version 2.1 of the library is broken.", "Version 2.2 of the library works."),
         ("Ticket 31: the login page is slow.", "Ticket 32: the login page is gone."),
@@ -144,6 +145,7 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
         ("I fixed the kitchen lamp.", "I ordered a new desk lamp."),
         ("I have a new number: 555-0199.", "I ordered a new desk lamp."),
         ("My address is 12 Hill Road.", "Send the parcel to my office at 8 Dock Street."),
+        ("I take my coffee with oat milk now.", "Please make my coffee."),
         ("Deploys need two approvals.", "Hotfixes need one approval."),
         ("Acme is on the Pro plan.", "Globex is on the Basic plan."),
         ("My nephew Ole is shy.", "My nephew Ole is nine."),
@@ -284,6 +286,11 @@ def test_a_question_about_before_gets_what_held_before(memos: MemOS) -> None:
     )
     assert first(memos, "What was the shop's old name?") == "The shop was called Leaf & Bean."
     assert "Morning Row" in first(memos, "What is the shop called?")
+
+
+def test_a_question_about_what_was_first_gets_the_oldest(memos: MemOS) -> None:
+    tell(memos, "I ran my first 10 km in May 2023.", "I ran 10 km in 52 minutes on Sunday.")
+    assert first(memos, "When did I run my first 10 km?") == "I ran my first 10 km in May 2023."
 
 
 def test_a_relation_is_kept_with_its_confidence_and_a_person_can_decide_it(memos: MemOS) -> None:

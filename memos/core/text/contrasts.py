@@ -164,7 +164,7 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     And for the one that is meant and an average, a former or a competitor's.
     """
     number, other = _numbered(older), _numbered(newer)
-    if number is not None and other is not None and number[0] == other[0]:
+    if number is not None and other is not None and number[0].split()[-1] == other[0].split()[-1]:
         return number[1] != other[1]
     was, now = read_frame(older), read_frame(newer)
     if was is not None and _lets_go_of_another(was, older, newer):
@@ -319,12 +319,12 @@ _NEW_THING = re.compile(
 _NUMBERED = re.compile(
     r"\s*(?:(?:the|my|our|his|her|their|this|das|die|der|le|la|el|il|mein|meine|notre|mi)\s+)?"
     r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)\s+(?:no\.?\s*|nr\.?\s*|number\s+|nummer\s+)?"
-    r"#?(?P<number>[a-z]{0,3}\d[\w.\-]*)"
+    r"#?(?P<number>[a-z]{0,3}\d[\w.\-]*|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
     r"(?:\s*:|(?:\s+of\s+(?:the\s+)?\w+)?\s+(?:is|isn't|was|wasn't|are|were|has|had|hasn't|will|won't|can|can't|"
     r"cannot|needs|"
     r"must|should|runs|uses|leaves|passed|failed|fails|passes|works|broke|opens|closes|starts|begins|ends|belongs|"
     r"goes|went|got|gets|costs|serves|hosts|contains|takes|took|stays|ist|war|hat|hatte|wird|muss|kann|est|était|"
-    r"sera|está|es|era|tiene|è|ha|sarà|é|tem)\b)",
+    r"sera|está|es|era|tiene|è|ha|sarà|é|tem|[a-z]+ed)\b)",
     re.IGNORECASE,
 )
 _NO_THING = words_of(
@@ -366,7 +366,7 @@ def asks_for_something(text: str) -> bool:
 
 _REQUEST = re.compile(
     r"\s*(?:please |can you |could you |bitte )?(?:send|bring|buy|book|order|pick up|remind|ship|deliver|email|forward|"
-    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|schick|kauf|buch|bestell|erinner)\b",
+    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|make|prepare|cook|brew|schick|kauf|buch|bestell|erinner)\b",
     re.IGNORECASE,
 )
 
@@ -380,7 +380,7 @@ _TASK = re.compile(
     r"\W*(?:hey|hi|ok|okay)?\W*(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
     r"bitte)\s+)*"
     r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
-    r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
+    r"order|remind|schedule|reserve|research|check|make|prepare|cook|brew)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
     re.IGNORECASE,
 )
 
