@@ -119,4 +119,4 @@ def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert pairs["en-en"]["hit@10"] == 1  # of ten messages
     written = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
     assert [row["id"] for row in written] == ["q01", "q02", "q03", "q04"] * 4
-    assert written[0].keys() == {"embedder", "pair", "id", "question", "search_ms", "hippocube", *FLOORS}
+    assert written[0].keys() == {"embedder", "pair", "id", "kind", "question", "search_ms", "hippocube", *FLOORS}
