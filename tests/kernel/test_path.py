@@ -78,7 +78,7 @@ def _height(module: str) -> int:
     ("call", "most"),
     [
         (lambda memos: memos.add("I work at Bosch.", conversation="work"), 50),
-        (lambda memos: memos.search("Where do I work?"), 31),
+        (lambda memos: memos.search("Where do I work?"), 32),
     ],
     ids=["add", "search"],
 )
