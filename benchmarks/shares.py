@@ -1,4 +1,4 @@
-"""What a server costs beside its embeddings: both are measured in turns, so that a busy machine slows both."""
+"""Compare a server with its embedder; both are measured in turns, so that a busy machine slows both."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ GOALS = {
     "help_cpu_s": "<= 0.30",
     "search_command_cpu_s": "<= 0.6",
 }
-"""What is aimed at on two cores, embedded, with 20,000 memories."""
+"""Goals on two cores, embedded, with 20,000 memories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """How quickly this machine embeds questions, and the texts of adds: one after the other, on every processor."""
+    """Embeddings a second on all processors, of questions and of the texts of adds, one text at a time."""
 
     question_ms: float
     questions_per_s: float

@@ -14,7 +14,7 @@ BUDGET_S = float(os.environ.get("VOICE_BUDGET_S", "0.3"))
 
 
 async def speak(heard: str, remembered: str) -> None:
-    """Say an answer. Here is the place for your own model and its voice."""
+    """Answer aloud. Put your own model and its voice here."""
     known = [line for line in remembered.splitlines() if line.startswith("[")]
     print(f"heard: {heard}", *known, sep="\n    ")
 

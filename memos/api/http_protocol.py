@@ -1,4 +1,4 @@
-"""How the server reads HTTP/1.1: by httptools where that is installed, with the refusals of h11, else by h11."""
+"""The HTTP/1.1 parser of the server: httptools with the limits of h11, or h11 where httptools is not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 MOST_HEAD_BYTES = 64 * 1024
-"""Largest request line with headers, as h11 has it; httptools has no limit of its own."""
+"""Maximum size of a request line with its headers, the limit of h11; httptools has none."""
 
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _UPGRADE = re.compile(rb"(?<=\n)(?=upgrade[ \t]*:)", re.IGNORECASE)
@@ -19,7 +19,7 @@ except ImportError:
 else:
 
     class _Protocol(HttpToolsProtocol):
-        """Refuses a request whose headers do not end, or without `Host`, and ignores offers of another protocol."""
+        """Reject requests with oversized headers or without `Host`, and ignore `Upgrade`."""
 
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)

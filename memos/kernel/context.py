@@ -155,7 +155,7 @@ class Lifecycle:
 
 
 class Following:
-    """A thread that has the indexes follow the ledger while others write to it; it ends when nothing is left."""
+    """Background thread that updates the indexes during a bulk write; it ends when nothing is left."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -172,7 +172,7 @@ class Following:
                 self._thread.start()
 
     def close(self) -> None:
-        """End the thread; what is left then is in the ledger."""
+        """Stop the thread; changes not applied yet stay in the outbox."""
         with self._lock:
             self._closed, thread = True, self._thread
         if thread is not None:
@@ -219,7 +219,7 @@ class Indexes:
         return all(caught_up)
 
     def follow(self) -> None:
-        """Have another thread apply waiting changes; wait while many are left, for at most `wait_s` seconds."""
+        """Apply waiting changes in the background; block while too many are left, for at most `wait_s` seconds."""
         self.following.wake(self.projections)
         deadline = time.monotonic() + self.wait_s
         for projection in self.projections:

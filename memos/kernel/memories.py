@@ -83,7 +83,7 @@ class Page:
 
 
 class Addition(NamedTuple):
-    """What one of several adds stores: messages as `add` takes them, of one conversation."""
+    """The arguments of one add in `add_all`: messages of one conversation, in any form that `add` takes."""
 
     messages: Json
     conversation: str | None = None

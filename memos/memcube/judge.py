@@ -201,9 +201,13 @@ class Cosines:
         return cls(next(found, {}))
 
     def comparable(self, cosine: float, text: str) -> float:
+        return cosine + self.shift(text)
+
+    def shift(self, text: str) -> float:
+        """Return what is added to cosines of a text."""
         script = script_of(text)
         language = _ENGLISH if script == "latin" and language_of(text) == _ENGLISH else script
-        return cosine - self.unrelated.get(language, 0.0) + _UNRELATED[_FITTED][_ENGLISH] * bool(self.unrelated)
+        return _UNRELATED[_FITTED][_ENGLISH] * bool(self.unrelated) - self.unrelated.get(language, 0.0)
 
 
 def reads_other_scripts(embedder: Fingerprint) -> bool:

@@ -389,10 +389,12 @@ class Searcher:
         )
         return found, any(len(points) >= limit for points in recalled.values())
 
-    def _comparable(self, points: Sequence[ScoredPoint], question: Question) -> list[ScoredPoint]:
-        """Return points with their cosines on one scale, whatever the language: bounds are set on it."""
-        cosines = Cosines.of(self.embedder.fingerprint)
-        return [point._replace(score=cosines.comparable(point.score, question.text)) for point in points]
+    def _comparable(self, points: Sequence[ScoredPoint], question: Question) -> Sequence[ScoredPoint]:
+        """Return points with cosines on the scale of English, on which the bounds are set."""
+        if not points:
+            return points
+        shift = Cosines.of(self.embedder.fingerprint).shift(question.text)
+        return [point._replace(score=point.score + shift) for point in points] if shift else points
 
     def _recall_these(
         self, request: SearchRequest, search: _Search, recalled: dict[str, list[ScoredPoint]], ids: Sequence[str]

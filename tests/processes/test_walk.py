@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ ([^#\n]*[^#\s])", README, re.MULTILINE)
 """Every command of the README's blocks, in its order."""
 OPTIONAL = ("documents", "local", "make test")
-"""What a walk leaves out: extras of hundreds of megabytes, and the tests that run it."""
+"""Install commands that are not run: extras of hundreds of megabytes, and the tests themselves."""
 
 pytestmark = pytest.mark.heavy
 

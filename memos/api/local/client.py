@@ -58,7 +58,7 @@ def served(home: Path) -> MemOS | None:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What the server says of one of its calls."""
+    """Signature of a method that the server offers, and how its result is sent."""
 
     signature: inspect.Signature
     streams: bool
@@ -70,7 +70,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What the server says of itself."""
+    """Description of the running server, from `/local/about` and `/local/calls`."""
 
     version: str
     settings: dict[str, Any]
@@ -91,7 +91,7 @@ class _About:
 
 
 def _introduced(endpoint: Endpoint) -> _About | None:
-    """Return what the server says of itself, None if there is none or another program has its address."""
+    """Return the description of the running server; None without one, or if another program has its address."""
     challenge = secrets.token_hex(16)
     with suppress(OSError, HTTPException, ValueError, KeyError, TypeError):
         with closing(_connection(endpoint, _ASK_S)) as connection:

@@ -116,7 +116,7 @@ def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
     said = [f"{source.at:%Y-%m-%d %a}"] if source else []
     said += [cut(hit.item.speaker, 14)] if hit.item.speaker else []
-    # What was edited is no longer what its source says.
+    # The source of an edited memory has its old text.
     passage = source.passage if source and hit.passage is None and hit.item.version == 1 else passage_of(hit)
     shown = cut(passage, _PASSAGE_CHARS if hit.passage else _SHOWN_CHARS)
     return f"{hit.score:.3f}", f"{hit.relevance:.2f}", "\n".join([*said, hit.item.tier]), shown

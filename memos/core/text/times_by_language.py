@@ -44,8 +44,8 @@ class Found(NamedTuple):
 class _Words:
     r"""The words of a language, all as patterns.
 
-    `letters` are those of a script that `\b` does not know. `decides` is wording of the past, or of plans if
-    `is_past` is true: what a date without a year and a weekday are unless it is there.
+    A weekday, or a date without a year, is of the future, or of the past with `is_past`; `decides` matches sentences in
+    which it is the other way round. `letters` is a character class, for scripts in which `\b` does not work.
     """
 
     days: Mapping[str, int]
@@ -62,12 +62,41 @@ class _Words:
 _GERMAN = _Words(
     days={"vorgestern": -2, "gestern": -1, "heute": 0, "übermorgen": 2, "morgen": 1},
     weekdays=("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "(?:Samstag|Sonnabend)", "Sonntag"),
-    months=("Januar|Jänner|Jan", "Februar|Feb", "März", "April|Apr", "Mai", "Juni?", "Juli?", "August|Aug",
-            "September|Sept?", "Oktober|Okt", "November|Nov", "Dezember|Dez"),
-    units={"Wochenenden?": "weekend", "Wochen?": "week", "Tage?n?": "day", "Monate?[ns]?": "month",
-           "Jahre?[ns]?": "year"},
-    counts={"ein(?:e[mnrs]?)?": 1, "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8,
-            "neun": 9, "zehn": 10, "elf": 11, "zwölf": 12},
+    months=(
+        "Januar|Jänner|Jan",
+        "Februar|Feb",
+        "März",
+        "April|Apr",
+        "Mai",
+        "Juni?",
+        "Juli?",
+        "August|Aug",
+        "September|Sept?",
+        "Oktober|Okt",
+        "November|Nov",
+        "Dezember|Dez",
+    ),
+    units={
+        "Wochenenden?": "weekend",
+        "Wochen?": "week",
+        "Tage?n?": "day",
+        "Monate?[ns]?": "month",
+        "Jahre?[ns]?": "year",
+    },
+    counts={
+        "ein(?:e[mnrs]?)?": 1,
+        "zwei": 2,
+        "drei": 3,
+        "vier": 4,
+        "fünf": 5,
+        "sechs": 6,
+        "sieben": 7,
+        "acht": 8,
+        "neun": 9,
+        "zehn": 10,
+        "elf": 11,
+        "zwölf": 12,
+    },
     decides=re.compile(
         r"\b(?:war(?:st|en|t)?|hatten?|hattest|wurden?|ging(?:en|st)?|kam(?:en|st)?|sah(?:en|st)?|fuhr(?:en|st)?|fand(?:en)?"
         r"|traf(?:en|st)?|gab(?:en)?|nahm(?:en)?|aß(?:en)?|passierte|machten?|bekam(?:en)?)\b"
@@ -99,87 +128,198 @@ _GERMAN = _Words(
         ("year", r"\b(?:(?:im|seit dem|bis zum) Jahre?|in|seit|bis) (?P<year>{Y})\b(?![-/.]\d)"),
         ("weekday", r"\b(?:am|seit|bis) (?P<day>{D})\b(?!,? (?:den |dem )?\d)"),
     ),
-)  # fmt: skip
+)
 
 _SPANISH = _Words(
-    days={"anteayer|antier|antes de ayer": -2, "ayer|anoche": -1, "hoy|esta (?:mañana|tarde|noche)": 0,
-          "pasado mañana": 2, "mañana": 1},
+    days={
+        "anteayer|antier|antes de ayer": -2,
+        "ayer|anoche": -1,
+        "hoy|esta (?:mañana|tarde|noche)": 0,
+        "pasado mañana": 2,
+        "mañana": 1,
+    },
     weekdays=("lunes", "martes", "mi[ée]rcoles", "jueves", "viernes", "s[áa]bado", "domingo"),
-    months=("enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "sep?tiembre", "octubre",
-            "noviembre", "diciembre"),
-    units={"fin(?:es)? de semana": "weekend", "semanas?": "week", "días?": "day", "mes(?:es)?": "month",
-           "años?": "year"},
-    counts={"una?": 1, "dos": 2, "tres": 3, "cuatro": 4, "cinco": 5, "seis": 6, "siete": 7, "ocho": 8, "nueve": 9,
-            "diez": 10, "once": 11, "doce": 12, "un par de": 2},
+    months=(
+        "enero",
+        "febrero",
+        "marzo",
+        "abril",
+        "mayo",
+        "junio",
+        "julio",
+        "agosto",
+        "sep?tiembre",
+        "octubre",
+        "noviembre",
+        "diciembre",
+    ),
+    units={
+        "fin(?:es)? de semana": "weekend",
+        "semanas?": "week",
+        "días?": "day",
+        "mes(?:es)?": "month",
+        "años?": "year",
+    },
+    counts={
+        "una?": 1,
+        "dos": 2,
+        "tres": 3,
+        "cuatro": 4,
+        "cinco": 5,
+        "seis": 6,
+        "siete": 7,
+        "ocho": 8,
+        "nueve": 9,
+        "diez": 10,
+        "once": 11,
+        "doce": 12,
+        "un par de": 2,
+    },
     decides=re.compile(
         r"\b(?:he|hemos|han|ha|había\w*|fui|fuiste|fue|fuimos|fueron|era[ns]?|estuv\w+|estaba\w*|hizo|hice|hiciste|hicimos|"
         r"hicieron|tuv\w+|vin[eo]|dij\w+|pus\w+|pud\w+|vi|vio|vimos|di|dio)\b"
-        r"|(?:(?<!ar)(?<!er)(?<!ir)é|ó|aste|iste|aron|ieron|aba\w*)\b|\b(?!aquí|ahí|así|allí)\w{2,}í\b", re.IGNORECASE,
+        r"|(?:(?<!ar)(?<!er)(?<!ir)é|ó|aste|iste|aron|ieron|aba\w*)\b|\b(?!aquí|ahí|así|allí)\w{2,}í\b",
+        re.IGNORECASE,
     ),
     patterns=(
         ("days", r"\b(?P<said>anteayer|antier|antes de ayer|anoche|hoy|esta (?:mañana|tarde|noche)|pasado mañana)\b"),
         ("days", r"(?<!antes de )\b(?P<said>ayer)\b"),
         ("days", r"(?<!la )(?<!esta )(?<!cada )(?<!pasado )\b(?P<said>mañana)\b"),
-        ("step", r"\b(?:el |la |este |esta )?(?:(?P<unit>{U})|(?P<day>{D})) (?:(?P<last>pasad[oa]|anterior)"
-                 r"|(?P<next>que viene|próxim[oa]|siguiente))\b"),
-        ("step", r"\b(?:(?P<this>est[ea])|(?P<next>(?:el |la )?próxim[oa])|(?P<last>(?:el |la )?(?:pasad[oa]"
-                 r"|últim[oa]))) (?:(?P<unit>{U})|(?P<day>{D}))\b(?! (?:pasad|que viene|próxim))"),
+        (
+            "step",
+            r"\b(?:el |la |este |esta )?(?:(?P<unit>{U})|(?P<day>{D})) (?:(?P<last>pasad[oa]|anterior)"
+            r"|(?P<next>que viene|próxim[oa]|siguiente))\b",
+        ),
+        (
+            "step",
+            r"\b(?:(?P<this>est[ea])|(?P<next>(?:el |la )?próxim[oa])|(?P<last>(?:el |la )?(?:pasad[oa]"
+            r"|últim[oa]))) (?:(?P<unit>{U})|(?P<day>{D}))\b(?! (?:pasad|que viene|próxim))",
+        ),
         ("ago", r"\bhace (?P<count>{N}) (?P<unit>{U})\b"),
         ("ahead", r"\b(?:dentro de|en) (?P<count>{N}) (?P<unit>{U})\b"),
         ("date", r"\b(?P<number>\d{1,2}|primero) de (?P<month>{M})\b(?:(?: de| del|,)? (?P<year>{Y})\b)?"),
         ("numeric", r"(?<![\d/.])(?P<number>\d{1,2})[/.](?P<month>\d{1,2})[/.](?P<year>{Y})(?![/.]?\d)"),
-        ("month", r"\b(?:en|desde|hasta|durante|a (?:principios|mediados|finales) de|pasado|próximo) (?P<month>{M})\b"
-                  r"(?:(?: de| del)? (?P<year>{Y})\b)?|\b(?P<month2>{M})(?: de| del)? (?P<year2>{Y})\b"),
+        (
+            "month",
+            r"\b(?:en|desde|hasta|durante|a (?:principios|mediados|finales) de|pasado|próximo) (?P<month>{M})\b"
+            r"(?:(?: de| del)? (?P<year>{Y})\b)?|\b(?P<month2>{M})(?: de| del)? (?P<year2>{Y})\b",
+        ),
         ("year", r"\b(?:en|desde|hasta|durante)(?: el año)? (?P<year>{Y})\b(?![-/]\d)"),
         ("weekday", r"\b(?:el|desde el|hasta el) (?P<day>{D})\b(?! (?:pasad|que viene|próxim|siguiente|anterior|\d))"),
     ),
-)  # fmt: skip
+)
 
 _FRENCH = _Words(
-    days={"avant[- ]hier": -2, "hier": -1, "aujourd['’]hui|ce (?:matin|soir|midi)|cet après-midi|cette nuit": 0,
-          "après[- ]demain": 2, "demain": 1},
+    days={
+        "avant[- ]hier": -2,
+        "hier": -1,
+        "aujourd['’]hui|ce (?:matin|soir|midi)|cet après-midi|cette nuit": 0,
+        "après[- ]demain": 2,
+        "demain": 1,
+    },
     weekdays=("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"),
-    months=("janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre",
-            "décembre"),
+    months=(
+        "janvier",
+        "février",
+        "mars",
+        "avril",
+        "mai",
+        "juin",
+        "juillet",
+        "août",
+        "septembre",
+        "octobre",
+        "novembre",
+        "décembre",
+    ),
     units={"week-?ends?": "weekend", "semaines?": "week", "jours?": "day", "mois": "month", "années?|ans?": "year"},
-    counts={"une?": 1, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "six": 6, "sept": 7, "huit": 8, "neuf": 9,
-            "dix": 10, "onze": 11, "douze": 12},
+    counts={
+        "une?": 1,
+        "deux": 2,
+        "trois": 3,
+        "quatre": 4,
+        "cinq": 5,
+        "six": 6,
+        "sept": 7,
+        "huit": 8,
+        "neuf": 9,
+        "dix": 10,
+        "onze": 11,
+        "douze": 12,
+    },
     decides=re.compile(
         r"\b(?:ai|as|a|avons|avez|ont|suis|es|est|sommes|êtes|sont)(?:-\w+)? (?:\w+ ){0,3}?"
         r"(?!lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche)\w*(?:ée?s?|ues?|u|is|it|ert|(?:part|fin|chois|sort|"
-        r"réuss|dorm|serv|suiv)ie?s?)\b|\b(?:était|étais|étaient|avait|avais|avaient|fut|\w+ait)\b", re.IGNORECASE,
+        r"réuss|dorm|serv|suiv)ie?s?)\b|\b(?:était|étais|étaient|avait|avais|avaient|fut|\w+ait)\b",
+        re.IGNORECASE,
     ),
     patterns=(
-        ("days", r"\b(?P<said>avant[- ]hier|aujourd['’]hui|ce (?:matin|soir|midi)|cet après-midi|cette nuit"
-                 r"|après[- ]demain)\b"),
+        (
+            "days",
+            r"\b(?P<said>avant[- ]hier|aujourd['’]hui|ce (?:matin|soir|midi)|cet après-midi|cette nuit"
+            r"|après[- ]demain)\b",
+        ),
         ("days", r"(?<!avant[- ])(?<!['’])\b(?P<said>hier)\b"),
         ("days", r"(?<!après[- ])\b(?P<said>demain)\b"),
-        ("step", r"\b(?:(?:le|la) |l['’])?(?:(?P<unit>{U})|(?P<day>{D})) "
-                 r"(?:(?P<last>derni(?:er|ère)|passée?|précédente?)|(?P<next>prochaine?|suivante?))\b"),
+        (
+            "step",
+            r"\b(?:(?:le|la) |l['’])?(?:(?P<unit>{U})|(?P<day>{D})) "
+            r"(?:(?P<last>derni(?:er|ère)|passée?|précédente?)|(?P<next>prochaine?|suivante?))\b",
+        ),
         ("step", r"\b(?P<this>ce|cette) (?:(?P<unit>{U})|(?P<day>{D}))(?:-ci)?\b(?! (?:derni|prochain|passé))"),
         ("ago", r"\bil y a (?P<count>{N}) (?P<unit>{U})\b"),
         ("ahead", r"\bdans (?P<count>{N}) (?P<unit>{U})\b"),
         ("date", r"\b(?P<number>\d{1,2})(?:er)? (?P<month>{M})\b(?: (?P<year>{Y})\b)?"),
         ("numeric", r"(?<![\d/.])(?P<number>\d{1,2})[/.](?P<month>\d{1,2})[/.](?P<year>{Y})(?![/.]?\d)"),
-        ("month", r"\b(?:en|depuis|jusqu['’]en|début|mi-|fin|au mois de|au mois d['’]) ?(?P<month>{M})\b"
-                  r"(?: (?P<year>{Y})\b)?(?! dernier| prochain)|\b(?P<month2>{M}) (?P<year2>{Y})\b"),
+        (
+            "month",
+            r"\b(?:en|depuis|jusqu['’]en|début|mi-|fin|au mois de|au mois d['’]) ?(?P<month>{M})\b"
+            r"(?: (?P<year>{Y})\b)?(?! dernier| prochain)|\b(?P<month2>{M}) (?P<year2>{Y})\b",
+        ),
         ("year", r"\b(?:en|depuis|jusqu['’]en)(?: l['’]année| l['’]an)? (?P<year>{Y})\b(?![-/]\d)"),
-        ("weekday", r"(?<!\ble )(?<!\bles )(?<!\bchaque )(?<!\btous les )\b(?P<day>{D})\b"
-                    r"(?! (?:derni|prochain|passé|suivant|\d))"),
+        (
+            "weekday",
+            r"(?<!\ble )(?<!\bles )(?<!\bchaque )(?<!\btous les )\b(?P<day>{D})\b"
+            r"(?! (?:derni|prochain|passé|suivant|\d))",
+        ),
     ),
-)  # fmt: skip
+)
 
 _ARABIC_WORDS = _Words(
     days={"(?:أول|اول) (?:من )?أمس": -2, "أمس|البارحة|امس": -1, "اليوم": 0, "بعد غد": 2, "غد[اًا]{0,2}": 1},
     weekdays=("الا?[إا]?ثنين", "الثلاثاء", "الأربعاء", "الخميس", "الجمعة", "السبت", "ال[أا]حد"),
-    months=("(?:يناير|كانون الثاني)", "(?:فبراير|شباط)", "(?:مارس|آذار)", "(?:[أا]بريل|نيسان)", "(?:مايو|أيار)",
-            "(?:يونيو|يونية|حزيران)", "(?:يوليو|يولية|تموز)", "(?:[أا]غسطس|آب)", "(?:سبتمبر|أيلول)",
-            "(?:[أا]كتوبر|تشرين الأول)", "(?:نوفمبر|تشرين الثاني)", "(?:ديسمبر|كانون الأول)"),
-    units={"(?:ال)?[أا]س(?:بوع|ابيع)(?:ين|ان)?": "week", "(?:ال)?(?:يوم(?:ين|ان)?|[أا]يام)": "day",
-           "(?:ال)?(?:شهر(?:ين|ان)?|[أا]شهر|شهور)": "month",
-           "(?:ال)?(?:سن(?:ة|تين|تان|وات)|عام(?:ين|ان)?|[أا]عوام)": "year"},
-    counts={"واحدة?": 1, "اثن[يا]ن": 2, "ثلاثة?": 3, "[أا]ربعة?": 4, "خمسة?": 5, "ستة?": 6, "سبعة?": 7, "ثماني?ة?": 8,
-            "تسعة?": 9, "عشرة?": 10},
+    months=(
+        "(?:يناير|كانون الثاني)",
+        "(?:فبراير|شباط)",
+        "(?:مارس|آذار)",
+        "(?:[أا]بريل|نيسان)",
+        "(?:مايو|أيار)",
+        "(?:يونيو|يونية|حزيران)",
+        "(?:يوليو|يولية|تموز)",
+        "(?:[أا]غسطس|آب)",
+        "(?:سبتمبر|أيلول)",
+        "(?:[أا]كتوبر|تشرين الأول)",
+        "(?:نوفمبر|تشرين الثاني)",
+        "(?:ديسمبر|كانون الأول)",
+    ),
+    units={
+        "(?:ال)?[أا]س(?:بوع|ابيع)(?:ين|ان)?": "week",
+        "(?:ال)?(?:يوم(?:ين|ان)?|[أا]يام)": "day",
+        "(?:ال)?(?:شهر(?:ين|ان)?|[أا]شهر|شهور)": "month",
+        "(?:ال)?(?:سن(?:ة|تين|تان|وات)|عام(?:ين|ان)?|[أا]عوام)": "year",
+    },
+    counts={
+        "واحدة?": 1,
+        "اثن[يا]ن": 2,
+        "ثلاثة?": 3,
+        "[أا]ربعة?": 4,
+        "خمسة?": 5,
+        "ستة?": 6,
+        "سبعة?": 7,
+        "ثماني?ة?": 8,
+        "تسعة?": 9,
+        "عشرة?": 10,
+    },
     decides=re.compile(r"(?<![\u0600-\u06ff])(?:س[أنيت]\w{2,}|سوف|لن|موعد\w*)"),
     is_past=True,
     letters=_ARABIC,
@@ -188,38 +328,78 @@ _ARABIC_WORDS = _Words(
         ("days", r"(?<!أول )(?<!اول )(?<!من ){B}[وفب]?(?P<said>أمس|البارحة|امس){E}"),
         ("days", r"(?<!ذلك ){B}[وف]?(?P<said>اليوم){E}(?! (?:السابق|التالي|الأول|الثاني|نفسه|الماضي|القادم))"),
         ("days", r"(?<!بعد ){B}[وف]?(?P<said>غد[اًا]{0,2}){E}"),
-        ("step", r"{B}(?:يوم )?[وف]?(?:ال)?(?:(?P<unit>{U})|(?P<day>{D})) (?:(?P<last>الماضية?|الفائتة?|المنصرمة?)"
-                 r"|(?P<next>القادمة?|المقبلة?)|(?P<this>الحالية?)){E}"),
+        (
+            "step",
+            r"{B}(?:يوم )?[وف]?(?:ال)?(?:(?P<unit>{U})|(?P<day>{D})) (?:(?P<last>الماضية?|الفائتة?|المنصرمة?)"
+            r"|(?P<next>القادمة?|المقبلة?)|(?P<this>الحالية?)){E}",
+        ),
         ("step", r"{B}[وف]?(?P<this>هذ(?:ا|ه)) (?:(?P<unit>{U})){E}(?! (?:الماضي|القادم))"),
         ("ago", r"{B}[وف]?(?:قبل|منذ) (?:(?P<count>{N}) )?(?P<unit>{U}){E}"),
         ("ahead", r"{B}[وف]?(?:بعد|خلال) (?:(?P<count>{N}) )?(?P<unit>{U}){E}"),
         ("date", r"(?<!\d)(?P<number>\d{1,2})(?: من)? (?P<month>{M}){E}(?:،?(?: عام| سنة)? (?P<year>{Y})(?!\d))?"),
         ("numeric", r"(?<![\d/.])(?P<number>\d{1,2})/(?P<month>\d{1,2})/(?P<year>{Y})(?![/.]?\d)"),
         ("month", r"{B}[وف]?(?:في|منذ|خلال|حتى)(?: شهر)? (?P<month>{M}){E}(?:(?: عام| سنة)? (?P<year>{Y})(?!\d))?"),
-        ("year", r"{B}[وف]?(?:في|منذ|حتى|خلال)?(?: ?(?:ال)?(?:عام|سنة)) (?P<year>{Y})(?!\d)"
-                 r"|{B}(?:في|منذ) (?P<year2>{Y})(?!\d)"),
+        (
+            "year",
+            r"{B}[وف]?(?:في|منذ|حتى|خلال)?(?: ?(?:ال)?(?:عام|سنة)) (?P<year>{Y})(?!\d)"
+            r"|{B}(?:في|منذ) (?P<year2>{Y})(?!\d)",
+        ),
         ("weekday", r"{B}(?:يوم) (?P<day>{D}){E}(?! (?:الماضي|القادم|المقبل|الفائت))"),
     ),
-)  # fmt: skip
+)
 
 _HINDI = _Words(
     days={"परसों": 2, "कल": 1, "आज": 0},
     weekdays=("सोमवार", "मंगलवार", "बुधवार", "(?:गुरुवार|बृहस्पतिवार)", "शुक्रवार", "शनिवार", "(?:रविवार|इतवार)"),
-    months=("जनवरी", "फ़?रवरी", "मार्च", "अप्रैल", "मई", "जून", "जुलाई", "अगस्त", "सितंबर|सितम्बर",
-            "अक्टूबर|अक्तूबर", "नवंबर|नवम्बर", "दिसंबर|दिसम्बर"),
-    units={"(?:सप्ताहांत|वीकेंड)": "weekend", "(?:हफ़्ते|हफ्ते|हफ़्ता|हफ्ता|सप्ताह)": "week", "(?:दिनों|दिन)": "day",
-           "(?:महीनों|महीने|महीना|माह)": "month", "(?:सालों|साल|वर्षों|वर्ष)": "year"},
-    counts={"एक": 1, "दो": 2, "तीन": 3, "चार": 4, "पाँच|पांच": 5, "छह|छः|छे": 6, "सात": 7, "आठ": 8, "नौ": 9, "दस": 10,
-            "ग्यारह": 11, "बारह": 12},
-    decides=re.compile(r"[\u0900-\u097f](?:गा|गी|गे|ऊँगा|ऊंगा|ऊँगी|ऊंगी)(?![\u0900-\u097f])|ना (?:है|होगा)"
-                       r"|वाल[ाेी] (?:हूँ|हूं|है|हैं)"),
+    months=(
+        "जनवरी",
+        "फ़?रवरी",
+        "मार्च",
+        "अप्रैल",
+        "मई",
+        "जून",
+        "जुलाई",
+        "अगस्त",
+        "सितंबर|सितम्बर",
+        "अक्टूबर|अक्तूबर",
+        "नवंबर|नवम्बर",
+        "दिसंबर|दिसम्बर",
+    ),
+    units={
+        "(?:सप्ताहांत|वीकेंड)": "weekend",
+        "(?:हफ़्ते|हफ्ते|हफ़्ता|हफ्ता|सप्ताह)": "week",
+        "(?:दिनों|दिन)": "day",
+        "(?:महीनों|महीने|महीना|माह)": "month",
+        "(?:सालों|साल|वर्षों|वर्ष)": "year",
+    },
+    counts={
+        "एक": 1,
+        "दो": 2,
+        "तीन": 3,
+        "चार": 4,
+        "पाँच|पांच": 5,
+        "छह|छः|छे": 6,
+        "सात": 7,
+        "आठ": 8,
+        "नौ": 9,
+        "दस": 10,
+        "ग्यारह": 11,
+        "बारह": 12,
+    },
+    decides=re.compile(
+        r"[\u0900-\u097f](?:गा|गी|गे|ऊँगा|ऊंगा|ऊँगी|ऊंगी)(?![\u0900-\u097f])|ना (?:है|होगा)"
+        r"|वाल[ाेी] (?:हूँ|हूं|है|हैं)"
+    ),
     is_past=True,
     letters=_DEVANAGARI,
     patterns=(
         ("tense", r"{B}(?P<said>परसों|कल){E}"),
         ("days", r"{B}(?P<said>आज){E}"),
-        ("step", r"{B}(?:(?P<last>पिछल[ेाी]|बीते|गत)|(?P<this>इस)|(?P<next>अगल[ेाी]|आने वाले)) "
-                 r"(?:(?P<unit>{U})|(?P<day>{D})){E}"),
+        (
+            "step",
+            r"{B}(?:(?P<last>पिछल[ेाी]|बीते|गत)|(?P<this>इस)|(?P<next>अगल[ेाी]|आने वाले)) "
+            r"(?:(?P<unit>{U})|(?P<day>{D})){E}",
+        ),
         ("ago", r"{B}(?P<count>{N}) (?P<unit>{U}) पहले{E}"),
         ("ahead", r"{B}(?P<count>{N}) (?P<unit>{U}) (?:बाद|में){E}"),
         ("date", r"(?<!\d)(?P<number>\d{1,2}) (?P<month>{M}){E}(?:,? (?P<year>{Y})(?!\d))?"),
@@ -228,7 +408,7 @@ _HINDI = _Words(
         ("year", r"(?<!\d)(?P<year>{Y}) (?:में|से|तक){E}"),
         ("weekday", r"(?<!पिछले )(?<!अगले )(?<!इस ){B}(?P<day>{D}) (?:को|के दिन|से){E}"),
     ),
-)  # fmt: skip
+)
 
 _BY_LANGUAGE = {
     "german": _GERMAN,
@@ -289,7 +469,7 @@ def _without_overlaps(found: Sequence[Found]) -> list[Found]:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The groups of a match, and which day it is seen from."""
+    """A match with its groups by name, and today."""
 
     words: _Words
     match: re.Match[str]
@@ -303,7 +483,7 @@ class _Match:
 
     @property
     def count(self) -> int:
-        """The number of units: in digits or words, two for a dual, one if none is given."""
+        """Number of units, in digits or words; 2 for an Arabic dual, 1 if none is given."""
         said = self.group("count")
         if said is None:
             return 2 if _DUAL.search(self.group("unit") or "") else 1
@@ -317,7 +497,7 @@ class _Match:
 
     @property
     def step(self) -> int:
-        """How many units on: -1, 0 or 1."""
+        """Offset in units from today: -1, 0 or 1."""
         return -1 if self.group("last") else 0 if self.group("this") else 1
 
 
@@ -347,7 +527,7 @@ def _of_day(found: _Match) -> Period:
 
 
 def _of_tense(found: _Match) -> Period:
-    """Read what is yesterday or tomorrow by the tense."""
+    """Read a word that means yesterday or tomorrow, by the tense of its sentence."""
     days = _value(found.words.days, found.group("said") or "")
     return moved("day", -days if found.is_past else days, found.today)
 
