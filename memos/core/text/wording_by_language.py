@@ -1,7 +1,7 @@
 """Wording of questions, requests, preferences and instructions in other languages than English and Chinese.
 
 Patterns for German, Spanish, French, Japanese, Arabic and Hindi, to be searched without regard to case beside those of
-English and Chinese; no word of theirs is an English one. Times are in `times_by_language`.
+English and Chinese. Hardly a word of theirs is an English one. Times are in `times_by_language`.
 """
 
 from __future__ import annotations
