@@ -150,7 +150,7 @@ def open_installation(
             _remove_former_graph(home / "graph")
         on_servers = settings.qdrant.url is not None or settings.neo4j.url is not None
         installation = _installation(ledger) if on_servers or not ledger.is_sqlite else ""
-        cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
+        cached = CachedEmbedder(loading.result(), _CACHED_TEXTS, side_by_side=settings.embed.threads)
         terms = QdrantBm25()
         if vector_soon is None:
             vector, generations = _open_vector(home, settings, installation, print_)

