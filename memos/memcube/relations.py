@@ -23,7 +23,7 @@ from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.attributes import gives_attribute_another_value, tells_of_death_in
-from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim
+from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim, terms_of
 from memos.core.text.contrasts import (
     Contrast,
     adds,
@@ -271,7 +271,8 @@ class RelationFinder:
             ]
             odds = self._judge.log_odds(features, older, newer)
             for (place, pair), each in zip(pairs, odds, strict=True):
-                judged[place].append(pair._replace(odds=_with_contrast(pair, float(each))))
+                lost = _LOST_APART * _crowded(near[place][pair.newer.id]) * _share_nothing(pair)
+                judged[place].append(pair._replace(odds=_with_contrast(pair, float(each)) - lost))
         return judged
 
     def _comparable(self, cosine: float, text: str, neighbours: int) -> float:
@@ -310,6 +311,24 @@ _LEAST_LIKELY = -0.5  # most where no clause of more than these has a new value,
 _NO_CHANGE = -4.0  # most log odds of another attribute
 _APART = 4.0  # log odds lost where nothing of the older statement is mentioned
 _OTHER_BUT_CHANGED = 2.0  # and by another attribute where the newer statement has words of change
+
+
+_LOST_APART = 4.0  # log odds lost among many neighbours by a pair that shares no word
+_WORDS_OF_TIME = frozenset(terms_of("before after minute hour day week month year today yesterday the th"))
+
+
+def _share_nothing(pair: Pair) -> bool:
+    """Return True if no word and no known phrase of one statement is in the other.
+
+    2 in 100 changes of the judge's stories and lives are told so; in a chat with many statements, most pairs that look
+    like a change and are none.
+    """
+    older, newer = pair.older.memory, pair.newer.memory
+    return (
+        (read_claim(older).terms & read_claim(newer).terms) <= _WORDS_OF_TIME
+        and contrast_of(older, newer) is None
+        and not _is_told_in_other_words(older, newer)
+    )
 
 
 def _with_contrast(pair: Pair, odds: float) -> float:
@@ -409,8 +428,8 @@ def _may_be_related(older: Item, newer: Item) -> bool:
     """
     old, new = read_claim(older.memory), read_claim(newer.memory)
     wished = new.unreal and not (new.sure or new.ends)
-    if max(old.count, new.count) > MOST_WORDS or wished:
-        return False
+    if max(old.count, new.count) > MOST_WORDS or min(old.count, new.count) < 2 or wished:
+        return False  # "Yes" says nothing without its question
     if _about_others(old, new) and not gives_attribute_another_value(older.memory, newer.memory):
         return False
     apart = older.conversation != newer.conversation

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
-from memos.core.types import LinkKind, Outcome, Standing, Status
+from memos.core.types import REPLACING, LinkKind, Outcome, Standing, Status
 from memos.errors import InvalidInput, NotFound
 from tests.support.telling import BEGAN, tell
 
@@ -726,3 +726,29 @@ def test_you_is_whoever_the_speaker_talks_with(memos: MemOS, partner: str, stand
     talk(partner, "You live in Lyon now.", "two")
     hits = memos.search("Where do you live?").hits
     assert next(hit.standing for hit in hits if hit.item.id == first_id) == standing
+
+
+SMALL_TALK = """\
+Morning! Grandma says you never forget a thing, so let's test that. I'm Ines, Ines Duarte.|
+Evening, please. I'm useless before nine and Paul is worse.|
+Thursday 8 May. Rosa takes over my tickets, poor thing, so there's a handover on 25 April. That brings me to Bergen.|
+Done, booked, paid, out on the Friday evening and back on the Tuesday. The code is KX4T9 if I lose the mail.|
+Your sketches are lovely, Tom! I'd love to see another one of yours!|I won't give up on the marathon, your words help.|
+Love how you never give up, Tom. What keeps you going?|It's a gift, I saw it at the fair last year.|yes|
+Back, hands washed. He has typed for ten minutes, what did you two plot? For me the soup, please.|
+Thanks, Tom! I won't quit, I keep going.|Thanks, I'm going to keep on going and never quit.|
+Hey Tom, sorry about the rain. People are so small-minded. FYI, I finished another sketch, want a look?|
+yes! 40 tickets sold in one day, wow, the fair is big|
+Fine, August, stop nagging. I also started rowing, don't laugh. Twice around the island, yesterday before work.
+"""
+
+
+def test_small_talk_replaces_nothing(memos: MemOS) -> None:
+    said = [text.strip() for text in f"{MANY}|{SMALL_TALK}".split("|")]
+    ids = memos.add([{"role": "user", "name": "Ines", "content": text} for text in said]).item_ids
+    memos.tasks.wait(timeout_s=60)
+    related = [relation for item in ids for relation in memos.memories.relations(item)]
+    of_talk = {
+        (r.older, r.newer) for r in related if r.kind in REPLACING and r.confidence >= 0.5 and r.newer in ids[-15:]
+    }
+    assert {(memos.get(older).memory, memos.get(newer).memory) for older, newer in of_talk} == set()

@@ -266,17 +266,17 @@ _EVENT = re.compile(
 def completes(older: str, newer: str) -> bool:
     """Return True if `newer` says that what goes on in `older` is done: "I'm writing my thesis.", "I handed it in."."""
     done = _DONE.search(newer)
-    return (
-        done is not None
-        and _GOING_ON.search(older[:CHARS]) is not None
-        and not nouns_of(older).isdisjoint(noun(word.casefold()) for word in done["what"].split())
-    )
+    if done is None:
+        return False
+    what = {noun(word.casefold()) for word in done["what"].split()}
+    return any(_GOING_ON.search(part) and not nouns_of(part).isdisjoint(what) for part in clauses(older[:CHARS]))
 
 
 _GOING_ON = re.compile(r"\b(?:am|is|are|['’]m|['’]s|['’]re) (?:\w+ly |still |also )?\w+ing\b", re.IGNORECASE)
 _DONE = re.compile(
     r"\b(?:finished|completed|submitted|handed in|turned in|delivered|published|defended|passed)(?: with)?"
-    r"(?: (?:my|our|the|his|her|writing|doing|reading|building))* (?P<what>\w+(?: \w+)?)",
+    r"(?: (?:my|our|the|his|her|writing|doing|reading|building))* (?!(?:another|some|more|one|two|three)\b)"
+    r"(?P<what>\w+(?: \w+)?)",
     re.IGNORECASE,
 )
 
@@ -676,11 +676,19 @@ def leaves_behind(older: str, newer: str) -> bool:
         not shared.isdisjoint(terms_of(word.group()))
         and (_LEFT_BEFORE.search(newer[: word.start()]) or _LEFT_AFTER.match(newer[word.end() :]))
         for word in _VALUE_WORD.finditer(newer[:CHARS])
+        if _NEGATED not in word.group().replace("’", "'")  # "I won't quit."
     )
 
 
 _SUBJECT_WORDS = 3
-_NO_VALUE = words_of("now today then time")  # "From now on …" leaves nothing behind
+# "From now on …" leaves nothing behind, nor does "I finished another project" or "a picture from last week".
+_NO_VALUE = frozenset(
+    terms_of(
+        "now today then never always time last next another other same first few more lot day week weekend month year night morning "
+        "afternoon evening thanks"
+    )
+)
+_NEGATED = "n't"
 _VALUE_WORD = re.compile(r"[\w&'’.-]*\w")
 _LEFT_BEFORE = re.compile(
     r"\b(?:from|no more|instead of|rather than|in place of|sold|left|quit|finished|through with|done with|goodbye|bye|"
@@ -694,7 +702,7 @@ _LEFT_BEFORE = re.compile(
 _LEFT_AFTER = re.compile(
     r"(?:['’]s)?,? (?:is|are|was|were|has|have|got|couldn['’]t|can['’]t|no longer)\b[^,.;]{0,30}?\b(?:out|over|off|"
     r"gone|history|finished|closed|dead|left|retired|cope|bust|stolen|slow|dear|expensive|full|down|sold|broken|"
-    r"cancell?ed|done)\b|(?:['’]s)? (?:left|retired|quit|bores|died|closed|stepped down|went bust|moved away)\b",
+    r"cancell?ed|done)\b(?!-)|(?:['’]s)? (?:left|retired|quit|bores|died|closed|stepped down|went bust|moved away)\b",
     re.IGNORECASE,
 )
 
