@@ -101,7 +101,10 @@ def _lines_added(change: FileChange) -> int:
 
 
 def make(changes: Sequence[FileChange], question: str, *, yes: bool, dry_run: bool, as_json: bool) -> Output:
-    """Show the changes, long new files by their names alone, ask, and make them. Raises: typer.Abort, InvalidInput (nobody can be asked)."""
+    """Show the changes, ask, and make them; many new lines are shown with `dry_run` alone.
+
+    Raises: typer.Abort, InvalidInput (nobody can be asked).
+    """
     changes = [change for change in changes if change.before != change.after]
     diff = [line for change in changes if change.told for line in change.diff()]
     if not as_json:
