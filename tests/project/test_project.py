@@ -150,7 +150,7 @@ def test_every_picture_is_on_a_page_and_made_by_a_command() -> None:
     )
     for picture in filter(Path.is_file, (ROOT / "docs/images").rglob("*")):
         assert f"images/{picture.relative_to(ROOT / 'docs/images')}" in pages, picture.name
-        commands = (picture.name, f'("{picture.stem}", "/')  # a script's output; a page of the console
+        commands = (picture.name, f'    ("{picture.stem}", ')  # a script's output; a page of the console
         plotted = f"--plot docs/images/{picture.name}"
         assert plotted in pages or any(command in makers for command in commands), picture.name
 
