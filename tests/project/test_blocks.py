@@ -30,7 +30,7 @@ from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordEmbedder
 from tests.project import test_project
 from tests.support.documents import pdf
-from tests.support.pages import CHECKED, PAGES, ROOT, Block, Shell, blocks_of, check_words, commands_of
+from tests.support.pages import CHECKED, FOREIGN, PAGES, ROOT, Block, Shell, blocks_of, check_words, commands_of
 from tests.support.servers.openai_server import Asked, OpenAIServer, Said, answer
 
 HERE = "tests/project/test_blocks.py"
@@ -245,6 +245,9 @@ def test_reasons_not_to_run_a_command_are_of_use() -> None:
     lines = [line for page in CONSOLE.values() for block in page for line in commands_of(block.text)]
     unused = [pattern for pattern in CHECKED if not any(re.search(pattern, line) for line in lines)]
     assert unused == []
+    for reason in (*CHECKED.values(), *FOREIGN.values()):
+        for test in re.findall(r"tests/[\w/.]+", reason):
+            assert (ROOT / test).exists(), reason
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=lambda block: block.page)

@@ -73,11 +73,11 @@ CHECKED = {
     r"memos serve|memos mcp(?! )|memos mcp --data-dir": "serves until it is stopped: tests/processes/test_running.py",
     r"memos console": "opens a browser: tests/processes/test_walk.py",
     r"memos task top": "draws until it is stopped: tests/cli/test_top.py",
-    r"memos cube events --follow": "waits until it is stopped: tests/cli/test_commands.py",
+    r"memos cube events --follow": "waits until it is stopped: tests/kernel/test_events.py",
     r"memos (mcp|claude) (install|uninstall|status)": "asks on a terminal: tests/cli/test_hosts.py",
     r"memos model (kv|adapter)": "needs PyTorch and a model: tests/models",
-    r"memos import (http|bolt)": "reads a server of another program: tests/reader",
-    r"memos data migrate": "needs servers: tests/servers",
+    r"memos import (http|bolt)": "reads a server of another program: tests/servers/test_imported_servers.py",
+    r"memos data migrate": "needs servers: tests/servers/test_moving_to_servers.py",
     r"memos evaluate --embedder": "embeds everything again: tests/cli/test_evaluate.py",
 }
 """Commands of which words and options are checked, but which are not run, and why; nor is what needs a server or a
@@ -144,7 +144,7 @@ class Shell:
             CHECKS[Path(program).name](arguments)
         else:
             assert {program, Path(program).name} & FOREIGN.keys() or words == [".", ".venv/bin/activate"], (
-                f"nothing runs or checks: {command}"
+                f"tests/support/pages.py does not know: {command}"
             )
 
     def _named(self, command: str) -> str:
