@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check check lint types layers setup setup-dev setup-local bench pictures docs docs-serve clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check check lint types layers setup setup-dev setup-local bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -95,7 +95,7 @@ docs-serve: $(VENV)/.docs
 	$(BIN)/mkdocs serve
 
 # The pictures of the console on the pages, from the demo; needs Chromium.
-pictures: $(VENV)/.dev
+picture: $(VENV)/.dev
 	$(BIN)/python scripts/screenshots.py
 
 setup: $(VENV)/.base
