@@ -7,6 +7,7 @@ line, extras against `pyproject.toml`, targets against the Makefile, services ag
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,13 +94,15 @@ FOREIGN = {
     "llama-server": "serves a model of gigabytes",
     "pre-commit": "CONTRIBUTING.md says it is optional",
     "npm": "tests/processes/test_typescript.py",
+    "scp": "copies to another machine",
     "sh": "installs packages of Debian",
+    "vllm": "serves a model of gigabytes",
 }
 """Other programs that pages name and tests do not run, and why."""
 
 PASSPHRASE = "correct horse battery"
-SHELL = ("alias", "ask", "cat", "chmod", "cp", "curl", "KEY=", "set -a", "set +a", ". ")
-"""What bash runs, all of a block together."""
+SHELL = ("alias", "ask", "cat", "chmod", "cp", "curl", "KEY=", "openssl", "set -a", "set +a", ". ")
+"""What bash runs, commands that follow each other together."""
 
 
 @dataclass
@@ -106,26 +110,28 @@ class Shell:
     """One page's terminal: its folder, what names on it stand for, how a server is reached, and what was exported."""
 
     folder: Path
-    names: Mapping[str, Iterator[str]]
+    names: dict[str, Iterator[str]]
     served: Mapping[str, str]
     aliases: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
 
     def type(self, block: Block) -> None:
         """Run or check every command of a console block. Raises: AssertionError if one fails or nothing knows it."""
-        bash: list[str] = []
         for name, printed in re.findall(r"^\$ cat (\S+\.toml)\n((?:[^$\n].*\n)+)", block.text, re.MULTILINE):
             text = printed.replace("…", "left-out")
             (self.folder / name).write_text(text)
             assert settings_of(None, self.folder / name).model_fields_set >= tomllib.loads(text).keys()
-        for line in commands_of(block.text):
-            for command in re.split(r"\s*(?:;|&&)\s+", line) if not line.startswith(SHELL) else [line]:
-                if self._is_bash(command):
-                    bash.append(command)
-                else:
+        commands = [
+            command
+            for line in commands_of(block.text)
+            for command in ([line] if line.startswith(SHELL) else re.split(r"\s*(?:;|&&)\s+", line))
+        ]
+        for is_bash, group in groupby(commands, self._is_bash):
+            if is_bash:
+                self._bash(list(group))
+            else:
+                for command in group:
                     self._type(command)
-        if bash:
-            self._bash(bash)
         self.check_settings()
 
     def _is_bash(self, command: str) -> bool:
@@ -156,6 +162,7 @@ class Shell:
         return command.replace("~/", f"{self.folder}/")
 
     def _memos(self, arguments: list[str], env: dict[str, str], command: str) -> None:
+        arguments, target = (arguments[:-2], arguments[-1]) if arguments[-2:-1] == [">"] else (arguments, None)
         told = " ".join(["memos", *arguments])
         model = env.get("MEMOS_CHAT_MODEL__MODEL", "")
         if "MEMOS_LEDGER_URL" in env or model.startswith("local:") or any(re.match(each, told) for each in CHECKED):
@@ -176,6 +183,10 @@ class Shell:
             changed.setattr(MemOS, "open", partial(MemOS.open, embedder=WordEmbedder()))
             done = CliRunner(env={**home, **env}).invoke(app, expanded, input=answers, prog_name="memos")
         assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
+        if target is not None:
+            (self.folder / target).write_text(done.stdout)
+            if "id" in (printed := json.loads(done.stdout)):
+                self.names["ID"] = repeat(printed["id"])  # of what was just made
 
     def check_settings(self) -> None:
         """Check what was exported. Raises: ValidationError."""
@@ -225,16 +236,20 @@ def check_extras(arguments: list[str]) -> None:
     text = " ".join(arguments[1:])
     for extras in re.findall(r"(?:\.|hippocube)\[([\w,-]+)\]", text):
         assert set(extras.split(",")) <= _project()["optional-dependencies"].keys(), text
-    known = (ROOT / "Makefile").read_text(encoding="utf-8") + (ROOT / "docs/upgrading.md").read_text(encoding="utf-8")
+    known = _makefile() + (ROOT / "docs/upgrading.md").read_text(encoding="utf-8")
     for word in text.split():
         assert word.startswith((".", "-", "hippocube", "path/to/")) or word in known, text
 
 
 def check_targets(words: list[str]) -> None:
     """Check that targets of `make` are in the Makefile."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for word in words:
-        assert "=" in word or re.search(rf"^{re.escape(word)}:", makefile, re.MULTILINE), word
+        assert "=" in word or re.search(rf"^{re.escape(word)}:", _makefile(), re.MULTILINE), word
+
+
+@cache
+def _makefile() -> str:
+    return (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def check_compose(arguments: list[str]) -> None:
@@ -258,7 +273,7 @@ def check_compose(arguments: list[str]) -> None:
 def check_python(arguments: list[str]) -> None:
     """Check that a program is there, and that benchmarks have the options they are given."""
     if arguments[0] != "-m":
-        assert (ROOT / arguments[0]).exists(), arguments
+        assert (ROOT / arguments[0]).exists() or f"build/{arguments[0].split('/')[0]}" in _makefile(), arguments
     elif arguments[1].startswith("benchmarks."):
         assert find_spec(arguments[1]) is not None, arguments
         for option in arguments[2:]:
