@@ -83,7 +83,7 @@ CHECKED = {
     r"memos evaluate --embedder": "embeds everything again: tests/cli/test_evaluate.py",
 }
 """Commands of which words and options are checked, but which are not run, and why; nor is what needs a server or a
-model that was exported before."""
+model that was exported before, or what is an alternative to the line before (`# or: …`)."""
 
 FOREIGN = {
     "$EDITOR": "a person edits",
@@ -113,6 +113,7 @@ class Shell:
     names: dict[str, Iterator[str]]
     served: Mapping[str, str]
     aliases: list[str] = field(default_factory=list)
+    alternatives: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
 
     def type(self, block: Block) -> None:
@@ -126,6 +127,7 @@ class Shell:
             for line in commands_of(block.text)
             for command in ([line] if line.startswith(SHELL) else re.split(r"\s*(?:;|&&)\s+", line))
         ]
+        self.alternatives = re.findall(r"^\$ (.*?)\s+# or: ", block.text, re.MULTILINE)
         for is_bash, group in groupby(commands, self._is_bash):
             if is_bash:
                 self._bash(list(group))
@@ -165,7 +167,8 @@ class Shell:
         arguments, target = (arguments[:-2], arguments[-1]) if arguments[-2:-1] == [">"] else (arguments, None)
         told = " ".join(["memos", *arguments])
         model = env.get("MEMOS_CHAT_MODEL__MODEL", "")
-        if "MEMOS_LEDGER_URL" in env or model.startswith("local:") or any(re.match(each, told) for each in CHECKED):
+        elsewhere = "MEMOS_LEDGER_URL" in env or model.startswith("local:") or command in self.alternatives
+        if elsewhere or any(re.match(each, told) for each in CHECKED):
             check_words(arguments)
             return
         # As a shell does where a pattern is not quoted.
