@@ -23,7 +23,7 @@ serve: $(VENV)/.base
 # The console over the demo's data, in a folder that stays until `make clean`.
 console: $(VENV)/.base
 	@$(BIN)/python -c 'import fastapi, jinja2, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
-	@test -e .memos-demo/ledger.db || $(BIN)/memos demo --data-dir .memos-demo
+	@test -e .memos-demo/ledger.db || { echo "Reading the demo's conversation, half a minute…"; $(BIN)/memos demo --data-dir .memos-demo >/dev/null; }
 	$(BIN)/memos console --data-dir .memos-demo $(if $(PORT),--port $(PORT))
 
 # The wheel of hippocube-client, in dist.
@@ -94,8 +94,9 @@ docs: $(VENV)/.docs
 docs-serve: $(VENV)/.docs
 	$(BIN)/mkdocs serve
 
-picture: $(VENV)/.base
-	$(BIN)/memos demo --svg docs/images/demo.svg
+# The pictures of the console on the pages, from the demo; needs Chromium.
+picture: $(VENV)/.dev
+	$(BIN)/python scripts/screenshots.py
 
 setup: $(VENV)/.base
 setup-dev: $(VENV)/.dev

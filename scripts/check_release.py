@@ -137,6 +137,8 @@ def main() -> None:
         home = Path(scratch)
         run(*UV, "tool", "run", "--quiet", "--from", "twine", "twine", "check", "--strict", *files, cwd=home, home=home)
         print("twine check: passed")
+        cited = ("cffconvert", "--validate", "-i", ROOT / "CITATION.cff")
+        print(run(*UV, "tool", "run", "--quiet", "--from", "cffconvert", *cited, cwd=home, home=home).strip())
         try_installed(files, home, number)
 
 

@@ -32,16 +32,23 @@ if str(ROOT) not in sys.path:
 
 
 def python() -> str:
-    """Return `MemOS`, its services by their names, and the values that calls return, for mkdocstrings."""
-    lines = ["## `MemOS`", "", _autodoc("memos.kernel.memos.MemOS", ["open", "close"]), ""]
+    """Return `MemOS` for mkdocstrings."""
+    return f"## `MemOS`\n\n{_autodoc('memos.kernel.memos.MemOS', ['open', 'close'])}\n"
+
+
+def services() -> str:
+    """Return the services of `MemOS` by their names, for mkdocstrings."""
+    parts = []
     for attribute, kind in sorted(_services()):
-        lines += [f"## `memos.{attribute}`", "", _autodoc(f"{kind.__module__}.{kind.__qualname__}", heading=False), ""]
-    lines += ["## Values", ""]
-    for name in sorted(values.__all__):
-        kind = getattr(values, name)
-        if inspect.isclass(kind) and kind.__doc__ and kind.__module__.startswith("memos."):
-            lines += [_autodoc(f"{kind.__module__}.{kind.__qualname__}"), ""]
-    return "\n".join(lines)
+        parts.append(f"## `memos.{attribute}`\n\n{_autodoc(f'{kind.__module__}.{kind.__qualname__}', heading=False)}\n")
+    return "\n".join(parts)
+
+
+def returned() -> str:
+    """Return the values that calls return, for mkdocstrings."""
+    kinds = [getattr(values, name) for name in sorted(values.__all__)]
+    kinds = [kind for kind in kinds if inspect.isclass(kind) and kind.__doc__ and kind.__module__.startswith("memos.")]
+    return "\n\n".join(_autodoc(f"{kind.__module__}.{kind.__qualname__}") for kind in kinds)
 
 
 def _services() -> Iterator[tuple[str, type]]:
@@ -247,6 +254,8 @@ def _cell(text: str) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "python": python,
+    "services": services,
+    "returned": returned,
     "clients": clients,
     "rest": rest,
     "mcp": mcp,

@@ -17,15 +17,12 @@ from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "Which city does Maya live in?"
-# The name of a picture, the page, and whether it is dark.
+# The name of a picture and the page.
 PICTURES = (
-    ("start", "/?cube=demo", False),
-    ("ask", f"/ask?cube=demo&q={QUESTION.replace(' ', '+')}", False),
-    ("memories", "/memories?cube=demo", False),
-    ("timeline", "/timeline?cube=demo", False),
-    ("people", "/people?cube=demo", False),
-    ("review", "/review?cube=demo", False),
-    ("health", "/health?cube=demo", True),
+    ("start", "/?cube=demo"),
+    ("ask", f"/ask?cube=demo&q={QUESTION.replace(' ', '+')}"),
+    ("memories", "/memories?cube=demo"),
+    ("people", "/people?cube=demo"),
 )
 _SIZE = {"width": 1200, "height": 800}
 
@@ -59,13 +56,13 @@ def _walk(link: str, folder: Path) -> None:
         page = context.new_page()
         page.goto(link)
         page.wait_for_url("**/console/")
-        for name, path, dark in PICTURES:
-            _picture(page, link.partition("/sign-in")[0] + path, folder / f"{name}.png", dark=dark)
+        for name, path in PICTURES:
+            _picture(page, link.partition("/sign-in")[0] + path, folder / f"{name}.png")
         browser.close()
 
 
-def _picture(page: Page, address: str, file: Path, *, dark: bool) -> None:
-    page.emulate_media(color_scheme="dark" if dark else "light")
+def _picture(page: Page, address: str, file: Path) -> None:
+    page.emulate_media(color_scheme="light")
     page.goto(address)
     page.wait_for_load_state("networkidle")
     page.evaluate("document.activeElement?.blur()")

@@ -235,7 +235,18 @@ def create_app(
     async def root(request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):  # a browser
             return await to_console(request)
-        raise HTTPException(404)
+        base = request.scope.get("root_path", "")
+        return JSONResponse(
+            {
+                "name": "hippocube",
+                "version": __version__,
+                "console": f"{base}{_CONSOLE}/",
+                "api": f"{base}{_API}",
+                "docs": f"{base}{_API}/openapi.json",
+                "mcp": f"{base}{mcp.PATH}",
+                "health": f"{base}/health",
+            }
+        )
 
     @app.get("/health")
     async def health() -> dict[str, str]:

@@ -207,6 +207,7 @@ _TALKATIVE = [
     "urllib3",
 ]
 _PLACES = 12
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class JsonLines(logging.Formatter):
@@ -242,9 +243,26 @@ class JsonLines(logging.Formatter):
         return told if cause is None else {**told, "cause": f"{type(cause).__module__}.{type(cause).__qualname__}"}
 
 
+class TerminalLines(JsonLines):
+    """Formats a record for people: the time, the level if it is not `info`, the message, and the fields behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = json.loads(super().format(record))
+        at, level, message = (told.pop(field) for field in ("at", "level", "message"))
+        words = [datetime.fromisoformat(at).astimezone().strftime("%H:%M:%S")]
+        if level != "info":
+            words.append(level.upper())
+        for field in ("logger", "request_id") if level == "info" else ():
+            del told[field]
+        fields = [f"{field}={value}" for field, value in told.items()]
+        return _CONTROL.sub(" ", " ".join([*words, message, *fields]))
+
+
 def to_stream(level: str, stream: TextIO | None = None) -> logging.Handler:
+    """Log to a stream, standard error by default: for people on a terminal, as lines of JSON everywhere else."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines(quotes=level == "debug"))
+    formatter = TerminalLines if handler.stream.isatty() else JsonLines
+    handler.setFormatter(formatter(quotes=level == "debug"))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())

@@ -98,7 +98,7 @@ def test_a_wrong_body_is_refused_and_its_field_named(server: Server, body: bytes
     assert field in told["field"] or field in told["message"]
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1/nothing", "/openai/v1/embeddings"])
+@pytest.mark.parametrize("path", ["/docs", "/api/v1/nothing", "/openai/v1/embeddings"])
 def test_an_unknown_route_is_not_found_and_the_api_documents_are_named(server: Server, path: str) -> None:
     answer = server.http.get(path, headers=server.headers("ana"))
     error = answer.json()["error"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from starlette.testclient import TestClient
 
+from memos import __version__
 from memos.api.console.view import csrf_token
 from tests.api.conftest import Server
 
@@ -119,9 +120,13 @@ def test_browsers_are_led_to_the_console(server: Server) -> None:
     http = TestClient(server.http.app, follow_redirects=False)
     assert http.get("/console").headers["location"] == "/console/"
     assert http.get("/", headers={"accept": "text/html,*/*"}).headers["location"] == "/console/"
-    answer = http.get("/", headers={"accept": "application/json"})
-    assert answer.status_code == 404
-    assert "/console" in answer.json()["error"]["message"]
+
+
+def test_other_programs_are_told_the_addresses_at_the_root(server: Server) -> None:
+    told = TestClient(server.http.app).get("/", headers={"accept": "*/*"}).json()
+    assert (told["name"], told["version"], told["api"]) == ("hippocube", __version__, "/api/v1")
+    for link in ("console", "docs", "health"):
+        assert server.http.get(told[link]).status_code == 200, link
 
 
 def test_an_admins_key_without_the_right_own_lists_nobody_elses_sessions(server: Server, ana: SignedIn) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,6 +110,23 @@ def test_at_debug_what_an_error_says_is_told_too(log: io.StringIO) -> None:
     told = logs.JsonLines(quotes=True).format(record)
     assert json.loads(told)["error"]["says"] == "why\n"
     assert "\n" not in told
+
+
+def test_a_terminal_gets_lines_for_people_and_no_control_characters() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    root, before = logging.getLogger(), logging.getLogger().level
+    handler = logs.to_stream("info", Terminal())
+    try:
+        made = {"name": "memos.requests", "msg": "request", "levelname": "INFO", "route": "/\x1b[31m\n", "status": 404}
+        told = handler.format(logging.makeLogRecord(made))
+        assert re.fullmatch(r"\d\d:\d\d:\d\d request route=/ \[31m  status=404", told)
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        logging.captureWarnings(capture=False)
 
 
 def test_a_request_is_a_span_with_its_stages_below_it(server: Server) -> None:

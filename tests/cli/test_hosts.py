@@ -292,7 +292,9 @@ def test_the_plugin_is_one_folder_that_goes_without_a_trace(user: Path) -> None:
     assert "+++" in run("claude", "install", "--dry-run").output
     assert "--yes" in run("claude", "install", code=2).output
     assert tree(user) == before
-    run("claude", "install", "--yes")
+    shown = run("claude", "install", "--yes").output
+    assert len(shown.splitlines()) < 20
+    assert "SKILL.md, " in shown
     folder = user / ".claude" / "skills" / "hippocube"
     there = tree(user)
     assert set(there) - set(before) == {

@@ -143,6 +143,28 @@ def test_pages_for_users_have_thirty_thousand_words_at_the_most() -> None:
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 30_000
 
 
+def test_every_picture_is_on_a_page_and_made_by_a_command() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in [README, *(ROOT / "docs").rglob("*.md")])
+    makers = "".join(
+        path.read_text(encoding="utf-8") for name in ("scripts", "benchmarks") for path in (ROOT / name).glob("*.py")
+    )
+    for picture in filter(Path.is_file, (ROOT / "docs/images").rglob("*")):
+        assert f"images/{picture.relative_to(ROOT / 'docs/images')}" in pages, picture.name
+        commands = (picture.name, f'    ("{picture.stem}", ')  # a script's output; a page of the console
+        plotted = f"--plot docs/images/{picture.name}"
+        assert plotted in pages or any(command in makers for command in commands), picture.name
+
+
+def test_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    told = re.split(r"^## ", README.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    [section] = [each for each in told if each.startswith("How well it works")]
+    pages = [ROOT / "docs/benchmarks.md", *(ROOT / "docs/benchmarks").glob("*.md")]
+    measured = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    figures = re.findall(r"(?<![\w.])\d\.\d{2,3}(?![\w.])", section)
+    assert len(figures) > 10
+    assert [figure for figure in figures if figure not in measured] == []
+
+
 def test_pages_that_code_and_tests_name_exist() -> None:
     for folder in ("memos", "benchmarks", "scripts", "tests", "examples", "deploy"):
         for path in sorted((ROOT / folder).rglob("*.*")):

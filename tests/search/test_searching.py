@@ -151,7 +151,7 @@ def test_why_not_says_what_stands_in_its_place(memos: MemOS) -> None:
 
 
 def test_every_vote_and_boost_of_a_search_is_explained_in_the_docs(memos: MemOS) -> None:
-    explained = (Path(__file__).parents[2] / "docs/concepts/search.md").read_text(encoding="utf-8")
+    explained = (Path(__file__).parents[2] / "docs/reference/search-explained.md").read_text(encoding="utf-8")
     source = inspect.getsource(rank)
     named = set(re.findall(r"""\.append\(\("(\w+)"|\[\("(\w+)", [A-Z]|boosts, \("(\w+)"|vote = \("(\w+)\"""", source))
     names = {name for found in named for name in found if name} | set(STANDING_OF)

@@ -92,13 +92,31 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
         raise
 
 
+_MOST_LINES = 80
+"""Longer additions are not shown whole before the question."""
+
+
+def _lines_added(change: FileChange) -> int:
+    return len(change.after.splitlines()) if change.before is None and change.after is not None else 0
+
+
 def make(changes: Sequence[FileChange], question: str, *, yes: bool, dry_run: bool, as_json: bool) -> Output:
-    """Show the changes, ask, and make them. Raises: typer.Abort, InvalidInput (nobody can be asked)."""
+    """Show the changes, ask, and make them; many new lines are shown with `dry_run` alone.
+
+    Raises: typer.Abort, InvalidInput (nobody can be asked).
+    """
     changes = [change for change in changes if change.before != change.after]
     diff = [line for change in changes if change.told for line in change.diff()]
     if not as_json:
-        for line in diff:
-            say(line)
+        whole = dry_run or sum(map(_lines_added, changes)) <= _MOST_LINES
+        for change in changes:
+            if change.told and (whole or change.before is not None):
+                for line in change.diff():
+                    say(line)
+            elif change.told:
+                say(f"new: {change.path}, {_lines_added(change)} lines")
+        if not whole:
+            say("`--dry-run` shows the new files whole.")
     if changes and not dry_run:
         sure(question, yes=yes)
         for change in changes:
