@@ -23,6 +23,8 @@ from memos.core.ports import HeldPoint, ScoredPoint, SparseVector, Stamp, Vector
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 
 _NAME = re.compile(r"gen-\d{6,}")
+FIRST = "gen-000001"
+"""The generation in use where no `CURRENT` names another."""
 # Journal entries that may be left for the last step of a switch, while writers wait.
 _SHORT_JOURNAL = 8
 # Bytes of disk without which the process is not started again: it allocates files by 2 MiB, and a write to a mapped
@@ -46,9 +48,11 @@ class _Child(Child):
 class QdrantEdgeIndex:
     """A `VectorIndex` on local files that is also `Rewritable` and `Optimisable`."""
 
-    def __init__(self, folder: Path, dimension: int) -> None:
+    def __init__(self, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None) -> None:
         self._folder = folder
         self._dimension = dimension
+        self._keep = keep
+        self._unkept = keep is not None
         self._writer = threading.RLock()
         self._building = threading.Lock()
         self._builder: _Child | None = None
@@ -62,8 +66,18 @@ class QdrantEdgeIndex:
         self._written = int(self._call("unoptimised"))
 
     @classmethod
-    def open(cls, folder: Path, dimension: int) -> QdrantEdgeIndex:
-        return cls(folder, dimension)
+    def open(
+        cls, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None
+    ) -> QdrantEdgeIndex:
+        """Open or create an index.
+
+        Args:
+            folder: Where its files are.
+            dimension: Of its dense vectors.
+            keep: Called with the folder of a flushed generation after it was rebuilt, and at the end, where the files
+                in use are in memory.
+        """
+        return cls(folder, dimension, keep)
 
     @property
     def restart_count(self) -> int:
@@ -117,6 +131,7 @@ class QdrantEdgeIndex:
     def flush(self, mark: int) -> None:
         with self._writer:
             self._call("flush", mark)
+            self._unkept = self._keep is not None
 
     def mark(self) -> int:
         return int(self._call("mark"))
@@ -144,6 +159,12 @@ class QdrantEdgeIndex:
             if self._child is not None:
                 self._child.close()
                 self._child = None
+                self._keep_files()
+
+    def _keep_files(self) -> None:
+        if self._keep is not None and self._unkept:
+            self._keep(self._current())
+            self._unkept = False
 
     def stop_building(self) -> None:
         self._no_builds = True
@@ -214,6 +235,10 @@ class QdrantEdgeIndex:
             finally:
                 self._journal = None
                 self._remove_leftovers()
+            with self._writer:
+                self._call("flush", None)
+                self._unkept = self._keep is not None
+                self._keep_files()
         return result
 
     def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path) -> Any:
