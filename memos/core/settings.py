@@ -650,7 +650,7 @@ class Settings(BaseSettings):
     encryption_key: str | None = Field(
         None,
         pattern=r"(?s)^(file|env|keyring|command):\S.*$",
-        description="Where the master key of an encrypted installation is: `file:PATH`, `env:NAME`, `keyring:SERVICE` or "
+        description="Master key of an encrypted installation: `file:PATH`, `env:NAME`, `keyring:SERVICE` or "
         "`command:PROGRAM`; see docs/reference/encryption.md",
     )
     cube_passphrase: SecretStr | None = Field(

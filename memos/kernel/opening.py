@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from memos.backends.child import current_file
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.encoders.cache import E5, MINILM, CachedEmbedder
@@ -72,7 +73,7 @@ from memos.reader.images import MAX_IMAGE_BYTES
 from memos.search.rerank import ChatReranker
 
 if TYPE_CHECKING:
-    from memos.memcube.encryption.vault import SealedAdapters, SealedIndex, Vault
+    from memos.memcube.encryption.vault import SealedIndex, Vault
 
 log = logging.getLogger("memos.engines")
 
@@ -173,12 +174,7 @@ def open_installation(
             vector, generations = vector_soon.result()
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
-        sealed = None if vault is None else vault.adapters(forgetting.FOLDER, ledger)
-        if sealed is not None:
-            sealed.restore()
-            stack.callback(_keep_adapters, sealed)
-        working = home if vault is None else vault.working
-        adapters = working / forgetting.FOLDER if embedded else None
+        adapters, keep_adapters = _adapters(home, vault, ledger, stack) if embedded else (None, _nothing)
         activations = LocalModels(
             ledger,
             rising,
@@ -217,7 +213,7 @@ def open_installation(
             reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
             activations=activations,
             adapters=adapters,
-            keep_adapters=(lambda: None) if sealed is None else sealed.keep,
+            keep_adapters=keep_adapters,
             trainings=RunningTrainings(),
             new_trainer=AdapterTrainer,
             web_images=_open_web(settings),
@@ -252,11 +248,25 @@ def _open_vault(home: Path, settings: Settings, stack: ExitStack) -> Vault | Non
     return None if keys is None else stack.enter_context(Vault(home, keys))
 
 
-def _keep_adapters(sealed: SealedAdapters) -> None:
-    try:
-        sealed.keep()
-    except MemosError as error:
-        log.warning("adapters could not be sealed (%s); they stay in memory until the machine restarts", error)
+def _adapters(home: Path, vault: Vault | None, ledger: Ledger, stack: ExitStack) -> tuple[Path, Callable[[], None]]:
+    """Return the folder of adapters in use, and what seals new ones."""
+    if vault is None:
+        return home / forgetting.FOLDER, _nothing
+    sealed = vault.adapters(forgetting.FOLDER, ledger)
+    sealed.restore()
+
+    def keep_last() -> None:
+        try:
+            sealed.keep()
+        except MemosError as error:
+            log.warning("adapters could not be sealed (%s); they are in memory until the machine restarts", error)
+
+    stack.callback(keep_last)
+    return vault.working / forgetting.FOLDER, sealed.keep
+
+
+def _nothing() -> None:
+    """Do nothing: the files of a plain installation are kept where they are used."""
 
 
 def _indexes(
@@ -339,6 +349,14 @@ def _open_vector(
     prefix = f"{settings.qdrant.collection}_{installation}"
     server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
     return server, server
+
+
+FIRST_GENERATION = qdrant_edge.FIRST
+
+
+def current_generation(folder: Path) -> Path:
+    """Return the folder in use of an embedded vector index. Raises: IntegrityError."""
+    return current_file(folder, qdrant_edge.GENERATION, FIRST_GENERATION)
 
 
 def _remove_former_graph(folder: Path) -> None:

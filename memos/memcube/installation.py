@@ -102,6 +102,15 @@ PATHS: tuple[DataLocation, ...] = (
     DataLocation("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     # Weights, and while they are trained the exercises they are trained on, in words.
     DataLocation("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),
+    # The names of cubes, and their data keys, wrapped.
+    DataLocation(
+        "keys.json",
+        DataKind.IDS,
+        "memos.memcube.encryption.keys.Keyring.destroy",
+        "memos.memcube.encryption.keys.Keyring.open",
+        "its copy beside the backups",
+    ),
+    DataLocation("keys.lock", DataKind.IDS, "", "memos.memcube.encryption.keys.Keyring.set_state", "program"),
     DataLocation("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
     DataLocation("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )

@@ -12,6 +12,7 @@ import shutil
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +21,9 @@ import numpy as np
 from memos.backends.child import Child, ChildDied, current_file, lock_folder, write_durably
 from memos.backends.qdrant.embedded_process import WireArm, WirePoint, copy_sparse
 from memos.core.ports import HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
-from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
+from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, PermissionDenied
 
-_NAME = re.compile(r"gen-\d{6,}")
+GENERATION = re.compile(r"gen-\d{6,}")
 FIRST = "gen-000001"
 """The generation in use where no `CURRENT` names another."""
 # Journal entries that may be left for the last step of a switch, while writers wait.
@@ -66,9 +67,7 @@ class QdrantEdgeIndex:
         self._written = int(self._call("unoptimised"))
 
     @classmethod
-    def open(
-        cls, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None
-    ) -> QdrantEdgeIndex:
+    def open(cls, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None) -> QdrantEdgeIndex:
         """Open or create an index.
 
         Args:
@@ -159,7 +158,8 @@ class QdrantEdgeIndex:
             if self._child is not None:
                 self._child.close()
                 self._child = None
-                self._keep_files()
+                with suppress(BackendUnavailable, PermissionDenied):  # logged; what is kept is then older
+                    self._keep_files()
 
     def _keep_files(self) -> None:
         if self._keep is not None and self._unkept:
@@ -289,7 +289,7 @@ class QdrantEdgeIndex:
             raise IntegrityError(f"Cannot open the vector index in {folder} ({error}).") from error
 
     def _current(self) -> Path:
-        return current_file(self._folder, _NAME, _name(1))
+        return current_file(self._folder, GENERATION, _name(1))
 
     def _remove_leftovers(self) -> None:
         """Delete every generation but the current one, and a builder that is still there."""

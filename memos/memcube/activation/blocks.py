@@ -250,7 +250,7 @@ def head_from(source: IO[bytes], size: int) -> Block:
     return _checked(source, size)[0]
 
 
-def read_from(source: IO[bytes] | FileIO | io.BytesIO, size: int, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
+def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
     block, digest = _checked(source, size)
     is_compact = block.dtype.endswith(COMPACT)
     array = room(block)
@@ -266,7 +266,7 @@ def read_from(source: IO[bytes] | FileIO | io.BytesIO, size: int, room: Callable
     return block, array
 
 
-def _checked(source: IO[bytes] | FileIO | io.BytesIO, size: int) -> tuple[Block, str]:
+def _checked(source: IO[bytes] | FileIO, size: int) -> tuple[Block, str]:
     block, digest, start = _read_header(source.read(8), source.read)
     if size != start + block.stored_bytes:
         raise IntegrityError(f"The file of block {block.key[:12]} is truncated or too long.")

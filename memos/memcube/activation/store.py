@@ -50,15 +50,13 @@ class DiskTier:
         self._sealer = sealer
 
     @classmethod
-    def open(
-        cls, folder: Path, sealer: BlockSealer | None = None
-    ) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
+    def open(cls, folder: Path, sealer: BlockSealer | None = None) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
         """Open the folder; unknown files are adopted, damaged ones removed. `sealer` encrypts it."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             tier = cls(folder, _opened(folder / _INDEX, sealer), sealer)
             return tier, tier._reconciled()
-        except (OSError, *_errors(sealer)) as error:
+        except _errors(sealer, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise BackendUnavailable(f"The folder of activation memory {folder} cannot be used: {reason}.") from error
 
@@ -143,8 +141,8 @@ def _orphans(known: Mapping[str, tuple[Block, Heat]], lost: Collection[str]) -> 
     return {key for key in known if not reach(key)}
 
 
-def _errors(sealer: BlockSealer | None) -> tuple[type[Exception], ...]:
-    return (sqlite3.Error,) if sealer is None else (sqlcipher.driver().Error,)
+def _errors(sealer: BlockSealer | None, *others: type[Exception]) -> tuple[type[Exception], ...]:
+    return (sqlite3.Error if sealer is None else sqlcipher.driver().Error, *others)
 
 
 def _opened(path: Path, sealer: BlockSealer | None) -> sqlite3.Connection:

@@ -195,11 +195,3 @@ def _unseal_files(source: IO[bytes], folder: Path, about: str, key_of: KeyOf) ->
         if out is not None:
             with suppress(OSError):
                 out.close()
-
-
-def move_aside(path: Path) -> None:
-    """Remove a file or folder if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -271,8 +271,7 @@ class Keyring:
     def for_cube(self, cube: str, made_at: datetime | None = None) -> str:
         """Return the id of a cube's current data key, made when first asked for.
 
-        Args:
-            made_at: When the cube was made; a key of an earlier cube of this name is not used then.
+        With `made_at`, when the cube was made, a key of an earlier cube of this name is not used.
         """
         least = 0 if made_at is None else to_micros(made_at)
         with self._lock:

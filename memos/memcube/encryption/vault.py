@@ -1,9 +1,9 @@
 """What an open installation needs to keep its files sealed: opened keys, and a folder in memory for files in use.
 
 The vector index and adapters are used by engines that map or write plain files. Those are in a folder in memory, from
-the opening of the installation to its end, and are kept in its own folder sealed. A folder that a killed program left in
-memory is taken up by the next opening; after a restart of the machine the sealed files of the last time are used, and
-the index is compared with the ledger, as after any crash.
+the opening of the installation to its end, and are kept sealed in its own folder. What a killed program left in memory
+is taken up by the next opening; after a restart of the machine the files that were sealed last are used, and the index
+is compared with the ledger, as after any crash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -22,9 +22,11 @@ from typing import Self
 import sqlalchemy as sa
 
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, MemosError, PermissionDenied
+from memos.memcube.backup import backups
 from memos.memcube.encryption.files import SUFFIX, seal_bytes, seal_folder, unseal_bytes, unseal_folder
 from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, KeyState, master_key, read_keys
 from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.sqlcipher import driver, is_plain
 
@@ -38,13 +40,14 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def unlock(home: Path, place: str | None, *, on_server: bool = False) -> Keyring | None:
+def unlock(home: Path, place: str | None, *, on_server: bool = False, may_be_plain: bool = False) -> Keyring | None:
     """Open the keys of an installation, or make them for a new one; None if it is not encrypted.
 
     Args:
         home: The folder of the installation, which exists.
         place: The setting `encryption_key`.
         on_server: The ledger is on a server, which this program does not encrypt.
+        may_be_plain: A key that is set for an installation that is not encrypted is no error.
 
     Raises:
         InvalidInput: A key is set, but the installation is not encrypted, or the key cannot be read.
@@ -55,19 +58,20 @@ def unlock(home: Path, place: str | None, *, on_server: bool = False) -> Keyring
     if on_server:
         if place is not None:
             raise InvalidInput(
-                SETTING, "encrypts an installation with its ledger in a folder; encrypt the server's disks, and unset it"
+                SETTING,
+                "encrypts an installation with its ledger in a folder; encrypt the server's disks, and unset it",
             )
         return None
     path, ledger = home / KEYS_FILE, home / "ledger.db"
-    content = read_keys(path)
-    has_ledger = ledger.is_file() and ledger.stat().st_size > 0
-    if content is None or content.state is KeyState.OFF:
+    keys, content = open_keys(home, place), read_keys(path)
+    has_ledger = has_content(ledger)
+    if keys is None:
         if place is None:
             return None
         if has_ledger and (content is not None or is_plain(ledger)):
-            raise InvalidInput(
-                SETTING, f"is set, but {home} is not encrypted: run `memos data encrypt`, or unset it"
-            )
+            if may_be_plain:
+                return None
+            raise InvalidInput(SETTING, f"is set, but {home} is not encrypted: run `memos data encrypt`, or unset it")
         if has_ledger:
             raise IntegrityError(
                 f"{path} is missing, and without it {ledger} cannot be read: put back a copy, such as the one beside "
@@ -80,9 +84,6 @@ def unlock(home: Path, place: str | None, *, on_server: bool = False) -> Keyring
         keys = Keyring.open(path, content, master)
         keys.set_state(KeyState.ON)
         return keys
-    if place is None:
-        raise PermissionDenied(f"{home} is encrypted: set {SETTING} to where its master key is. Nothing was changed.")
-    keys = Keyring.open(path, content, master_key(place))
     if keys.state is not KeyState.ON:
         word = "encrypt" if keys.state is KeyState.ENCRYPTING else "decrypt"
         raise BackendUnavailable(
@@ -90,6 +91,21 @@ def unlock(home: Path, place: str | None, *, on_server: bool = False) -> Keyring
             permanent=True,
         )
     return keys
+
+
+def open_keys(home: Path, place: str | None) -> Keyring | None:
+    """Open the keys of an encrypted installation; None if it is not encrypted. Raises: as `unlock`."""
+    content = read_keys(home / KEYS_FILE)
+    if content is None or content.state is KeyState.OFF:
+        return None
+    if place is None:
+        raise PermissionDenied(f"{home} is encrypted: set {SETTING} to where its master key is. Nothing was changed.")
+    return Keyring.open(home / KEYS_FILE, content, master_key(place))
+
+
+def has_content(path: Path) -> bool:
+    """Return True if a file is there and not empty."""
+    return path.is_file() and path.stat().st_size > 0
 
 
 def ledger_key(keys: Keyring | None) -> bytes | None:
@@ -107,13 +123,24 @@ class Vault:
         self._is_kept = True
 
     def index(self, space: str) -> SealedIndex:
-        return SealedIndex(self, self.home / "vector" / f"{space}{SUFFIX}", f"index {space}")
+        return SealedIndex(self, self.home / "vector" / f"{space}{SUFFIX}", index_name(space))
 
     def blocks(self) -> BlockSealer:
         return BlockSealer(self.keys)
 
     def adapters(self, name: str, ledger: Ledger) -> SealedAdapters:
         return SealedAdapters(self, ledger, self.home / name, self.working / name)
+
+    def destroy_keys(self, ledger: Ledger, cubes: Collection[str]) -> dict[str, int]:
+        """Destroy the keys of those cubes that were erased, also in copies beside backups; return how many, by cube."""
+        with ledger.read() as connection:
+            query = sa.select(t.tombstones.c.cube_id, t.tombstones.c.at, t.tombstones.c.removed)
+            query = query.where(t.tombstones.c.cube_id.in_(cubes))
+            erased = [(row.cube_id, row.at) for row in connection.execute(query) if row.removed.get("cubes")]
+        destroyed = self.keys.destroy(erased)
+        if erased:
+            renew_copies(self.keys, backups.places(ledger))
+        return destroyed
 
     def not_kept(self) -> None:
         """Leave the folder in memory at the end: something in it could not be sealed."""
@@ -199,8 +226,9 @@ class SealedIndex:
         """Seal the files of a generation, which are flushed. Raises: BackendUnavailable."""
         try:
             seal_folder(generation, self.sealed, FILES, self.vault.keys.shared(FILES), self.about)
-        except MemosError:
+        except MemosError as error:
             self.vault.not_kept()
+            log.warning("the vector index could not be sealed (%s)", error)
             raise
 
     def remove_others(self) -> list[str]:
@@ -230,7 +258,7 @@ class SealedAdapters:
             aside = folder.with_name(f"{folder.name}.new")
             shutil.rmtree(aside, ignore_errors=True)
             try:
-                unseal_folder(path, aside, _adapter(folder.name), self.vault.keys.key)
+                unseal_folder(path, aside, adapter_name(folder.name), self.vault.keys.key)
             except IntegrityError as error:
                 log.warning("%s Train the adapter again.", error)
                 continue
@@ -251,13 +279,19 @@ class SealedAdapters:
             key = self.vault.keys.key(key_id)
             assert key is not None
             try:
-                seal_folder(self.working / id_, target, key_id, key, _adapter(id_))
+                seal_folder(self.working / id_, target, key_id, key, adapter_name(id_))
             except MemosError:
                 self.vault.not_kept()
                 raise
 
 
-def _adapter(id_: str) -> str:
+def index_name(space: str) -> str:
+    """Return what a sealed index says it is."""
+    return f"index {space}"
+
+
+def adapter_name(id_: str) -> str:
+    """Return what a sealed adapter says it is."""
     return f"adapter {id_}"
 
 
@@ -284,20 +318,14 @@ class BlockSealer:
         return self.keys.shared(_BLOCKS)
 
 
-def destroy_keys(keys: Keyring, ledger: Ledger, copies: Callable[[], list[Path]]) -> dict[str, int]:
-    """Destroy the keys of every erased cube, here and in the copies beside backups; return how many, by cube."""
-    from memos.memcube.ledger import schema as t  # noqa: PLC0415
-
-    with ledger.read() as connection:
-        query = sa.select(t.tombstones.c.cube_id, t.tombstones.c.at, t.tombstones.c.removed)
-        erased = [(row.cube_id, row.at) for row in connection.execute(query) if row.removed.get("cubes")]
-    destroyed = keys.destroy(erased)
-    for folder in copies():
+def renew_copies(keys: Keyring, folders: Collection[Path]) -> list[Path]:
+    """Write the keys over their copies beside backups; return the folders where that failed, which are logged."""
+    failed = []
+    for folder in folders:
         try:
             keys.copy_beside(folder, only_existing=True)
         except MemosError as error:
-            log.warning(
-                "cannot renew the copy of the keys in %s (%s); copy %s there, or the keys of erased cubes stay in it",
-                folder, error, keys.path,
-            )  # fmt: skip
-    return destroyed
+            failed.append(folder)
+            what = "cannot renew the copy of the keys in %s (%s); copy %s there, or it keeps what was destroyed"
+            log.warning(what, folder, error, keys.path)
+    return failed

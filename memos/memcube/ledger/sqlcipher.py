@@ -18,7 +18,7 @@ PLAIN = b"SQLite format 3\0"
 def driver() -> ModuleType:
     """Return the module of the driver. Raises: BackendUnavailable (the extra is missing)."""
     try:
-        from sqlcipher3 import dbapi2  # noqa: PLC0415 - an extra
+        from sqlcipher3 import dbapi2  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise missing_extra() from error
     module: ModuleType = dbapi2
