@@ -203,6 +203,12 @@ class MemOS(FormerNames):
             raise
         return memos
 
+    @property
+    def scratch(self) -> Path | None:
+        """The folder in memory for temporary files of an encrypted installation; None for a plain one."""
+        vault = self._installation.vault
+        return None if vault is None else vault.working
+
     def close(self) -> None:
         """Flush the indexes and release everything; what cannot be flushed is replayed at the next open."""
         if self._lifecycle.closed:

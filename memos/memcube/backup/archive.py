@@ -301,6 +301,8 @@ class Backup(RowArchive):
                     for line in sealed.lines(cast("IO[bytes]", packed), name.removesuffix(SUFFIX), self._keys, gone):
                         count += 1
                         yield line
+                    while packed.read(BLOCK):
+                        pass
             except FileNotFoundError as error:
                 raise self.bad(f"{name} is missing") from error
             except (IntegrityError, ValueError) as error:

@@ -15,6 +15,7 @@ import os
 import shlex
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -178,17 +179,16 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CubeKey:
-    """A cube's data key, wrapped; `made_at` in microseconds tells it from a later cube of the same name."""
+    """A cube's data key, wrapped with the cube's name; `made_at`, in microseconds, tells cubes of one name apart."""
 
     id: str
-    cube: str
     made_at: int
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeysFile:
-    """The content of `keys.json`. It holds names of cubes, and no key in the clear."""
+    """The content of `keys.json`: no key and no name in the clear."""
 
     id: str
     state: KeyState
@@ -275,10 +275,9 @@ class Keyring:
         """
         least = 0 if made_at is None else to_micros(made_at)
         with self._lock:
-            found = self._newest(self._content, cube, least)
-            if found is None:
+            if self._newest(self._content, cube, least) is None:
                 self._change(lambda now: self._with_cube(now, cube, least))
-                found = self._newest(self._content, cube, least)
+            found = self._newest(self._content, cube, least)
             assert found is not None
             return found.id
 
@@ -286,7 +285,7 @@ class Keyring:
         """Return a cube's data key by its id; None if it was destroyed."""
         with self._lock:
             wrapped = next((each.key for each in self._content.cubes if each.id == id_), None)
-            return None if wrapped is None else self._unwrapped(id_, wrapped)
+            return None if wrapped is None else self._unwrapped(id_, wrapped)[:KEY_BYTES]
 
     def destroy(self, erased: Collection[tuple[str, datetime]]) -> dict[str, int]:
         """Destroy the keys of cubes that were erased at a time; return how many, by cube.
@@ -297,17 +296,14 @@ class Keyring:
         for cube, moment in erased:
             at[cube] = max(at.get(cube, 0), to_micros(moment))
         with self._lock:
-            gone = [each for each in self._reread().cubes if each.made_at <= at.get(each.cube, -1)]
+            names = {each.id: self._cube_of(each) for each in self._reread().cubes}
+            gone = [each.id for each in self._content.cubes if each.made_at <= at.get(names[each.id], -1)]
             if not gone:
                 return {}
-            ids = {each.id for each in gone}
-            self._change(lambda now: replace(now, cubes=tuple(one for one in now.cubes if one.id not in ids)))
-            for id_ in ids:
+            self._change(lambda now: replace(now, cubes=tuple(one for one in now.cubes if one.id not in gone)))
+            for id_ in gone:
                 self._opened.pop(id_, None)
-        counts: dict[str, int] = {}
-        for each in gone:
-            counts[each.cube] = counts.get(each.cube, 0) + 1
-        return counts
+        return dict(Counter(names[id_] for id_ in gone))
 
     def rotate(self, master: bytes) -> None:
         """Wrap the root key with another master key; nothing else changes."""
@@ -344,13 +340,15 @@ class Keyring:
         if self._newest(now, cube, least) is not None:
             return now
         id_ = new_id()
-        made = CubeKey(id_, cube, least, _wrap(self._root, os.urandom(KEY_BYTES), id_))
+        made = CubeKey(id_, least, _wrap(self._root, os.urandom(KEY_BYTES) + cube.encode(), id_))
         return replace(now, cubes=(*now.cubes, made))
 
-    @staticmethod
-    def _newest(content: KeysFile, cube: str, least: int) -> CubeKey | None:
-        mine = (each for each in content.cubes if each.cube == cube and each.made_at >= least)
+    def _newest(self, content: KeysFile, cube: str, least: int) -> CubeKey | None:
+        mine = (each for each in content.cubes if each.made_at >= least and self._cube_of(each) == cube)
         return max(mine, key=lambda each: each.made_at, default=None)
+
+    def _cube_of(self, key: CubeKey) -> str:
+        return self._unwrapped(key.id, key.key)[KEY_BYTES:].decode()
 
     def _unwrapped(self, about: str, wrapped: str) -> bytes:
         if about not in self._opened:
