@@ -260,7 +260,7 @@ def test_a_master_key_is_read_from_a_file_a_variable_a_keyring_or_a_command(
     (tmp_path / "text").write_text(f"{text}\n")
     monkeypatch.setenv("A_KEY", raw.hex())
     before = keyring.get_keyring()
-    keyring.set_keyring(Known())
+    keyring.set_keyring(Known())  # type: ignore[no-untyped-call]
     try:
         places = ["file:" + str(tmp_path / "raw"), "file:" + str(tmp_path / "text"), "env:A_KEY", "keyring:memory"]
         assert {master_key(place) for place in [*places, f"command:echo '{text}'"]} == {raw}
@@ -356,11 +356,11 @@ def test_a_conversion_that_was_killed_at_any_step_is_run_again(
     before = state_of(plain if into else sealed)
     whole = shutil.copytree(sealed.home, sealed.home.with_name("whole"))
     begun = read_keys(sealed.home / KEYS_FILE)
-    for step in (2, 7, 13, 24, 10_000):
+    for step in (3, 12, 24):
         shutil.rmtree(sealed.home)
         shutil.copytree(whole, sealed.home)
-        assert killed_at(step, lambda: way(sealed)) is (step < 10_000)
-        if step < 10_000 and read_keys(sealed.home / KEYS_FILE) != begun:  # else it was killed before it began
+        assert killed_at(step, lambda: way(sealed))
+        if read_keys(sealed.home / KEYS_FILE) != begun:  # else it was killed before it began
             with pytest.raises(MemosError, match=r"run `memos data \w+` again"):
                 opened(sealed)
         with suppress(Conflict):  # all was done
@@ -493,7 +493,12 @@ def test_a_sealed_backup_that_was_changed_is_refused(sealed: Settings, tmp_path:
     with opened(sealed) as memos:
         memos.add(SECRET)
         memos.maintenance.backup(tmp_path / "backups" / "one")
-    for change in (lambda raw: raw[:-40], lambda raw: raw[:60] + b"\xff" + raw[61:], lambda raw: raw + b"more"):
+    changes: tuple[Callable[[bytes], bytes], ...] = (
+        lambda raw: raw[:-40],
+        lambda raw: raw[:60] + bytes([raw[60] ^ 1]) + raw[61:],
+        lambda raw: raw + b"more",
+    )
+    for change in changes:
         folder = shutil.copytree(tmp_path / "backups" / "one", tmp_path / "backups" / "changed")
         path = folder / "versions.sealed"
         path.write_bytes(change(path.read_bytes()))
