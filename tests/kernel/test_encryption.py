@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -239,6 +240,13 @@ def test_a_key_that_is_set_for_a_plain_installation_or_a_server_is_refused(
         opened(sealed)
     with pytest.raises(InvalidInput, match="encrypt the server's disks"):
         vault.unlock(sealed.home, sealed.encryption_key, on_server=True)
+
+
+def test_without_the_extra_nothing_is_made(sealed: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlcipher3", None)
+    with pytest.raises(BackendUnavailable, match="extra `encryption`"):
+        opened(sealed)
+    assert not {KEYS_FILE, "ledger.db"} & {path.name for path in sealed.home.iterdir()}
 
 
 def test_a_master_key_is_read_from_a_file_a_variable_a_keyring_or_a_command(
