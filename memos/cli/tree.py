@@ -210,7 +210,6 @@ DATA = Group(
             "data:encrypt",
             "Encrypt an installation at rest, with the master key of MEMOS_ENCRYPTION_KEY.",
             more="Needs the extra `encryption`. Nobody may have the installation open. What was cut off is run again.",
-            example="MEMOS_ENCRYPTION_KEY=file:/etc/hippocube.key memos data encrypt",
         ),
         "decrypt": Command("data:decrypt", "Turn encryption at rest off."),
         "rotate-key": Command(

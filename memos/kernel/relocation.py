@@ -81,9 +81,8 @@ def restore(
     Raises: NotFound (no backup, or no keys), IntegrityError (damaged, newer), Conflict (not empty), PermissionDenied
     (another master key), BackendUnavailable (in use).
     """
-    manifest = read_manifest(folder)
-    with _ledger(settings, must_exist=False, alone=True, taking=(folder, manifest.keys, keys_file)) as (ledger, mine):
-        keys = _keys_of(folder, manifest.keys, keys_file, settings, mine)
+    with _ledger(settings, must_exist=False, alone=True, taking=(folder, keys_file)) as (ledger, mine):
+        keys = _keys_of(folder, read_manifest(folder).keys, keys_file, settings, mine)
         _drop_leftovers(ledger, settings, mine)
         now = SystemClock().now()
         done = restore_archive(folder, ledger, now, replace=replace, on_progress=on_rows, keys=keys)
@@ -177,11 +176,13 @@ def _ledger(
     must_exist: bool,
     alone: bool,
     may_be_plain: bool = False,
-    taking: tuple[Path, str | None, Path | None] | None = None,
+    taking: tuple[Path, Path | None] | None = None,
 ) -> Iterator[tuple[Ledger, Keyring | None]]:
     """Open a ledger without its indexes, and its keys if it is encrypted; `alone`, nobody else may have it.
 
-    A new installation takes the keys of the backup that is `taking` its place. Raises: NotFound, BackendUnavailable.
+    A new installation takes over the keys of a backup, `taking` them from beside it or from the file that is named.
+
+    Raises: NotFound, BackendUnavailable.
     """
     home, path = settings.home, settings.home / "ledger.db"
     embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
@@ -216,8 +217,10 @@ def _ledger(
         yield ledger, keys
 
 
-def _take_keys(home: Path, settings: Settings, folder: Path, wanted: str | None, named: Path | None) -> None:
-    if wanted is None or (home / KEYS_FILE).exists() or has_content(home / "ledger.db"):
+def _take_keys(home: Path, settings: Settings, folder: Path, named: Path | None) -> None:
+    if (home / KEYS_FILE).exists() or has_content(home / "ledger.db"):
+        return
+    if (wanted := read_manifest(folder).keys) is None:
         return
     _keys_of(folder, wanted, named, settings, None)
     with disk_errors(home):

@@ -27,7 +27,7 @@ SUFFIX = ".sealed"
 _HEAD = struct.Struct(">IH?")
 _TAG_BYTES = 16
 _MOST_FRAME = 64 << 20
-_BLOCK = 1 << 16
+_BLOCK = 1 << 12
 _ZEROS = bytes(_BLOCK)
 
 KeyOf = Callable[[str], bytes | None]
