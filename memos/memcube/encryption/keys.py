@@ -111,10 +111,12 @@ def _from_environment(name: str) -> bytes:
 def _from_keyring(name: str) -> bytes:
     service, _, user = name.partition("/")
     try:
-        import keyring  # noqa: PLC0415 - an extra
+        import keyring  # noqa: PLC0415 - few keep a key there
         from keyring.errors import KeyringError  # noqa: PLC0415
     except ImportError as error:
-        raise missing_extra() from error
+        raise BackendUnavailable(
+            f"{SETTING} names the system's keyring, which needs a package: pip install keyring.", permanent=True
+        ) from error
     try:
         value = keyring.get_password(service, user or "hippocube")
     except KeyringError as error:
