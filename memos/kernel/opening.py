@@ -336,11 +336,11 @@ def _open_vector(
     if settings.qdrant.url is None:
         sealed = None if vault is None else vault.index(space)
         folders = SpaceFolders((home if vault is None else vault.working) / "vector", space, sealed)
-        if sealed is not None:
-            sealed.restore(folders.mine, qdrant_edge.FIRST)
+        is_kept = sealed is not None and sealed.restore(folders.mine, qdrant_edge.FIRST)
         keep = None if sealed is None else sealed.keep
         edge = _recovered(
-            lambda: QdrantEdgeIndex.open(folders.mine, dimension, keep), lambda: qdrant_edge.wipe(folders.mine)
+            lambda: QdrantEdgeIndex.open(folders.mine, dimension, keep, is_kept=is_kept),
+            lambda: qdrant_edge.wipe(folders.mine),
         )
         return edge, folders
     from memos.backends.qdrant.server import QdrantServerIndex  # noqa: PLC0415 - an optional extra

@@ -567,8 +567,11 @@ def test_an_erased_sentence_leaves_the_sealed_index_with_the_receipt(sealed: Set
     with opened(sealed) as memos:
         item = memos.add(SECRET).item_ids[0]
     [index] = (sealed.home / "vector").iterdir()
+    before = index.stat().st_ino
     with opened(sealed) as memos:
-        before = index.stat().st_ino
+        assert memos.search("door code").hits
+    assert index.stat().st_ino == before  # what was only read is not written again
+    with opened(sealed) as memos:
         assert memos.erase(item).state == "purged"
         assert index.stat().st_ino != before
 

@@ -49,11 +49,13 @@ class _Child(Child):
 class QdrantEdgeIndex:
     """A `VectorIndex` on local files that is also `Rewritable` and `Optimisable`."""
 
-    def __init__(self, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None) -> None:
+    def __init__(
+        self, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None, *, is_kept: bool = False
+    ) -> None:
         self._folder = folder
         self._dimension = dimension
         self._keep = keep
-        self._unkept = keep is not None
+        self._unkept = keep is not None and not is_kept
         self._writer = threading.RLock()
         self._building = threading.Lock()
         self._builder: _Child | None = None
@@ -67,16 +69,19 @@ class QdrantEdgeIndex:
         self._written = int(self._call("unoptimised"))
 
     @classmethod
-    def open(cls, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None) -> QdrantEdgeIndex:
+    def open(
+        cls, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None, *, is_kept: bool = False
+    ) -> QdrantEdgeIndex:
         """Open or create an index.
 
         Args:
             folder: Where its files are.
             dimension: Of its dense vectors.
-            keep: Called with the folder of a flushed generation after it was rebuilt, and at the end, where the files
-                in use are in memory.
+            keep: Called with the folder of a flushed generation after it was rebuilt, and at the end if it was changed,
+                where the files in use are in memory.
+            is_kept: What is in the folder is what was kept last.
         """
-        return cls(folder, dimension, keep)
+        return cls(folder, dimension, keep, is_kept=is_kept)
 
     @property
     def restart_count(self) -> int:

@@ -207,10 +207,10 @@ class SealedIndex:
     sealed: Path
     about: str
 
-    def restore(self, folder: Path, first: str) -> None:
-        """Put the sealed files into a folder in memory, unless a killed program left them there."""
+    def restore(self, folder: Path, first: str) -> bool:
+        """Put the sealed files into a folder in memory, unless a killed program left some there; True if it did."""
         if folder.exists() or not self.sealed.exists():
-            return
+            return False
         aside = folder.with_name(f"{folder.name}.new")
         shutil.rmtree(aside, ignore_errors=True)
         key = self.vault.keys.shared(FILES)
@@ -219,8 +219,9 @@ class SealedIndex:
         except IntegrityError as error:
             log.warning("%s It is rebuilt from the ledger.", error)
             shutil.rmtree(aside, ignore_errors=True)
-            return
+            return False
         aside.rename(folder)
+        return True
 
     def keep(self, generation: Path) -> None:
         """Seal the files of a generation, which are flushed. Raises: BackendUnavailable."""
