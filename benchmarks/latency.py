@@ -9,7 +9,8 @@ MiniLM would take half an hour; what is timed is embedded by MiniLM.
 
 `--requests` asks for advice instead ("Can you recommend ..."), which also looks for what users told of themselves.
 `--backend servers` measures the same on PostgreSQL and Neo4j, started for it on loopback, and the Qdrant server that
-QDRANT_URL names; `both` measures files and servers in turns, with the same texts, and prints the one over the other.
+QDRANT_URL names; `both` measures files and servers in turns, with the same texts, and prints the one over the other;
+`encryption` does so with plain and encrypted files.
 """
 
 from __future__ import annotations
@@ -46,7 +47,12 @@ from memos.core.ports import Embedder
 from memos.core.settings import Settings, TaskSettings
 
 LAYOUTS = {"one-cube": False, "many-cubes": True}
-BACKENDS = {"embedded": ("embedded",), "servers": ("servers",), "both": ("embedded", "servers")}
+BACKENDS = {
+    "embedded": ("embedded",),
+    "servers": ("servers",),
+    "both": ("embedded", "servers"),
+    "encryption": ("embedded", "encrypted"),
+}
 SHOWN = (
     "search_p50_ms", "search_p95_ms", "search_p99_ms", "embed_p50_ms", "search_over_embed",
     "add_p50_ms", "add_p95_ms", "add_p99_ms", "batch_p50_ms", "add_over_embed", "fsync_p50_ms", "bytes_per_memory",
@@ -60,7 +66,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Fill and time each layout at each size, on servers that live as long as this does where servers are asked for."""
     if arguments.folder is not None and not arguments.folder.is_dir():
         raise BadData(arguments.folder, "is not a folder; --folder wants one that exists")
-    with nullcontext() if arguments.backend == "embedded" else started() as servers:
+    with started() if "servers" in BACKENDS[arguments.backend] else nullcontext() as servers:
         return measure_on(servers, arguments)
 
 
@@ -75,8 +81,7 @@ def measure_on(servers: Servers | None, arguments: argparse.Namespace) -> Report
             volume = Volume(memories, min(arguments.cubes, memories) if LAYOUTS[layout] else 1)
             with ExitStack() as stack:
                 places = {
-                    backend: stack.enter_context(_place(servers if backend == "servers" else None, arguments.folder))
-                    for backend in backends
+                    backend: stack.enter_context(_place(servers, backend, arguments.folder)) for backend in backends
                 }
                 for backend, figures in measure_volume(places, servers, volume, embedder, arguments).items():
                     found[backend][layout][str(memories)] = figures
@@ -87,7 +92,7 @@ def _report(
     found: Mapping[str, Mapping[str, _Sizes]], stores: Mapping[str, str], arguments: argparse.Namespace
 ) -> Report:
     """Return the figures of the first backend, and beside them those of the second."""
-    first, *others = found.values()
+    (_, first), *others = found.items()
     if arguments.plot is not None:
         plot(arguments.plot, first)
     counts = {"n": arguments.searches, "n_adds": arguments.adds, "cubes": arguments.cubes}
@@ -99,11 +104,11 @@ def _report(
         "by_layout": first,
     }
     tables = [table for backend, by_layout in found.items() for table in _tables(backend, by_layout)]
-    for servers in others:
-        over = compared(first, servers)
-        figures |= {"servers": {**headline(servers), "by_layout": servers}, "servers_over_embedded": over}
+    for backend, theirs in others:
+        over = compared(first, theirs)
+        figures |= {backend: {**headline(theirs), "by_layout": theirs}, f"{backend}_over_embedded": over}
         tables += [
-            figures_table(f"{layout}, servers over embedded", list(sizes), _by_figure(sizes, COMPARED))
+            figures_table(f"{layout}, {backend} over embedded", list(sizes), _by_figure(sizes, COMPARED))
             for layout, sizes in over.items()
         ]
     if stores:
@@ -113,12 +118,19 @@ def _report(
 
 
 @contextmanager
-def _place(servers: Servers | None, folder: Path | None) -> Iterator[Settings]:
+def _place(servers: Servers | None, backend: str, folder: Path | None) -> Iterator[Settings]:
     """Yield the settings of a new installation, on files or on servers, that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="hippocube-bench-", dir=folder) as made:
         home = Path(made) / "home"
-        with nullcontext(embedded(home)) if servers is None else servers.installation(home) as settings:
-            yield settings
+        if backend == "servers" and servers is not None:
+            with servers.installation(home) as settings:
+                yield settings
+        elif backend == "encrypted":
+            key = Path(made) / "key"
+            key.write_bytes(os.urandom(32))
+            yield embedded(home).model_copy(update={"encryption_key": f"file:{key}"})
+        else:
+            yield embedded(home)
 
 
 def measure_volume(
@@ -143,7 +155,7 @@ def measure_volume(
             sizes["ledger"] = servers.ledger_bytes(settings)
         figures[backend] = {
             # Neo4j's files say nothing before it is stopped: benchmarks.capacity counts bytes on servers.
-            "bytes_per_memory": round(sum(sizes.values()) / volume.memories) if backend == "embedded" else None,
+            "bytes_per_memory": round(sum(sizes.values()) / volume.memories) if backend != "servers" else None,
             "bytes_on_disk": sizes,
             "cold_start": cold_start(settings, volume.names[0], arguments.cold_starts),
             "fill_s": round(fill_s, 1),

@@ -205,7 +205,7 @@ class Bench:
     def _home(self) -> MemOS:
         made = self._folder / "home"
         is_new = not made.exists()
-        memos = MemOS.open(made, settings=Settings(parametric=ParametricSettings(stable_days=0)))
+        memos = MemOS.open(made, settings=Settings(parametric=ParametricSettings(recipe={"stable_days": 0})))
         if is_new:
             for place, text in enumerate(self._said):
                 memos.add(text, mode="fine", conversation=f"talk-{place // 20}")

@@ -34,6 +34,8 @@ def embedded(home: Path) -> Settings:
 def environment(settings: Settings) -> dict[str, str]:
     """Return this process's variables with those that give another process these stores."""
     told = {"MEMOS_HOME": str(settings.home)}
+    if settings.encryption_key is not None:
+        told["MEMOS_ENCRYPTION_KEY"] = settings.encryption_key
     if settings.ledger_url is not None:
         told["MEMOS_LEDGER_URL"] = settings.ledger_url.get_secret_value()
     if settings.qdrant.url is not None:

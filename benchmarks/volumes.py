@@ -123,6 +123,10 @@ def build_graphs(settings: Settings, embedder: Embedder) -> float | None:
     if settings.qdrant.url is not None:
         return None
     started = time.perf_counter()
+    if settings.encryption_key is not None:
+        with MemOS.open(settings=settings, embedder=embedder) as memos:
+            memos.maintenance.optimise()
+        return time.perf_counter() - started
     [folder] = (settings.home / "vector").iterdir()  # one embedder, one space
     index = QdrantEdgeIndex.open(folder, embedder.fingerprint.dimension)
     try:

@@ -86,7 +86,7 @@ def main(model: Path, home: Path, *, is_random: bool) -> None:
     """Follow one fact through the three forms and back."""
     tell(home)
     settings = Settings(
-        chat_model=ChatSettings(model=f"local:{model}"), parametric=ParametricSettings(stable_days=0)
+        chat_model=ChatSettings(model=f"local:{model}"), parametric=ParametricSettings(recipe={"stable_days": 0})
     )  # by default a fact has to be unchanged for a week
     with MemOS.open(home, settings=settings) as memos:
         [found, *_] = memos.search("Where do I live?", filter={"type": "user"}).hits

@@ -20,7 +20,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "licences.md"
 EXTRAS = (
-    "server", "mcp", "documents", "ocr", "multilingual", "tracing", "sealing", "oidc", "postgres", "qdrant", "neo4j"
+    "server", "mcp", "documents", "ocr", "multilingual", "tracing", "sealing", "encryption", "oidc", "postgres",
+    "qdrant", "neo4j",
 )  # fmt: skip
 ALLOWED = {
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "LGPL-3.0-only", "MIT",
@@ -41,7 +42,7 @@ SPDX = {
     "The MIT License (MIT)": "MIT",
 }
 # Of those that name only a family, read from the licence in their wheels.
-READ = {"cobble": "BSD-2-Clause", "jinja2": "BSD-3-Clause", "omegaconf": "BSD-3-Clause"}
+READ = {"cobble": "BSD-2-Clause", "jinja2": "BSD-3-Clause", "omegaconf": "BSD-3-Clause", "sqlcipher3": "Zlib"}
 
 TABLE = re.compile(r"(?<=<!-- table: scripts/licences.py -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
 

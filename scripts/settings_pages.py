@@ -33,7 +33,7 @@ GROUPS = {
         server.host server.port
     """,
     "For operators": """
-        config retention_days qdrant.url qdrant.api_key neo4j.url neo4j.password tasks.workers
+        config encryption_key retention_days qdrant.url qdrant.api_key neo4j.url neo4j.password tasks.workers
         tasks.tokens_per_day upkeep.backup_folder upkeep.backups_kept limits.file_bytes
         limits.min_free_bytes oidc.issuer oidc.client_id oidc.client_secret
         server.new_users server.fetch_files server.cors_origins
@@ -44,13 +44,14 @@ GROUPS = {
         reader_model.model reader_model.api_key vision_model.base_url vision_model.model vision_model.api_key
         embed.threads index.wait_s qdrant.collection qdrant.on_disk heat.promote_above recall.tokens
         rerank.model rerank.base_url rerank.api_key activation.host_bytes activation.disk_bytes
-        activation.prefix_tokens parametric.base parametric.night parametric.stable_days parametric.recipe
+        activation.prefix_tokens parametric.base parametric.night parametric.recipe
         cube_passphrase
     """,
 }
 EXAMPLES = {
     "home": "~/.local/share/hippocube",
     "config": "/etc/hippocube.toml",
+    "encryption_key": "file:/etc/hippocube.key",
     "ledger_url": "postgresql://memos:password@127.0.0.1/memos",
     "qdrant.url": "http://127.0.0.1:6333",
     "neo4j.url": "bolt://127.0.0.1:7687",
@@ -60,6 +61,7 @@ EXAMPLES = {
 ALLOWED = {
     "ledger_url": "a URL",
     "time_zone": "an IANA name",
+    "encryption_key": "`file:`, `env:`, `keyring:` or `command:` and a value",
     "qdrant.collection": "letters, digits, `_`",
     "parametric.night": "`HH:MM-HH:MM`, an hour or more",
 }

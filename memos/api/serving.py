@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -55,6 +56,8 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listening = _listen(settings.server.host, settings.server.port)
     with suppress(KeyboardInterrupt), listening, _tracing() as tracing, MemOS.open(home, settings=settings) as memos:
+        if memos.scratch is not None:
+            tempfile.tempdir = str(memos.scratch)  # where large requests are put aside
         token = new_token()
         config = uvicorn.Config(
             create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),

@@ -316,6 +316,10 @@ def backups(
 def restore(
     folder: Backup,
     replace: Annotated[bool, typer.Option("--replace", help="Permanently replace existing memories")] = False,
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", help="Copy of keys.json of an encrypted backup (default: the one beside the backup)"),
+    ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> Output:
@@ -324,9 +328,49 @@ def restore(
     here = settings_of(data_dir)
     check_alone("data restore", here)
     with progress_bar("rows, then index", as_json) as on_progress:
-        done = put_back(folder, here, replace=replace, on_rows=on_progress, on_items=on_progress)
+        done = put_back(folder, here, replace=replace, on_rows=on_progress, on_items=on_progress, keys_file=keys)
     told = f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since"
+    if done.unreadable:
+        told += f"; {done.unreadable} erased cubes cannot be read, as their keys were destroyed"
     return _arrived(done, told)
+
+
+_CUT_OFF = "nothing was lost; run the command again to finish"
+
+
+@command(opens=False, safe=_CUT_OFF)
+def encrypt(data_dir: DataDir = None) -> Output:
+    from memos.kernel.encryption import encrypt as convert  # noqa: PLC0415
+
+    here = settings_of(data_dir)
+    check_alone("data encrypt", here)
+    done = convert(here)
+    lines = [f"{done.home} is encrypted; keep the master key, and a copy of keys.json beside your backups"]
+    lines += [f"not encrypted, made before: {folder}" for folder in done.plain_backups]
+    return Output(done, lines)
+
+
+@command(opens=False, safe=_CUT_OFF)
+def decrypt(data_dir: DataDir = None) -> Output:
+    from memos.kernel.encryption import decrypt as convert  # noqa: PLC0415
+
+    here = settings_of(data_dir)
+    check_alone("data decrypt", here)
+    done = convert(here)
+    return Output(done, f"{done.home} is not encrypted any more; unset MEMOS_ENCRYPTION_KEY")
+
+
+@command(opens=False, safe="the master key is the old or the new one")
+def rotate_key(
+    to: Annotated[str, typer.Option("--to", help="Where the new master key is: file:PATH, env:NAME, …")],
+    data_dir: DataDir = None,
+) -> Output:
+    from memos.kernel.encryption import rotate  # noqa: PLC0415
+
+    done = rotate(settings_of(data_dir), to)
+    lines = [f"the master key was changed; set MEMOS_ENCRYPTION_KEY={done.setting} before the next start"]
+    lines += [f"the old master key still opens the copy of the keys in {folder}" for folder in done.not_renewed]
+    return Output(done, lines)
 
 
 @command(opens=False, safe="the source was not changed")

@@ -206,6 +206,17 @@ DATA = Group(
         ),
         "backups": Command("data:backups", "List backups, or forget one whose folder was removed."),
         "restore": Command("data:restore", "Restore a backup; memories erased since stay erased."),
+        "encrypt": Command(
+            "data:encrypt",
+            "Encrypt an installation at rest, with the master key of MEMOS_ENCRYPTION_KEY.",
+            more="Needs the extra `encryption`. Nobody may have the installation open. What was cut off is run again.",
+        ),
+        "decrypt": Command("data:decrypt", "Turn encryption at rest off."),
+        "rotate-key": Command(
+            "data:rotate_key",
+            "Change the master key, also while a server runs.",
+            example="memos data rotate-key --to file:/etc/hippocube-2027.key",
+        ),
         "migrate": Command(
             "data:migrate",
             "Copy an installation with its history to servers, or back.",

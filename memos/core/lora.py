@@ -50,9 +50,18 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
+STABLE_DAYS = "stable_days"
+"""Days for which a memory must be unchanged to be trained on: set with a recipe, and no part of one that is stored."""
+_MOST_DAYS = 3650
+
+
 def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
     """Return the default recipe with changed fields; `alpha` follows `rank`."""
     usual = asdict(LoraRecipe())
+    days = told.get(STABLE_DAYS, 0)
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days <= _MOST_DAYS:
+        raise ValueError(f"{STABLE_DAYS} must be a number of days from 0 to {_MOST_DAYS:,}, not {shown(days)}")
+    told = {name: value for name, value in told.items() if name != STABLE_DAYS}
     for name, value in GIVEN_UP.items():
         if told.get(name, value) != value:
             raise ValueError(f"{name} is always {value} since version 0.2; leave it out")

@@ -32,7 +32,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from memos.core.home import default_home
-from memos.core.lora import recipe_with
+from memos.core.lora import STABLE_DAYS, recipe_with
 from memos.errors import InvalidInput
 
 # The hours of each day in which long work may be done that nobody asked for. Pure.
@@ -167,6 +167,7 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "facts": "an adapter is trained on the 64 hottest memories",
         "night_minutes": "only MEMOS_PARAMETRIC__NIGHT sets when adapters are trained automatically",
         "new_facts": "8 new memories trigger a new training",
+        "stable_days": 'set "stable_days" in the JSON of MEMOS_PARAMETRIC__RECIPE instead',
         "vllm_folder": "export an adapter with `memos model adapter export`",
     },
     "chat_model": _CALLS,
@@ -574,7 +575,6 @@ class ActivationSettings(_Group):
 class ParametricSettings(_Group):
     """Training of adapters: on which memories, of which model, and when automatically."""
 
-    stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory must be unchanged")
     night: str | None = Field(
         None,
         description="Hours, UTC, in which adapters are trained automatically, such as `02:00-05:00`; default: none",
@@ -589,6 +589,11 @@ class ParametricSettings(_Group):
         default_factory=dict,
         description="Changes to the default recipe, as JSON; see docs/concepts/parametric.md",
     )
+
+    @property
+    def stable_days(self) -> float:
+        """Return for how many days a memory must be unchanged to be trained on: `stable_days` of the recipe, or 7."""
+        return float(self.recipe.get(STABLE_DAYS, 7.0))
 
     @field_validator("recipe")
     @classmethod
@@ -641,6 +646,12 @@ class Settings(BaseSettings):
     )
     retention_days: int = Field(
         30, ge=0, le=36_500, description="Days for which a deleted memory can be restored; then it is erased"
+    )
+    encryption_key: str | None = Field(
+        None,
+        pattern=r"(?s)^(file|env|keyring|command):\S.*$",
+        description="Master key of an encrypted installation: `file:PATH`, `env:NAME`, `keyring:SERVICE` or "
+        "`command:PROGRAM`; see docs/reference/encryption.md",
     )
     cube_passphrase: SecretStr | None = Field(
         None, description="Passphrase of sealed cube files; without it `memos export --seal` and `memos cube load` ask"

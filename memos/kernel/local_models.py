@@ -26,11 +26,11 @@ from memos.memcube.activation.store import BlockStore
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.parametric import forgetting
 
 if TYPE_CHECKING:
     from memos.backends.local.loading import Loaded
     from memos.backends.local.models import TransformersModels
+    from memos.memcube.encryption.vault import BlockSealer
 
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
@@ -42,14 +42,23 @@ class LocalModels:
     """Language models in this process and the cache of their KV, in `home` unless None. Thread-safe."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: TransformersModels
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        settings: ActivationSettings,
+        home: Path | None,
+        backend: TransformersModels,
+        *,
+        adapters: Path | None,
+        sealer: BlockSealer | None = None,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._settings = settings
         self._backend = backend
         self._folder = None if home is None else home / FOLDER
-        self._adapters = None if home is None else home / forgetting.FOLDER
+        self._adapters = adapters
+        self._sealer = sealer
         self._lock = threading.Lock()
         self._store: BlockStore | None = None
         self._loaded: dict[str, Loaded] = {}
@@ -188,7 +197,9 @@ class LocalModels:
             Tier.HOST: self._settings.host_bytes,
             Tier.DISK: self._settings.disk_bytes,
         }
-        return BlockStore(budgets, self._clock, folder=self._folder, device=device, alive=self._alive)
+        return BlockStore(
+            budgets, self._clock, folder=self._folder, sealer=self._sealer, device=device, alive=self._alive
+        )
 
     def _alive(self, cube: str, ids: Collection[str]) -> bool:
         with self._ledger.read() as connection:

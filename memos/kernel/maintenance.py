@@ -149,7 +149,12 @@ class Maintenance:
         installation = self._installation
         with self._purging:  # until its moment is written, a purge could not empty the ledger's log
             return backups.back_up(
-                installation.ledger, Path(folder), installation.clock, on_progress, apart_from=installation.home
+                installation.ledger,
+                Path(folder),
+                installation.clock,
+                on_progress,
+                apart_from=installation.home,
+                keys=None if installation.vault is None else installation.vault.keys,
             )
 
     def backups(self) -> tuple[KnownBackup, ...]:
@@ -274,6 +279,9 @@ class Maintenance:
                 removed[gone.cube] += Counter(adapter_files=gone.files, adapter_bytes=gone.size_bytes)
         for cube, counts in removed.items():
             counts["kv_blocks"] = installation.activations.forget([cube])
+        if (vault := installation.vault) is not None:  # last: until here the files of a cube may be read
+            for cube, count in vault.destroy_keys(installation.ledger, erased_in).items():
+                removed[cube]["data_keys"] = count
         return removed
 
     def _run_backup(self, run: TaskRun) -> None:

@@ -90,7 +90,13 @@ class MemOS(FormerNames):
         )
         self.activity = Activity(context, self.listeners.recent)
         self._removal = AdapterRemoval(
-            ledger, clock, settings, installation.adapters, installation.trainings, installation.activations
+            ledger,
+            clock,
+            settings,
+            installation.adapters,
+            installation.trainings,
+            installation.activations,
+            installation.keep_adapters,
         )
         self.maintenance = Maintenance(
             context, installation, self._removal, self._start_background, self.listeners.slow
@@ -197,6 +203,12 @@ class MemOS(FormerNames):
             raise
         return memos
 
+    @property
+    def scratch(self) -> Path | None:
+        """The folder in memory for temporary files of an encrypted installation; None for a plain one."""
+        vault = self._installation.vault
+        return None if vault is None else vault.working
+
     def close(self) -> None:
         """Flush the indexes and release everything; what cannot be flushed is replayed at the next open."""
         if self._lifecycle.closed:
@@ -260,6 +272,7 @@ class MemOS(FormerNames):
             installation.new_trainer,
             installation.activations.remembered,
             recipe=recipe_with(settings.parametric.recipe),
+            keep=installation.keep_adapters,
         )
         tasks = LearningTasks(lambda: self.adapters.training, self._scheduler.runner.wake)
         return AdapterService(self._context, self._removal, training, tasks.submit), tasks.jobs()

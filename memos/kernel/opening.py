@@ -13,8 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from memos.backends.child import current_file
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.encoders.cache import E5, MINILM, CachedEmbedder
@@ -49,13 +50,14 @@ from memos.core.settings import (
     Settings,
 )
 from memos.core.types import Fingerprint
-from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
+from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, MemosError, PermissionDenied
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.adapters.serving import RunningTrainings
 from memos.kernel.context import Indexes
 from memos.kernel.local_models import LocalModels
 from memos.llm.client import LLMClients
 from memos.memcube.backup.restore import unfinished_copy
+from memos.memcube.encryption.keys import KEYS_FILE
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
 from memos.memcube.indexing.projection import IndexWriter, OwnProjection, Projection, SharedProjection
 from memos.memcube.installation import FolderLock
@@ -69,6 +71,9 @@ from memos.memcube.relations import RelationFinder
 from memos.memcube.verify import ScannedIndex
 from memos.reader.images import MAX_IMAGE_BYTES
 from memos.search.rerank import ChatReranker
+
+if TYPE_CHECKING:
+    from memos.memcube.encryption.vault import SealedIndex, Vault
 
 log = logging.getLogger("memos.engines")
 
@@ -86,6 +91,7 @@ _Index = TypeVar("_Index")
 @dataclass(frozen=True, slots=True)
 class OpenedInstallation:
     home: Path
+    vault: Vault | None
     settings: Settings
     clock: Clock
     ledger: Ledger
@@ -97,6 +103,7 @@ class OpenedInstallation:
     reranker: Reranker | None
     activations: LocalModels
     adapters: Path | None
+    keep_adapters: Callable[[], None]
     trainings: RunningTrainings
     new_trainer: Callable[[], AdapterTrainer]
     web_images: ImageSource | None
@@ -110,6 +117,13 @@ class OpenedInstallation:
     generations: Generations
     quotas: Quotas
     closing: ExitStack
+
+    @property
+    def scratch(self) -> Path | None:
+        """Return the folder for temporary files, in memory if the installation is encrypted; None if there is none."""
+        if self.vault is not None:
+            return self.vault.working
+        return self.home if self.home.is_dir() else None
 
     def close(self) -> None:
         """Give back models, indexes, ledger and lock, in this order; safe to call twice."""
@@ -132,13 +146,14 @@ def open_installation(
         embedded = [name for name, server in servers.items() if server is None]
         if embedded:
             _lock_folder(home, embedded, stack)
+        vault = _open_vault(home, settings, stack)
         loading = soon.submit((lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed))
         print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
         vector_soon = None
         if len(embedded) == 2:  # else the ledger may say that the folder is of no use
-            vector_soon = soon.submit(_open_vector, home, settings, "", print_)
+            vector_soon = soon.submit(_open_vector, home, settings, "", print_, vault)
             stack.callback(_close_opened, vector_soon)
-        ledger = _open_ledger(home, settings)
+        ledger = _open_ledger(home, settings, vault)
         stack.callback(ledger.close)
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
@@ -153,13 +168,22 @@ def open_installation(
         cached = CachedEmbedder(loading.result(), _CACHED_TEXTS, side_by_side=settings.embed.threads)
         terms = QdrantBm25()
         if vector_soon is None:
-            vector, generations = _open_vector(home, settings, installation, print_)
+            vector, generations = _open_vector(home, settings, installation, print_, vault)
             stack.callback(vector.close)
         else:
             vector, generations = vector_soon.result()
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
-        activations = LocalModels(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
+        adapters, keep_adapters = _adapters(home, vault, ledger, stack) if embedded else (None, _nothing)
+        activations = LocalModels(
+            ledger,
+            rising,
+            settings.activation,
+            home if embedded else None,
+            TransformersModels(),
+            adapters=adapters,
+            sealer=None if vault is None else vault.blocks(),
+        )
         stack.callback(activations.close)
 
         if (home / "served").exists():
@@ -177,6 +201,7 @@ def open_installation(
         vector_follower = VectorFollower(ledger, vector, cached, terms, relations)
         return OpenedInstallation(
             home=home,
+            vault=vault,
             settings=settings,
             clock=rising,
             ledger=ledger,
@@ -187,7 +212,8 @@ def open_installation(
             askers=askers,
             reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
             activations=activations,
-            adapters=home / forgetting.FOLDER if embedded else None,
+            adapters=adapters,
+            keep_adapters=keep_adapters,
             trainings=RunningTrainings(),
             new_trainer=AdapterTrainer,
             web_images=_open_web(settings),
@@ -210,6 +236,37 @@ def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> Non
     lock = FolderLock(home)
     lock.acquire()
     stack.callback(lock.release)
+
+
+def _open_vault(home: Path, settings: Settings, stack: ExitStack) -> Vault | None:
+    """Open the keys of an encrypted installation, or of a new one that is to be; None for a plain one."""
+    if settings.encryption_key is None and not (home / KEYS_FILE).exists():
+        return None
+    from memos.memcube.encryption.vault import Vault, unlock  # noqa: PLC0415 - few installations are encrypted
+
+    keys = unlock(home, settings.encryption_key, on_server=settings.ledger_url is not None)
+    return None if keys is None else stack.enter_context(Vault(home, keys))
+
+
+def _adapters(home: Path, vault: Vault | None, ledger: Ledger, stack: ExitStack) -> tuple[Path, Callable[[], None]]:
+    """Return the folder of adapters in use, and what seals new ones."""
+    if vault is None:
+        return home / forgetting.FOLDER, _nothing
+    sealed = vault.adapters(forgetting.FOLDER, ledger)
+    sealed.restore()
+
+    def keep_last() -> None:
+        try:
+            sealed.keep()
+        except MemosError as error:
+            log.warning("adapters could not be sealed (%s); they are in memory until the machine restarts", error)
+
+    stack.callback(keep_last)
+    return vault.working / forgetting.FOLDER, sealed.keep
+
+
+def _nothing() -> None:
+    """Do nothing: the files of a plain installation are kept where they are used."""
 
 
 def _indexes(
@@ -273,12 +330,18 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _open_vector(
-    home: Path, settings: Settings, installation: str, print_: Fingerprint
+    home: Path, settings: Settings, installation: str, print_: Fingerprint, vault: Vault | None
 ) -> tuple[VectorIndex, Generations]:
     space, dimension = _space(print_), print_.dimension
     if settings.qdrant.url is None:
-        folders = SpaceFolders(home / "vector", space)
-        edge = _recovered(lambda: QdrantEdgeIndex.open(folders.mine, dimension), lambda: qdrant_edge.wipe(folders.mine))
+        sealed = None if vault is None else vault.index(space)
+        folders = SpaceFolders((home if vault is None else vault.working) / "vector", space, sealed)
+        is_kept = sealed is not None and sealed.restore(folders.mine, qdrant_edge.FIRST)
+        keep = None if sealed is None else sealed.keep
+        edge = _recovered(
+            lambda: QdrantEdgeIndex.open(folders.mine, dimension, keep, is_kept=is_kept),
+            lambda: qdrant_edge.wipe(folders.mine),
+        )
         return edge, folders
     from memos.backends.qdrant.server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
 
@@ -286,6 +349,14 @@ def _open_vector(
     prefix = f"{settings.qdrant.collection}_{installation}"
     server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
     return server, server
+
+
+FIRST_GENERATION = qdrant_edge.FIRST
+
+
+def current_generation(folder: Path) -> Path:
+    """Return the folder in use of an embedded vector index. Raises: IntegrityError."""
+    return current_file(folder, qdrant_edge.GENERATION, FIRST_GENERATION)
 
 
 def _remove_former_graph(folder: Path) -> None:
@@ -329,6 +400,7 @@ class SpaceFolders:
 
     folder: Path
     space: str
+    sealed: SealedIndex | None = None
 
     @property
     def mine(self) -> Path:
@@ -343,7 +415,8 @@ class SpaceFolders:
         for folder in others:
             log.info("removing the vectors of a former embedder: %s", folder.name)
             shutil.rmtree(folder)
-        return [folder.name for folder in others]
+        former = [] if self.sealed is None else self.sealed.remove_others()
+        return sorted({*former, *(folder.name for folder in others)})
 
 
 def _space(print_: Fingerprint) -> str:
@@ -370,7 +443,7 @@ def _make_private(path: Path) -> None:
         ) from error
 
 
-def _open_ledger(home: Path, settings: Settings) -> Ledger:
+def _open_ledger(home: Path, settings: Settings, vault: Vault | None) -> Ledger:
     if settings.ledger_url is not None:
         url = settings.ledger_url.get_secret_value()
         if url.startswith("sqlite"):
@@ -378,7 +451,12 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
         return Ledger.open(url)
     path = home / "ledger.db"
     _make_private(path)
-    ledger = Ledger.open(sqlite_url(path))
+    key = None
+    if vault is not None:
+        from memos.memcube.encryption.vault import ledger_key  # noqa: PLC0415 - see `_open_vault`
+
+        key = ledger_key(vault.keys)
+    ledger = Ledger.open(sqlite_url(path), key)
     try:
         if path.stat().st_size <= _QUICK_CHECK_BYTES:
             ledger.quick_check()

@@ -21,12 +21,14 @@ from memos.core.clock import RisingClock, SystemClock
 from memos.core.ports import Embedder
 from memos.core.settings import Neo4jSettings, QdrantSettings, Settings, without_former
 from memos.core.types import Difference
-from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
 from memos.memcube.backup import backups, rows
-from memos.memcube.backup.archive import Manifest
+from memos.memcube.backup.archive import Manifest, read_manifest
 from memos.memcube.backup.files import Progress, disk_errors
 from memos.memcube.backup.restore import CopySummary, Restored, copy_ledger, restore_archive, unfinished_copy
+from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, copy_name, master_key, read_keys
+from memos.memcube.encryption.vault import forget_memory, has_content, ledger_key, unlock
 from memos.memcube.installation import PATHS, FolderLock
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -55,10 +57,10 @@ def backup(settings: Settings, folder: Path, *, on_progress: Progress | None = N
 
     Raises: NotFound (no installation), Conflict (the folder holds something), BackendUnavailable (in use, disk full).
     """
-    with _ledger(settings, must_exist=True, alone=False) as ledger:
+    with _ledger(settings, must_exist=True, alone=False) as (ledger, keys):
         with ledger.read() as connection:
             clock = RisingClock(SystemClock(), cubes.newest_event(connection))
-        return backups.back_up(ledger, folder, clock, on_progress, apart_from=settings.home)
+        return backups.back_up(ledger, folder, clock, on_progress, apart_from=settings.home, keys=keys)
 
 
 def restore(
@@ -69,14 +71,21 @@ def restore(
     embedder: Embedder | None = None,
     on_rows: Progress | None = None,
     on_items: Progress | None = None,
+    keys_file: Path | None = None,
 ) -> RestoreSummary:
     """Put a backup back into a new or, with `replace`, an existing installation; what was erased since stays erased.
 
-    Raises: NotFound (no backup), IntegrityError (damaged, newer), Conflict (not empty), BackendUnavailable (in use).
+    The keys of an encrypted backup are those of the installation, or of `keys_file`, by default the copy beside the
+    backup; a new installation takes them over.
+
+    Raises: NotFound (no backup, or no keys), IntegrityError (damaged, newer), Conflict (not empty), PermissionDenied
+    (another master key), BackendUnavailable (in use).
     """
-    with _ledger(settings, must_exist=False, alone=True) as ledger:
-        _drop_leftovers(ledger, settings)
-        done = restore_archive(folder, ledger, SystemClock().now(), replace=replace, on_progress=on_rows)
+    with _ledger(settings, must_exist=False, alone=True, taking=(folder, keys_file)) as (ledger, mine):
+        keys = _keys_of(folder, read_manifest(folder).keys, keys_file, settings, mine)
+        _drop_leftovers(ledger, settings, mine)
+        now = SystemClock().now()
+        done = restore_archive(folder, ledger, now, replace=replace, on_progress=on_rows, keys=keys)
     indexed, differences = _bring_up(settings, embedder, on_items)
     return RestoreSummary(**asdict(done), indexed=indexed, differences=differences)
 
@@ -95,8 +104,11 @@ def migrate(
     place), Conflict (the target holds other memories).
     """
     _refuse_same(source, target)
-    with _ledger(source, must_exist=True, alone=True) as theirs, _ledger(target, must_exist=False, alone=True) as ours:
-        _drop_leftovers(ours, target)
+    with (
+        _ledger(source, must_exist=True, alone=True, may_be_plain=True) as (theirs, _),
+        _ledger(target, must_exist=False, alone=True) as (ours, keys),
+    ):
+        _drop_leftovers(ours, target, keys)
         copied = copy_ledger(theirs, ours, on_rows)
         summary = partial(MoveSummary, copied.rows, copied.known, theirs.description, ours.description)
     indexed, differences = _bring_up(target, embedder, on_items)
@@ -122,6 +134,8 @@ def settings_of(option: str, place: str) -> Settings:
     if unknown := sorted(without_former(told)[0].keys() - Settings.model_fields.keys()):
         raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/reference/settings.md")
     base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores}
+    if "ledger_url" in told:
+        del base["encryption_key"]  # of folders here; a ledger on a server has none
     try:
         return Settings().model_copy(update=dict(_Told(**{**base, **told})))
     except ValidationError as error:
@@ -156,8 +170,20 @@ def _bring_up(
 
 
 @contextmanager
-def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Ledger]:
-    """Open a ledger without its indexes; `alone`, nobody else may have it. Raises: NotFound, BackendUnavailable."""
+def _ledger(
+    settings: Settings,
+    *,
+    must_exist: bool,
+    alone: bool,
+    may_be_plain: bool = False,
+    taking: tuple[Path, Path | None] | None = None,
+) -> Iterator[tuple[Ledger, Keyring | None]]:
+    """Open a ledger without its indexes, and its keys if it is encrypted; `alone`, nobody else may have it.
+
+    A new installation takes over the keys of a backup, `taking` them from beside it or from the file that is named.
+
+    Raises: NotFound, BackendUnavailable.
+    """
     home, path = settings.home, settings.home / "ledger.db"
     embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
     with ExitStack() as stack:
@@ -169,11 +195,16 @@ def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Le
             lock = FolderLock(home)
             lock.acquire()
             stack.callback(lock.release)
+        keys = None
         if settings.ledger_url is None:
+            if taking is not None:
+                _take_keys(home, settings, *taking)
+            keys = unlock(home, settings.encryption_key, may_be_plain=may_be_plain)
             with disk_errors(home):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            ledger = Ledger.open(sqlite_url(path))
+            ledger = Ledger.open(sqlite_url(path), ledger_key(keys))
         else:
+            unlock(home, settings.encryption_key, on_server=True)
             ledger = Ledger.open(settings.ledger_url.get_secret_value())
         stack.callback(ledger.close)
         if alone:
@@ -183,14 +214,50 @@ def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Le
                 problem = unfinished_copy(connection)
             if problem is not None:
                 raise BackendUnavailable(problem)
-        yield ledger
+        yield ledger, keys
 
 
-def _drop_leftovers(ledger: Ledger, settings: Settings) -> None:
+def _take_keys(home: Path, settings: Settings, folder: Path, named: Path | None) -> None:
+    if (home / KEYS_FILE).exists() or has_content(home / "ledger.db"):
+        return
+    if (wanted := read_manifest(folder).keys) is None:
+        return
+    _keys_of(folder, wanted, named, settings, None)
+    with disk_errors(home):
+        shutil.copyfile(_copy_of(folder, wanted, named), home / KEYS_FILE)
+        (home / KEYS_FILE).chmod(0o600)
+
+
+def _keys_of(
+    folder: Path, wanted: str | None, named: Path | None, settings: Settings, mine: Keyring | None
+) -> Keyring | None:
+    """Return the opened keys of a backup, None for a plain one. Raises: NotFound, PermissionDenied, InvalidInput."""
+    if wanted is None or (mine is not None and mine.id == wanted):
+        return mine
+    if settings.encryption_key is None:
+        raise PermissionDenied(f"The backup in {folder} is encrypted: set {SETTING} to where its master key is.")
+    path = _copy_of(folder, wanted, named)
+    content = read_keys(path)
+    if content is None or content.id != wanted:
+        raise NotFound(
+            "keys",
+            str(path),
+            "The backup is encrypted with keys of its installation: pass a copy of its keys.json as --keys.",
+        )
+    return Keyring.open(path, content, master_key(settings.encryption_key))
+
+
+def _copy_of(folder: Path, wanted: str, named: Path | None) -> Path:
+    return named or folder.resolve().parent / copy_name(wanted)
+
+
+def _drop_leftovers(ledger: Ledger, settings: Settings, keys: Keyring | None) -> None:
     """Remove embedded indexes of a ledger that never had an item: they belong to a lost ledger."""
     with ledger.read() as connection:
         if not rows.is_blank(connection):
             return
+    if keys is not None:
+        forget_memory(settings.home, keys)
     for holder in PATHS:
         if holder.rebuilt_from == "ledger" and (settings.home / holder.name).is_dir():
             with disk_errors(settings.home):

@@ -299,7 +299,7 @@ class Transfer:
         )
 
     def _scratch(self) -> Path | None:
-        return self._installation.home if self._installation.home.is_dir() else None
+        return self._installation.scratch
 
 
 def open_dump(

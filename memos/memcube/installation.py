@@ -33,6 +33,8 @@ class DataLocation:
     erased_by: str
     verified_by: str
     rebuilt_from: str
+    sealed_by: str = ""
+    """What makes a file unreadable in an encrypted installation; tables are in `ledger.db`."""
 
 
 _ROWS = "memos.memcube.erasure.erase"
@@ -44,6 +46,9 @@ _TOLD = "memos.memcube.backup.backups.tell"
 _ARCHIVE = "memos.memcube.backup.archive.check"
 _FORGET = "memos.memcube.parametric.forgetting.forget"
 _ADAPTERS = "memos.memcube.parametric.forgetting.differences"
+_SQLCIPHER = "memos.memcube.ledger.sqlcipher.unlock"
+_VAULT = "memos.memcube.encryption.vault"
+_SEALER = "memos.memcube.backup.sealed.TableSealer.write"
 
 TABLES: tuple[DataLocation, ...] = (
     DataLocation("alembic_version", DataKind.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
@@ -95,20 +100,37 @@ TABLES: tuple[DataLocation, ...] = (
 )
 
 PATHS: tuple[DataLocation, ...] = (
-    DataLocation("ledger.db", DataKind.TEXT, _PURGE, _LEDGER, _BACKUP),
-    DataLocation("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db"),
+    DataLocation("ledger.db", DataKind.TEXT, _PURGE, _LEDGER, _BACKUP, _SQLCIPHER),
+    DataLocation("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db", _SQLCIPHER),
     DataLocation("ledger.db-shm", DataKind.IDS, "", _LEDGER, "ledger.db"),
-    DataLocation("vector", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
-    DataLocation("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
+    DataLocation("vector", DataKind.DERIVED, _PURGE, _INDEX, "ledger", f"{_VAULT}.SealedIndex.keep"),
+    DataLocation(
+        "activation",
+        DataKind.DERIVED,
+        _PURGE,
+        "memos.memcube.activation.store.BlockStore.verify",
+        "prompts",
+        f"{_VAULT}.BlockSealer.seal",
+    ),
     # Weights, and while they are trained the exercises they are trained on, in words.
-    DataLocation("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),
+    DataLocation("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger", f"{_VAULT}.SealedAdapters.keep"),
+    # Data keys, wrapped.
+    DataLocation(
+        "keys.json",
+        DataKind.IDS,
+        "memos.memcube.encryption.keys.Keyring.destroy",
+        "memos.memcube.encryption.keys.Keyring.open",
+        "its copy beside the backups",
+    ),
+    DataLocation("keys.lock", DataKind.IDS, "", "memos.memcube.encryption.keys.Keyring.set_state", "program"),
     DataLocation("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
     DataLocation("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )
 
 # A backup still holds items erased later; its list of erasures is extended, and a restore leaves them out.
 BACKUP_PATHS: tuple[DataLocation, ...] = (
-    *(DataLocation(f"{table.name}.jsonl.gz", table.holds, "" if table.holds is DataKind.IDS else _TOLD, _ARCHIVE, "")
+    *(DataLocation(f"{table.name}.jsonl.gz", table.holds, "" if table.holds is DataKind.IDS else _TOLD, _ARCHIVE, "",
+                   _SEALER)
       for table in TABLES if table.name not in ("alembic_version", "outbox", "mentions", "adapters", "adapter_items")),
     DataLocation("manifest.json", DataKind.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
     DataLocation("erased.jsonl", DataKind.IDS, "", "memos.memcube.backup.backups.read_erased", ""),

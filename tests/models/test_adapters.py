@@ -44,7 +44,7 @@ peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-l
 SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.", "I love hiking.")
 SETTINGS = Settings(
     index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
-    parametric=ParametricSettings(stable_days=0),
+    parametric=ParametricSettings(recipe={"stable_days": 0}),
 )  # fmt: skip
 LIMIT_S = 300
 ANY = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)

@@ -18,9 +18,9 @@ _prepare, _make_engine = sqlite.prepare_sqlite, postgres.make_engine
 _known: dict[str, tuple[sa.Dialect, LRUCache[Any, Any]]] = {}
 
 
-def prepare(engine: sa.Engine) -> None:
+def prepare(engine: sa.Engine, key: bytes | None = None) -> None:
     """Stand in for `sqlite.prepare`: do the same, and let the engine use what others have compiled."""
-    _prepare(engine)
+    _prepare(engine, key)
     _share(engine)
 
 
@@ -33,7 +33,7 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
 
 def _share(engine: sa.Engine) -> None:
     """Give an engine the dialect of the first one that was connected, since a dialect learns from its first server."""
-    name = engine.dialect.name
+    name = f"{engine.dialect.name} {engine.dialect.dbapi}"  # SQLCipher has a driver of its own
     if name in _known:
         engine.dialect, engine._compiled_cache = _known[name]
         return

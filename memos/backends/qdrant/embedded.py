@@ -12,6 +12,7 @@ import shutil
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +21,11 @@ import numpy as np
 from memos.backends.child import Child, ChildDied, current_file, lock_folder, write_durably
 from memos.backends.qdrant.embedded_process import WireArm, WirePoint, copy_sparse
 from memos.core.ports import HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
-from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
+from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, PermissionDenied
 
-_NAME = re.compile(r"gen-\d{6,}")
+GENERATION = re.compile(r"gen-\d{6,}")
+FIRST = "gen-000001"
+"""The generation in use where no `CURRENT` names another."""
 # Journal entries that may be left for the last step of a switch, while writers wait.
 _SHORT_JOURNAL = 8
 # Bytes of disk without which the process is not started again: it allocates files by 2 MiB, and a write to a mapped
@@ -46,9 +49,13 @@ class _Child(Child):
 class QdrantEdgeIndex:
     """A `VectorIndex` on local files that is also `Rewritable` and `Optimisable`."""
 
-    def __init__(self, folder: Path, dimension: int) -> None:
+    def __init__(
+        self, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None, *, is_kept: bool = False
+    ) -> None:
         self._folder = folder
         self._dimension = dimension
+        self._keep = keep
+        self._unkept = keep is not None and not is_kept
         self._writer = threading.RLock()
         self._building = threading.Lock()
         self._builder: _Child | None = None
@@ -62,8 +69,19 @@ class QdrantEdgeIndex:
         self._written = int(self._call("unoptimised"))
 
     @classmethod
-    def open(cls, folder: Path, dimension: int) -> QdrantEdgeIndex:
-        return cls(folder, dimension)
+    def open(
+        cls, folder: Path, dimension: int, keep: Callable[[Path], None] | None = None, *, is_kept: bool = False
+    ) -> QdrantEdgeIndex:
+        """Open or create an index.
+
+        Args:
+            folder: Where its files are.
+            dimension: Of its dense vectors.
+            keep: Called with the folder of a flushed generation after it was rebuilt, and at the end if it was changed,
+                where the files in use are in memory.
+            is_kept: What is in the folder is what was kept last.
+        """
+        return cls(folder, dimension, keep, is_kept=is_kept)
 
     @property
     def restart_count(self) -> int:
@@ -117,6 +135,7 @@ class QdrantEdgeIndex:
     def flush(self, mark: int) -> None:
         with self._writer:
             self._call("flush", mark)
+            self._unkept = self._keep is not None
 
     def mark(self) -> int:
         return int(self._call("mark"))
@@ -144,6 +163,13 @@ class QdrantEdgeIndex:
             if self._child is not None:
                 self._child.close()
                 self._child = None
+                with suppress(BackendUnavailable, PermissionDenied):  # logged; what is kept is then older
+                    self._keep_files()
+
+    def _keep_files(self) -> None:
+        if self._keep is not None and self._unkept:
+            self._keep(self._current())
+            self._unkept = False
 
     def stop_building(self) -> None:
         self._no_builds = True
@@ -214,6 +240,10 @@ class QdrantEdgeIndex:
             finally:
                 self._journal = None
                 self._remove_leftovers()
+            with self._writer:
+                self._call("flush", None)
+                self._unkept = self._keep is not None
+                self._keep_files()
         return result
 
     def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path) -> Any:
@@ -264,7 +294,7 @@ class QdrantEdgeIndex:
             raise IntegrityError(f"Cannot open the vector index in {folder} ({error}).") from error
 
     def _current(self) -> Path:
-        return current_file(self._folder, _NAME, _name(1))
+        return current_file(self._folder, GENERATION, _name(1))
 
     def _remove_leftovers(self) -> None:
         """Delete every generation but the current one, and a builder that is still there."""

@@ -111,12 +111,14 @@ class AdapterRemoval:
     folder: Path | None
     trainings: RunningTrainings
     activations: LocalModels
+    keep: Callable[[], None] = lambda: None  # seals the files of an encrypted installation
 
     def forget(self, cubes: Collection[str]) -> list[Forgotten]:
         """Remove stale adapters of these cubes, and orphaned files. Raises: BackendUnavailable."""
         found = forgetting.forget(self.ledger, self.folder, cubes, self.trainings.end, self._learn_again)
         for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
+        self.keep()
         return found
 
     def drop(self, cubes: Collection[str]) -> Sequence[Forgotten]:

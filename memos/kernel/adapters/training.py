@@ -90,7 +90,7 @@ class AdapterTraining:
 
     `forget` removes the files of adapters that were removed, and the KV computed with them in the given cubes. The file
     `remembered` caches digests of model weights. A training set has at most `most` memories, the hottest; with
-    `least_new` new ones a cube is trained again automatically.
+    `least_new` new ones a cube is trained again automatically. `keep` seals the files of an encrypted installation.
     """
 
     context: Context
@@ -104,6 +104,7 @@ class AdapterTraining:
     recipe: LoraRecipe = field(default_factory=LoraRecipe)
     most: int = 64
     least_new: int = 8
+    keep: Callable[[], None] = lambda: None
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
@@ -235,6 +236,7 @@ class AdapterTraining:
                 shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # removed at the next opening instead
                 (folder / training.KEPT).unlink(missing_ok=True)
+            self.keep()
             self._forget_removed(row.cube, removed)
         return done
 

@@ -6,6 +6,7 @@ Source of the format: https://github.com/huggingface/safetensors#format
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from io import FileIO
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ import numpy.typing as npt
 from memos.core.kv_cache import BLOCK_TOKENS
 from memos.core.types import Json
 from memos.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from memos.memcube.encryption.vault import BlockSealer
 
 FORMAT = 1
 """Incremented when the computation or layout of blocks changes, so that older blocks are never found."""
@@ -176,12 +180,19 @@ def _carried(dtype: str) -> np.dtype[np.generic]:
     return np.dtype(_CARRIED[dtype.removesuffix(COMPACT)])
 
 
+def name_of(key: str, sealer: BlockSealer | None) -> str:
+    """Return the name of a block's file, which in an encrypted installation does not tell its key."""
+    return key if sealer is None else sealer.name(key)
+
+
 def file_of(folder: Path, key: str) -> Path:
     return folder / key[:2] / f"{key}{SUFFIX}"
 
 
-def write(folder: Path, block: Block, array: Array) -> int:
-    parts, file = file_data(block, array), file_of(folder, block.key)
+def write(folder: Path, block: Block, array: Array, sealer: BlockSealer | None = None) -> int:
+    parts, file = file_data(block, array), file_of(folder, name_of(block.key, sealer))
+    if sealer is not None:
+        parts = [sealer.seal(block.key, block.cube, b"".join(parts))]
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = file.with_suffix(".new")
     try:
@@ -206,17 +217,30 @@ def file_data(block: Block, array: Array) -> list[bytes | memoryview]:
     return [_header(block, digest.hexdigest()), *data]
 
 
-def read_head(file: Path) -> Block:
-    with file.open("rb") as source:
-        block, _, start = _read_header(source.read(8), source.read)
-    if file.name != f"{block.key}{SUFFIX}" or file.stat().st_size != start + block.stored_bytes:
+def read_head(file: Path, sealer: BlockSealer | None = None) -> Block:
+    if sealer is not None:
+        content = sealer.unseal(file.name.removesuffix(SUFFIX), file.read_bytes())
+        block, size = head_from(io.BytesIO(content), len(content)), len(content)
+        start = size - block.stored_bytes
+    else:
+        with file.open("rb") as source:
+            block, _, start = _read_header(source.read(8), source.read)
+        size = file.stat().st_size
+    if file.name != f"{name_of(block.key, sealer)}{SUFFIX}" or size != start + block.stored_bytes:
         raise IntegrityError(f"The file {file.name} does not contain the expected block.")
     return block
 
 
-def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
-    with file_of(folder, key).open("rb", buffering=0) as source:
-        block, array = read_from(source, os.fstat(source.fileno()).st_size, room)
+def read(
+    folder: Path, key: str, room: Callable[[Block], Array] = empty, sealer: BlockSealer | None = None
+) -> tuple[Block, Array]:
+    name = name_of(key, sealer)
+    with file_of(folder, name).open("rb", buffering=0) as source:
+        if sealer is None:
+            block, array = read_from(source, os.fstat(source.fileno()).st_size, room)
+        else:
+            content = sealer.unseal(name, source.readall())
+            block, array = read_from(io.BytesIO(content), len(content), room)
     if block.key != key:
         raise IntegrityError(f"The file of block {key[:12]} contains another block.")
     return block, array

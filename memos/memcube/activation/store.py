@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from memos.core.clock import Clock
 from memos.core.kv_cache import KvStats, TierFill
@@ -24,12 +24,17 @@ from memos.memcube.activation import blocks
 from memos.memcube.activation import tiers as policy
 from memos.memcube.activation.blocks import SUFFIX, Array, Block, Tier, empty
 from memos.memcube.activation.tiers import BlockLease, Entry, Heat, Rate, TieredCache
+from memos.memcube.ledger import sqlcipher
+
+if TYPE_CHECKING:
+    from memos.memcube.encryption.vault import BlockSealer
 
 log = logging.getLogger("memos.activation")
 
 _INDEX = "index.db"
 # Primary error codes of a full disk: the index is intact then, and must be kept, as no file has the heats in it.
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_NO_ROOM_TEXTS = ("database or disk is full", "disk I/O error")  # of SQLCipher's driver, which has no codes
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks (
     key TEXT PRIMARY KEY, parent TEXT, fingerprint TEXT NOT NULL, cube TEXT NOT NULL, dtype TEXT NOT NULL,
@@ -39,31 +44,32 @@ CREATE TABLE IF NOT EXISTS blocks (
 
 
 class DiskTier:
-    def __init__(self, folder: Path, index: sqlite3.Connection) -> None:
+    def __init__(self, folder: Path, index: sqlite3.Connection, sealer: BlockSealer | None) -> None:
         self._folder = folder
         self._index = index
+        self._sealer = sealer
 
     @classmethod
-    def open(cls, folder: Path) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
-        """Open the folder; unknown files are adopted, damaged ones removed."""
+    def open(cls, folder: Path, sealer: BlockSealer | None = None) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
+        """Open the folder; unknown files are adopted, damaged ones removed. `sealer` encrypts it."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            tier = cls(folder, _opened(folder / _INDEX))
+            tier = cls(folder, _opened(folder / _INDEX, sealer), sealer)
             return tier, tier._reconciled()
-        except (OSError, sqlite3.Error) as error:
+        except _errors(sealer, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise BackendUnavailable(f"The folder of activation memory {folder} cannot be used: {reason}.") from error
 
     def write(self, block: Block, array: Array, heat: Heat) -> None:
-        blocks.write(self._folder, block, array)
+        blocks.write(self._folder, block, array, self._sealer)
         try:
             self._note(block, heat)
-        except sqlite3.Error as error:
-            blocks.file_of(self._folder, block.key).unlink(missing_ok=True)
+        except _errors(self._sealer) as error:
+            self._file_of(block.key).unlink(missing_ok=True)
             raise OSError(f"index: {error}") from error
 
     def read(self, block: Block, room: Callable[[Block], Array]) -> Array:
-        found, array = blocks.read(self._folder, block.key, room)
+        found, array = blocks.read(self._folder, block.key, room, self._sealer)
         if (found.dtype, found.shape) != (block.dtype, block.shape):
             raise IntegrityError(f"The file of block {block.key[:12]} is damaged.")
         return array
@@ -71,11 +77,11 @@ class DiskTier:
     def remove(self, keys: Collection[str]) -> None:
         """Remove files, then their index rows, so that no unknown file is left."""
         for key in keys:
-            blocks.file_of(self._folder, key).unlink(missing_ok=True)
+            self._file_of(key).unlink(missing_ok=True)
         try:
             with self._index:
                 self._index.executemany("DELETE FROM blocks WHERE key = ?", [(key,) for key in keys])
-        except sqlite3.Error as error:
+        except _errors(self._sealer) as error:
             raise OSError(f"index: {error}") from error
 
     def keep_heats(self, heats: Mapping[str, Heat]) -> None:
@@ -85,6 +91,9 @@ class DiskTier:
 
     def close(self) -> None:
         self._index.close()
+
+    def _file_of(self, key: str) -> Path:
+        return blocks.file_of(self._folder, blocks.name_of(key, self._sealer))
 
     def _note(self, block: Block, heat: Heat) -> None:
         with self._index:
@@ -98,17 +107,18 @@ class DiskTier:
         for leftover in self._folder.glob("*/*.new"):
             leftover.unlink(missing_ok=True)
         files = {file.name.removesuffix(SUFFIX): file for file in self._folder.glob(f"*/*{SUFFIX}")}
-        for key in files.keys() - known.keys():
+        names = {key: blocks.name_of(key, self._sealer) for key in known}
+        for name in files.keys() - set(names.values()):
             try:
-                block, heat = blocks.read_head(files[key]), Heat(1.0, 0.0)
+                block, heat = blocks.read_head(files[name], self._sealer), Heat(1.0, 0.0)
             except (IntegrityError, OSError):
-                files[key].unlink(missing_ok=True)
+                files[name].unlink(missing_ok=True)
                 continue
             self._note(block, heat)
-            known[key] = block, heat
-        lost = known.keys() - files.keys()
+            known[block.key] = block, heat
+        lost = {key for key, name in names.items() if name not in files}
         self.remove(lost | _orphans(known, lost))
-        return {key: held for key, held in known.items() if blocks.file_of(self._folder, key).exists()}
+        return {key: held for key, held in known.items() if self._file_of(key).exists()}
 
 
 def _orphans(known: Mapping[str, tuple[Block, Heat]], lost: Collection[str]) -> set[str]:
@@ -131,21 +141,29 @@ def _orphans(known: Mapping[str, tuple[Block, Heat]], lost: Collection[str]) -> 
     return {key for key in known if not reach(key)}
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _errors(sealer: BlockSealer | None, *others: type[Exception]) -> tuple[type[Exception], ...]:
+    return (sqlite3.Error if sealer is None else sqlcipher.driver().Error, *others)
+
+
+def _opened(path: Path, sealer: BlockSealer | None) -> sqlite3.Connection:
     try:
-        return _with_schema(path)
-    except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
+        return _with_schema(path, sealer)
+    except _errors(sealer) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM or str(error).startswith(_NO_ROOM_TEXTS):
             raise
         log.warning("the index of activation memory was damaged; rebuilding it from its files")
         for name in _files(path):
             name.unlink(missing_ok=True)
-        return _with_schema(path)
+        return _with_schema(path, sealer)
 
 
-def _with_schema(path: Path) -> sqlite3.Connection:
+def _with_schema(path: Path, sealer: BlockSealer | None) -> sqlite3.Connection:
     path.touch(mode=0o600)
-    index = sqlite3.connect(path, check_same_thread=False)
+    index: sqlite3.Connection = (
+        sqlite3.connect(path, check_same_thread=False)
+        if sealer is None
+        else sqlcipher.connect(path, sealer.index_key, check_same_thread=False)
+    )
     try:
         index.execute("PRAGMA journal_mode = WAL")
         index.execute("PRAGMA synchronous = NORMAL")  # rows lost in a power failure are restored from the files
@@ -154,8 +172,8 @@ def _with_schema(path: Path) -> sqlite3.Connection:
         # Fails with another schema, or damage that only shows when rows are read.
         index.execute("SELECT * FROM blocks ORDER BY key").fetchall()
         if index.execute("PRAGMA quick_check").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError("damaged")
-    except sqlite3.Error:
+            raise _errors(sealer)[0]("damaged")
+    except _errors(sealer):
         index.close()
         raise
     return index
@@ -200,6 +218,7 @@ class BlockStore:
         clock: Clock,
         *,
         folder: Path | None = None,
+        sealer: BlockSealer | None = None,
         device: Device | None = None,
         alive: Alive = lambda _, __: True,
     ) -> None:
@@ -221,7 +240,7 @@ class BlockStore:
         self._closed = False
         self._writer: threading.Thread | None = None
         if folder is not None and self._shelves.budgets[Tier.DISK] > 0:
-            self._disk, held = DiskTier.open(folder)
+            self._disk, held = DiskTier.open(folder, sealer)
             self._shelves.fill(held, self._now())
             self._writer = threading.Thread(target=self._write_queued, name="memos-activation", daemon=True)
             self._writer.start()

@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy as sa
 
 from memos.core.clock import from_micros, to_micros
-from memos.errors import Conflict, IntegrityError, MemosError, NotFound
-from memos.memcube.backup import rows
+from memos.errors import Conflict, IntegrityError, MemosError, NotFound, PermissionDenied
+from memos.memcube.backup import rows, sealed
 from memos.memcube.backup.files import (
     DigestedFile,
     Progress,
@@ -35,9 +35,15 @@ from memos.memcube.backup.files import (
     sync_folder,
     unsigned,
 )
+from memos.memcube.backup.sealed import TableSealer
+from memos.memcube.encryption.files import SUFFIX
+from memos.memcube.encryption.keys import SETTING
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
 from memos.version import __version__
+
+if TYPE_CHECKING:
+    from memos.memcube.encryption.keys import Keyring
 
 Entry = TypeVar("Entry")
 
@@ -46,6 +52,7 @@ ERASED = "erased.jsonl"
 
 _PART = f"{MANIFEST}.part"
 _FORMAT = "memstrata backup 1"
+_SEALED_FORMAT = "hippocube sealed backup 1"
 _LEVEL = 3  # a third of the time of gzip's usual 6, for a tenth more bytes
 _MANIFEST_BYTES = 1 << 20
 BLOCK = 1 << 20
@@ -139,6 +146,8 @@ class Manifest:
     program: str
     schema: str
     tables: Mapping[str, TablePart]
+    keys: str | None = None
+    """The id of the keys that seal its tables, which are not in it; None in a backup that anybody can read."""
 
     @property
     def rows(self) -> int:
@@ -176,24 +185,33 @@ def remove(folder: Path) -> None:
 
 
 def write(
-    ledger: Ledger, folder: Path, backup_id: str, created_at: datetime, on_progress: Progress | None = None
+    ledger: Ledger,
+    folder: Path,
+    backup_id: str,
+    created_at: datetime,
+    on_progress: Progress | None = None,
+    keys: Keyring | None = None,
 ) -> Manifest:
     """Write every table as it is at one moment; the folder becomes a backup by `seal`. Raises: BackendUnavailable."""
     with disk_errors(folder), ledger.read() as connection:
         every = rows.tables()
         ticker = ProgressReporter(on_progress, sum(rows.count(connection, table) for table in every))
-        parts = {table.name: _write_table(folder, connection, table, ticker) for table in every}
+        if keys is None:
+            parts = {table.name: _write_table(folder, connection, table, ticker) for table in every}
+        else:
+            sealer = TableSealer(keys, connection)
+            parts = {table.name: _seal_table(folder, sealer, table, ticker) for table in every}
         # A file comes before what is read out of it.
         made = [connection.scalar(sa.select(sa.func.max(table.c.created_at))) for table in (t.items, t.files)]
         newest = max((at for at in made if at is not None), default=None)
         named = rows.ledger_id(connection)
     ticker.finish()
-    return Manifest(backup_id, named, created_at, newest, __version__, HEAD, parts)
+    return Manifest(backup_id, named, created_at, newest, __version__, HEAD, parts, keys.id if keys else None)
 
 
 def seal(folder: Path, manifest: Manifest) -> None:
     told = asdict(manifest) | {
-        "format": _FORMAT,
+        "format": _FORMAT if manifest.keys is None else _SEALED_FORMAT,
         "created_at": to_micros(manifest.created_at),
         "newest": None if manifest.newest is None else to_micros(manifest.newest),
     }
@@ -210,7 +228,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise NotFound("backup", str(folder), f"It has no {MANIFEST}, so it is not a backup, or an incomplete one.")
         with (folder / MANIFEST).open("rb") as file:
             told = unsigned(file.read(_MANIFEST_BYTES))
-    if told is None or told.get("format") != _FORMAT:
+    if told is None or told.get("format") not in (_FORMAT, _SEALED_FORMAT):
         raise damaged(folder, f"{MANIFEST} was changed, cut off, or written by another program")
     if str(told.get("schema")) > HEAD:
         raise IntegrityError(
@@ -226,6 +244,7 @@ def read_manifest(folder: Path) -> Manifest:
             str(told["program"]),
             str(told["schema"]),
             {name: _part(entry) for name, entry in told["tables"].items()},
+            str(told["keys"]) if told["format"] == _SEALED_FORMAT else None,
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise damaged(folder, f"{MANIFEST} has missing or invalid fields ({type(error).__name__})") from error
@@ -235,10 +254,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 class Backup(RowArchive):
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, keys: Keyring | None = None) -> None:
         self._folder = folder
         self.manifest = manifest
-        self._parts = {f"{name}.jsonl.gz": part for name, part in manifest.tables.items()}
+        self._keys = keys
+        self._name = _file_of if manifest.keys is None else _sealed_file_of
+        self._parts = {self._name(t.metadata.tables[name]): part for name, part in manifest.tables.items()}
+        self.destroyed: set[str] = set()
+        """Ids of the keys of erased cubes, whose rows were left out."""
 
     def bad(self, what: str) -> IntegrityError:
         return damaged(self._folder, what)
@@ -263,9 +286,36 @@ class Backup(RowArchive):
         if (packed.size, packed.hexdigest()) != (self._parts[name].file_bytes, self._parts[name].file_sha256):
             raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or cut off")
 
+    def lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a part; of a sealed one those whose key was not destroyed."""
+        if self.manifest.keys is None:
+            yield from super().lines(name)
+            return
+        if self._keys is None:
+            raise PermissionDenied(f"The backup in {self._folder} is encrypted: set {SETTING} to restore it.")
+        count, part, gone = 0, self._parts[name], set[str]()
+        with disk_errors(self._folder):
+            try:
+                with (self._folder / name).open("rb") as file:
+                    packed = DigestedFile(file)
+                    for line in sealed.lines(cast("IO[bytes]", packed), name.removesuffix(SUFFIX), self._keys, gone):
+                        count += 1
+                        yield line
+                    while packed.read(BLOCK):
+                        pass
+            except FileNotFoundError as error:
+                raise self.bad(f"{name} is missing") from error
+            except (IntegrityError, ValueError) as error:
+                raise self.bad(f"{name} cannot be opened ({error})") from error
+        if (packed.size, packed.hexdigest()) != (part.file_bytes, part.file_sha256):
+            raise self.bad(f"{name} is not as {MANIFEST} says: it was changed or cut off")
+        self.destroyed |= gone
+        if count > (part.rows or 0) or (count != part.rows and not gone):
+            raise self.bad(f"{name} does not have the number of lines that {MANIFEST} says")
+
     def rows(self, table: sa.Table) -> Iterator[rows.Row]:
         """Yield a table's rows, with defaults for columns that an older schema had not. Raises: IntegrityError."""
-        name = _file_of(table)
+        name = self._name(table)
         if name in self._parts:
             columns, reader = self._parts[name].columns, rows.RowReader(table)
             yield from self.entries(name, lambda line: reader.read(_parsed(line, columns)))
@@ -287,11 +337,23 @@ def damaged(folder: Path, what: str) -> IntegrityError:
 
 
 def _own_names() -> set[str]:
-    return {ERASED, _PART, *map(_file_of, rows.tables())}
+    return {ERASED, _PART, *map(_file_of, rows.tables()), *map(_sealed_file_of, rows.tables())}
 
 
 def _file_of(table: sa.Table) -> str:
     return f"{table.name}.jsonl.gz"
+
+
+def _sealed_file_of(table: sa.Table) -> str:
+    return f"{table.name}{SUFFIX}"
+
+
+def _seal_table(folder: Path, sealer: TableSealer, table: sa.Table, ticker: ProgressReporter) -> TablePart:
+    with created(folder / _sealed_file_of(table)) as file:
+        packed = DigestedFile(file)
+        count = sealer.write(cast("IO[bytes]", packed), table, ticker)
+    columns = tuple(column.name for column in table.columns)
+    return TablePart(0, "", count, columns=columns, file_bytes=packed.size, file_sha256=packed.hexdigest())
 
 
 def _write_table(folder: Path, connection: sa.Connection, table: sa.Table, ticker: ProgressReporter) -> TablePart:

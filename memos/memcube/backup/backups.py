@@ -22,6 +22,7 @@ from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError,
 from memos.memcube.backup import archive
 from memos.memcube.backup.archive import ERASED, Manifest
 from memos.memcube.backup.files import Progress, created, disk_errors, signed, sync_folder, unsigned
+from memos.memcube.encryption.keys import Keyring
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 
@@ -41,9 +42,17 @@ class Erased:
 
 
 def back_up(
-    ledger: Ledger, folder: Path, clock: Clock, on_progress: Progress | None = None, *, apart_from: Path | None = None
+    ledger: Ledger,
+    folder: Path,
+    clock: Clock,
+    on_progress: Progress | None = None,
+    *,
+    apart_from: Path | None = None,
+    keys: Keyring | None = None,
 ) -> Manifest:
     """Write a backup into a new folder; the ledger may be changed meanwhile, the backup is of one moment.
+
+    With the `keys` of an encrypted installation it is sealed, and a copy of them, wrapped, is put beside its folder.
 
     Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable (disk full).
     """
@@ -52,6 +61,8 @@ def back_up(
             str(folder), "is in the installation's own folder and would be lost with it; choose another folder"
         )
     archive.prepare(folder)
+    if keys is not None:
+        keys.copy_beside(folder.resolve().parent)  # where it cannot be written nothing is begun
     place, backup_id, now = folder.resolve(), new_id(), clock.now()
     with disk_errors(folder), created(folder / ERASED) as file:
         file.write(signed({"backup": backup_id}))
@@ -61,9 +72,11 @@ def back_up(
         _forget(connection, t.backups.c.folder == str(place))
         connection.execute(sa.insert(t.backups).values(id=backup_id, folder=str(place), created_at=now))
     try:
-        manifest = archive.write(ledger, folder, backup_id, now, on_progress)
+        manifest = archive.write(ledger, folder, backup_id, now, on_progress, keys)
         if _backup_of(folder) != backup_id:
             raise Conflict(f"Another backup was started in {folder} meanwhile; give each backup its own folder.")
+        if keys is not None:
+            keys.copy_beside(place.parent)  # before the backup is one: without its keys it is of no use
         archive.seal(folder, manifest)
     except BaseException:
         with suppress(OSError, MemosError):
@@ -185,6 +198,11 @@ def known(ledger: Ledger) -> list[KnownBackup]:
     with ledger.read() as connection:
         rows = connection.execute(query).all()
     return [KnownBackup(row.id, row.folder, row.created_at, row.finished_at, row.untold) for row in rows]
+
+
+def places(ledger: Ledger) -> list[Path]:
+    """Return the folders that hold the known backups, with copies of an encrypted installation's keys."""
+    return sorted({Path(made.folder).parent for made in known(ledger)})
 
 
 def forget(ledger: Ledger, folder: Path) -> None:

@@ -20,6 +20,7 @@ from memos.memcube.backup import archive, backups, rows
 from memos.memcube.backup.backups import Erased
 from memos.memcube.backup.files import Progress, ProgressReporter
 from memos.memcube.changes import Change
+from memos.memcube.encryption.keys import Keyring
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, entities, outbox
 from memos.memcube.ledger import schema as t
@@ -36,12 +37,22 @@ class Restored:
     rows: int
     items: int
     erased_again: int
+    unreadable: int
+    """Cubes of an encrypted backup whose keys were destroyed when they were erased."""
 
 
 def restore_archive(
-    folder: Path, ledger: Ledger, now: datetime, *, replace: bool = False, on_progress: Progress | None = None
+    folder: Path,
+    ledger: Ledger,
+    now: datetime,
+    *,
+    replace: bool = False,
+    on_progress: Progress | None = None,
+    keys: Keyring | None = None,
 ) -> Restored:
     """Fill a ledger from a backup; it is seen whole or not at all. With `replace` what it has goes, erasures stay.
+
+    `keys` open an encrypted backup.
 
     Raises: NotFound (no backup), IntegrityError (damaged, newer), Conflict (the ledger is not empty).
     """
@@ -49,7 +60,7 @@ def restore_archive(
     with ledger.read() as connection:
         refuse_unless_blank(connection, replace=replace)
     told = backups.read_erased(folder, manifest)
-    backup = archive.Backup(folder, manifest)
+    backup = archive.Backup(folder, manifest, keys)
     archive.check(backup)
     with ledger.write() as connection:
         refuse_unless_blank(connection, replace=replace)
@@ -73,7 +84,7 @@ def restore_archive(
         _exclude_again(connection, excluded)
         enqueue_everything(connection)
         items = rows.count(connection, t.items)
-    return Restored(manifest.id, manifest.created_at, count, items, erased_again)
+    return Restored(manifest.id, manifest.created_at, count, items, erased_again, len(backup.destroyed))
 
 
 def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:

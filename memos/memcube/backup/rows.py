@@ -110,6 +110,22 @@ def stream(
         yield dict(zip(names, map(_encoded, row), strict=True))
 
 
+def stream_with_cube(connection: sa.Connection, table: sa.Table) -> Iterator[tuple[Row, str | None]]:
+    """Yield every row with the cube it belongs to, None for what belongs to the installation."""
+    if "cube_id" in table.c or table is t.cubes or {"item_id", "file_id"}.isdisjoint(table.c.keys()):
+        named = "id" if table is t.cubes else "cube_id"
+        yield from ((row, row.get(named)) for row in stream(connection, table))
+        return
+    parent, column = (t.files, "file_id") if "file_id" in table.c else (t.items, "item_id")
+    plain = _plain(table)
+    query = sa.select(*plain.c, parent.c.cube_id.label("of_cube"))
+    query = query.select_from(plain.outerjoin(parent, parent.c.id == plain.c[column]))
+    names = [column.name for column in table.columns]
+    fetched = _PARTS_FETCHED if table is t.file_parts else _FETCHED
+    for *values, cube in connection.execute(query, execution_options={"yield_per": fetched}):
+        yield dict(zip(names, map(_encoded, values), strict=True)), cube
+
+
 def key_of(table: sa.Table, row: Row) -> list[Any]:
     return [row[column.name] for column in table.primary_key]
 

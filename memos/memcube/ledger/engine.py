@@ -27,7 +27,7 @@ from memos.errors import (
     MemosError,
     PermissionDenied,
 )
-from memos.memcube.ledger import postgres
+from memos.memcube.ledger import postgres, sqlcipher
 from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
 
@@ -66,12 +66,15 @@ def translate_sqlite(text: str, where: str) -> MemosError:
     return BackendUnavailable(f"The ledger {where} cannot be used: {text}")
 
 
-def prepare_sqlite(engine: sa.Engine) -> None:
+def prepare_sqlite(engine: sa.Engine, key: bytes | None = None) -> None:
+    """Set up each connection; with a key, those of SQLCipher."""
     # Sources: https://sqlite.org/pragma.html; SQLAlchemy's notes on pysqlite (no `isolation_level`, an explicit BEGIN).
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
+        if key is not None:
+            sqlcipher.unlock(connection, key)
         connection.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}").close()
         _enable_wal(connection)
         for pragma in _PRAGMAS:
@@ -85,7 +88,7 @@ def prepare_sqlite(engine: sa.Engine) -> None:
         raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _enable_wal(connection: sqlite3.Connection) -> None:
+def _enable_wal(connection: Any) -> None:
     # The busy handler is not called when two connections switch the mode at the same time. Source:
     # https://sqlite.org/c3ref/busy_handler.html
     until = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
@@ -93,8 +96,11 @@ def _enable_wal(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL").close()
             return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+        except Exception as error:
+            # SQLCipher's driver has classes of its own, without error codes.
+            code = getattr(error, "sqlite_errorcode", None)
+            is_busy = "locked" in str(error) if code is None else code & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > until:
                 raise
             time.sleep(_WAL_RETRY_S)
 
@@ -119,8 +125,9 @@ _READERS = 16
 class Ledger:
     """The source of truth: `write()` is one durable transaction, `read()` one consistent snapshot."""
 
-    def __init__(self, engine: sa.Engine, description: str) -> None:
+    def __init__(self, engine: sa.Engine, description: str, *, is_encrypted: bool = False) -> None:
         self.description = description
+        self.is_encrypted = is_encrypted
         self._engine = engine
         # SQLite has one writer; a lock is cheaper and fairer than its busy loop.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
@@ -132,14 +139,17 @@ class Ledger:
         """Called after the commit of a transaction that enqueued a due task."""
 
     @classmethod
-    def open(cls, url: str) -> Ledger:
+    def open(cls, url: str, key: bytes | None = None) -> Ledger:
+        """Open or create a ledger, and migrate it. `key` is that of a file of SQLCipher."""
         parsed = _parsed(url)
         pool = {"pool_size": _READERS, "max_overflow": _READERS, "pool_timeout": 30, "json_deserializer": _from_json}
         # Last in, first out: the connection used last has a warm page cache.
         if parsed.get_backend_name() == "sqlite":
+            if key is not None:
+                pool["module"] = sqlcipher.driver()
             engine = sa.create_engine(parsed, pool_use_lifo=True, **pool)
-            prepare_sqlite(engine)
-            ledger = cls(engine, parsed.database or "in memory")
+            prepare_sqlite(engine, key)
+            ledger = cls(engine, parsed.database or "in memory", is_encrypted=key is not None)
         else:
             ledger = cls(postgres.make_engine(parsed, pool_use_lifo=True, **pool), postgres.place_of(parsed))
         try:
@@ -200,7 +210,9 @@ class Ledger:
             return []
         with self.read() as connection:
             rows = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
-        return [] if rows == ["ok"] else [str(row) for row in rows]
+            seals = connection.exec_driver_sql("PRAGMA cipher_integrity_check") if self.is_encrypted else None
+            changed = [] if seals is None else [str(row) for row in seals.scalars()]
+        return changed + ([] if rows == ["ok"] else [str(row) for row in rows])
 
     def quick_check(self) -> None:
         if not self.is_sqlite:
@@ -269,8 +281,12 @@ class Ledger:
             ) from error
         except exc.DBAPIError as error:
             raise self._meaning(error) from error
-        except sqlite3.Error as error:
+        except self._driver_errors as error:
             raise translate_sqlite(str(error), self.description) from error
+
+    @property
+    def _driver_errors(self) -> tuple[type[Exception], ...]:
+        return (sqlite3.Error, sqlcipher.driver().Error) if self.is_encrypted else (sqlite3.Error,)
 
     def _meaning(self, error: exc.DBAPIError) -> MemosError:
         if not self.is_sqlite:
@@ -361,9 +377,13 @@ class LedgerInspection:
         return self.revision == HEAD
 
 
-def look_at_file(path: Path) -> LedgerInspection:
+def look_at_file(path: Path, key: bytes | None = None) -> LedgerInspection:
+    """Look at a ledger's file without changing it; `key` is that of a file of SQLCipher."""
+    place = f"{path.absolute().as_uri()}?mode=ro"
+    errors: tuple[type[Exception], ...] = (sqlite3.Error,) if key is None else (sqlcipher.driver().Error,)
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
+        opened = sqlite3.connect(place, uri=True, timeout=5) if key is None else sqlcipher.connect(place, key, uri=True)
+        with closing(opened) as connection:
             if path.stat().st_size <= _CHECK_UP_TO_BYTES:
                 said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if said != "ok":
@@ -374,7 +394,7 @@ def look_at_file(path: Path) -> LedgerInspection:
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [newest] = connection.execute("SELECT max(at) FROM events").fetchone()
             [memories] = connection.execute("SELECT count(*) FROM items").fetchone() if "items" in tables else [None]
-    except sqlite3.Error as error:
+    except errors as error:
         raise translate_sqlite(str(error), str(path)) from error
     return LedgerInspection(str(path), revision, None if newest is None else from_micros(newest), memories)
 
