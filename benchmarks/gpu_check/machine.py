@@ -60,7 +60,6 @@ def limits(step: Step, device: str, work: Path, *, tiny: bool) -> dict[str, Any]
     one, other = (torch.randn(side, side, device=device).to(torch.bfloat16) for _ in range(2))
     found["bfloat16_flop_per_s"] = 2 * side**3 / best(lambda: one @ other, device)
     found |= _disk(work, size // 4, tiny=tiny)
-    del source, target, one, other
     return {name: float(f"{value:.4g}") for name, value in found.items()}
 
 

@@ -91,8 +91,7 @@ def tokenizer(vocabulary: int) -> Any:
 
 def prepared(shape: str, model: Any) -> Loaded:
     """Return the model as the product loads it, tried for reuse of its KV."""
-    loaded = ready(f"random {shape}", model, tokenizer(SHAPES[shape][2]["vocab_size"]), f"random {shape}")
-    return loaded
+    return ready(f"random {shape}", model, tokenizer(SHAPES[shape][2]["vocab_size"]), f"random {shape}")
 
 
 def saved(shape: str, dtype: torch.dtype, device: str, folder: Path) -> Path:

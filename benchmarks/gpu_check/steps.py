@@ -133,4 +133,3 @@ class Run:
         self.steps.append(step)
         self.report()
         os._exit(EXIT[FAILED])
-

@@ -224,9 +224,7 @@ class Batcher:
             elif leads:
                 its.has_leader = False
 
-    def _lead(
-        self, mine: _Row, group: Hashable, its: _Group, turn: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+    def _lead(self, mine: _Row, group: Hashable, its: _Group, turn: Callable[[], AbstractContextManager[None]]) -> None:
         rows = [mine]
         try:
             with turn():

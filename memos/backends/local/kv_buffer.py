@@ -137,8 +137,8 @@ class TorchDevice:
             raise MemoryError(str(error)) from error
 
     def download(self, held: object, _: object) -> Any:
-        assert isinstance(held, torch.Tensor)
-        return array_of(self._host(held.shape, held.dtype).copy_(held))
+        tensor = held if isinstance(held, torch.Tensor) else of_array(held, self._dtype)
+        return array_of(self._host(tensor.shape, tensor.dtype).copy_(tensor))
 
     def room(self, block: Any) -> Any:
         return array_of(self._host(block.shape, self._dtype))
