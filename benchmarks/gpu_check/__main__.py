@@ -9,7 +9,7 @@ import argparse
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from benchmarks.gpu_check.steps import EXIT, OK, Run, Skip, Step
 from memos.backends.local.loading import ready
 
 _LIMIT_S = 450.0
+PARTS = ("kv", "installation", "training")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true", help="tiny models, in seconds, on a CPU too")
     parser.add_argument("--minutes", type=float, default=_LIMIT_S / 60, help="most minutes (default 7.5)")
     parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to run (default all)")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     out = arguments.out or Path(os.environ.get("OUT") or "gpu-check-report")
@@ -67,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if device == "cpu" and not arguments.tiny:
         parser.error("PyTorch sees no GPU here; give --tiny to run with tiny models on the CPU")
     try:
-        run = Run(out, 60 * arguments.minutes, page)
-        return EXIT[_Check(run, device, work, tiny=arguments.tiny).all()]
+        with Run(out, 60 * arguments.minutes, page) as run:
+            return EXIT[_Check(run, device, work, tiny=arguments.tiny).all(arguments.parts)]
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -79,16 +81,17 @@ class _Check:
         self._bench: kv.Bench | None = None
         self._limits: dict[str, float] = {}
 
-    def all(self) -> str:
-        """Run every step, the small and the essential first; return the worst status."""
+    def all(self, parts: Collection[str] = PARTS) -> str:
+        """Run every step of these parts, the small and the essential first; return the worst status."""
         self._run.facts["hardware"] = machine.hardware()
         limits = self._run.step("limits of the machine", 40, self._measured_limits)
         self._limits = limits.figures if limits.status == OK else {}
         first, *others = _TINY if self._tiny else (_SMALL, _MIDDLE, _LARGE)
-        self._of_model(first)
-        self._drop()
-        self._of_installation(first)
-        for plan in others:
+        if "kv" in parts:
+            self._of_model(first)
+            self._drop()
+        self._of_installation(first, parts)
+        for plan in others if "kv" in parts else ():
             self._of_model(plan)
             self._drop()
         return self._run.status
@@ -130,7 +133,9 @@ class _Check:
                 lambda step, bench: kv.exactness(step, bench, plan.lengths[:2]),
             )
 
-    def _of_installation(self, plan: Plan) -> None:
+    def _of_installation(self, plan: Plan, parts: Collection[str]) -> None:
+        if not {"installation", "training"} & set(parts):
+            return
         home = adapters.Home(self._work / "home", self._work / "model", self._tiny)
 
         def write(_: Step) -> None:
@@ -151,10 +156,12 @@ class _Check:
 
         name = plan.shape
         self._run.step(f"{name}: write the model", 60, write)
-        self._run.step(f"{name}: prefixes of an installation", 60, needing_model(adapters.prefixes))
-        self._run.step(f"{name}: adapter", 150, needing_model(adapters.adapters))
-        self._run.step(f"{name}: swapping adapters", 30, needing_model(adapters.swaps))
-        self._run.step(f"{name}: resuming a training", 40, needing_model(adapters.checkpoints))
+        if "installation" in parts:
+            self._run.step(f"{name}: prefixes of an installation", 60, needing_model(adapters.prefixes))
+            self._run.step(f"{name}: adapter", 150, needing_model(adapters.adapters))
+            self._run.step(f"{name}: swapping adapters", 30, needing_model(adapters.swaps))
+        if "training" in parts:
+            self._run.step(f"{name}: resuming a training", 40, needing_model(adapters.checkpoints))
         shutil.rmtree(home.model, ignore_errors=True)
 
     def _build(self, plan: Plan, dtype: torch.dtype) -> dict[str, Any]:

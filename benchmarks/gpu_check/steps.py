@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 EXIT = {OK: 0, FAILED: 1, SKIPPED: 3}
@@ -18,6 +18,7 @@ EXIT = {OK: 0, FAILED: 1, SKIPPED: 3}
 
 _RANK = (OK, SKIPPED, FAILED)
 _MOST_TRACE = 6_000
+_GRACE_S = 15.0
 
 
 class Skip(Exception):
@@ -67,8 +68,14 @@ class Run:
         self._write = write
         self._running: Step | None = None
         self._lock = threading.Lock()
-        watch = threading.Thread(target=self._watch, daemon=True, name="gpu-check-watch")
-        watch.start()
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch, daemon=True, name="gpu-check-watch").start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
 
     def step(self, name: str, budget_s: float, work: Callable[[Step], dict[str, Any] | None]) -> Step:
         """Run a step within its budget and what is left of the run; nothing it raises ends the run."""
@@ -124,9 +131,9 @@ class Run:
 
     def _watch(self) -> None:
         """End a run that hangs: the report is written without the step that does."""
-        grace_s = 15.0
-        while time.monotonic() < self.ends_at + grace_s:
-            time.sleep(0.5)
+        while (left_s := self.ends_at + _GRACE_S - time.monotonic()) > 0:
+            if self._ended.wait(left_s):
+                return
         step = self._running or Step("end of the run")
         step.status, step.reason = FAILED, "it did not end within the time of the run, which was cut off"
         step.seconds = time.monotonic() - self.began

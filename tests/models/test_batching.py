@@ -119,6 +119,7 @@ def stepped(
 ) -> list[BaseException | None]:
     """Have all caches take a step while the model is busy, so that they wait for it together; return their errors."""
     errors: list[BaseException | None] = [None] * len(found)
+
     def work(place: int) -> None:
         try:
             batcher.step(found[place], place, group(place), loaded.turns)
