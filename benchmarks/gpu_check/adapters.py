@@ -78,7 +78,7 @@ class Home:
             chat = ChatSettings(model=f"local:{self.model}", max_tokens=40)
             settings = settings.model_copy(update={"chat_model": chat})
         with MemOS.open(self.folder, settings=settings, embedder=_Words()) as memos:
-            recipe = LoraRecipe(epochs=1, batch=8) if self.tiny else LoraRecipe(epochs=4)
+            recipe = LoraRecipe(epochs=1, batch=8, checkpointing=True) if self.tiny else LoraRecipe(epochs=4)
             trained = replace(memos.adapters.training, bounds=_ANY, recipe=recipe)
             memos.adapters = replace(memos.adapters, training=trained)
             yield memos
@@ -206,7 +206,7 @@ def checkpoints(step: Step, home: Home) -> dict[str, Any]:
         TrainingExample((ChatMessage("user", f"What is in house {number}?"),), f"Bees and {number} lamps.")
         for number in range(8)
     ]
-    recipe = LoraRecipe(rank=4, alpha=8, epochs=1, batch=2)
+    recipe = LoraRecipe(rank=4, alpha=8, epochs=1, batch=2, checkpointing=True)  # as always on a GPU
     file = home.folder.parent / "checkpoint.safetensors"
     loaded = load(str(home.model))
     trainer = LoraTraining(loaded, recipe)
