@@ -10,8 +10,9 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from memos.memcube.activation.blocks import Tier, fingerprint_of
 from memos.memcube.activation.prefill import PrefillEngine
 from memos.memcube.activation.store import BlockStore
 
-PARTS = ("exact", "ttft", "answers", "trace", "policy", "eight-bits", "elsewhere", "trained")
+PARTS = ("exact", "ttft", "answers", "batch", "trace", "policy", "eight-bits", "elsewhere", "trained")
 EXPERIMENTS = {"eight-bits": eight_bits, "elsewhere": elsewhere, "trained": trained}
 _QUERY = 32
 _ROOM = 2**33
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=positive, default=7, help="runs of each kind (default 7)")
     parser.add_argument("--prompts", type=positive, default=40, help="prompts of each experiment (default 40)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw ttft over what is kept (extra `bench`)")
+    parser.add_argument("--requests", type=positive, nargs="+", default=[1, 2, 4, 8], help="requests at once (batch)")
     parser.add_argument("--splits", type=positive, default=50, help="random prompts for exactness (default 50)")
     return run("activation", parser.parse_args(argv), measure)
 
@@ -54,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Return what the parts found. Raises: CannotRun (the extra)."""
     figures: dict[str, Any] = {"n": {"runs": arguments.runs, "splits": arguments.splits}}
     tables: list[Table] = []
-    if {"exact", "ttft", "answers", *EXPERIMENTS} & set(arguments.parts):
+    if {"exact", "ttft", "answers", "batch", *EXPERIMENTS} & set(arguments.parts):
         bench = _Bench.open(arguments.model)
         figures["model"], figures["dtype"] = bench.name, bench.shape.dtype
         if "exact" in arguments.parts:
@@ -72,6 +74,11 @@ def measure(arguments: argparse.Namespace) -> Report:
                 figures[name.replace("-", "_")] = experiment(bench, arguments.prompts, arguments.seed)
         if "answers" in arguments.parts:
             figures["answers"] = _answers(bench)
+        if "batch" in arguments.parts:
+            figures["batch"] = _batch(bench, arguments.requests, arguments.runs)
+            tables.append(
+                figures_table("requests at once", list(next(iter(figures["batch"].values()))), figures["batch"])
+            )
     if "trace" in arguments.parts:
         figures["trace_cached_token_rate"] = round(cached_token_rate(pinned_first, arguments.seed), 4)
         figures["trace_rate_by_relevance"] = round(cached_token_rate(by_relevance, arguments.seed), 4)
@@ -233,6 +240,52 @@ def _answers(bench: _Bench) -> dict[str, int]:
         right += value in told.lower() or value in told
         right_whole += value in expected.lower() or value in expected
     return {"questions": len(FACTS), "same": same, "right": right, "right_from_text": right_whole}
+
+
+_ANSWER = 32
+
+
+def _batch(bench: _Bench, sizes: Sequence[int], runs: int) -> dict[str, Any]:
+    """Return, by requests at once with kept prefixes of their own, the throughput as a multiple of one by one."""
+    from memos.backends.local.model import LocalModel  # noqa: PLC0415 - the extra `local`
+
+    store = BlockStore({Tier.HOST: _ROOM}, SystemClock())
+    # Answers of equal length, so that the ratio is of equal work.
+    model = LocalModel(
+        replace(bench.loaded, ends=frozenset()), ChatSettings(max_tokens=_ANSWER), PrefillEngine(bench.shape, store)
+    )
+
+    def ask(number: int) -> str:
+        system = f"You are the warden of house {number}. " + f"House {number} has {number + 3} lamps and a cat. " * 24
+        messages = (ChatMessage("system", system), ChatMessage("user", "What is in your house?"))
+        pieces: list[str] = []
+        with suppress(InvalidAnswer):  # cut off
+            pieces += model.stream(ChatRequest(messages, prefix=Prefix(f"cube {number}", len(system))))
+        return "".join(pieces)
+
+    numbers = range(max(sizes))
+    alone = {number: ask(number) for number in numbers}
+    found: dict[str, Any] = {}
+    for size in sizes:
+        times: dict[str, list[float]] = {"one_by_one_s": [], "together_s": []}
+        same = 0
+        for _ in progress(range(runs), f"{size} at once"):
+            began = time.perf_counter()
+            for number in numbers[:size]:
+                ask(number)
+            times["one_by_one_s"].append(time.perf_counter() - began)
+            began = time.perf_counter()
+            with ThreadPoolExecutor(size) as pool:
+                said = list(pool.map(ask, numbers[:size]))
+            times["together_s"].append(time.perf_counter() - began)
+            same = sum(said[number] == alone[number] for number in numbers[:size])
+        row = {name: round(float(np.median(seconds)), 3) for name, seconds in times.items()}
+        row["throughput_ratio"] = round(row["one_by_one_s"] / row["together_s"], 2)
+        row["tokens_per_s"] = round(size * _ANSWER / row["together_s"], 1)
+        row["answers_the_same"] = same
+        found[str(size)] = row
+    model.close()
+    return found
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import IntegrityError
 
 if TYPE_CHECKING:
+    from memos.core.kv_cache import ServerPrefixCache
     from memos.kernel.adapters.service import Adapter
     from memos.kernel.memos import MemOS
 
@@ -41,9 +42,10 @@ def list_kv(memos: MemOS, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OW
 @command
 def show_tiers(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
     found = memos.kv.stats(actor=actor)
+    server = [] if found.server is None else [_endpoint_line(found.server)]
     if not found.tiers:
-        told = "no KV cache here: no model in this process has answered yet; caches of endpoints are not counted"
-        return Output(found, told)
+        told = "no KV cache here: no model in this process has answered yet"
+        return Output(found, [told, *server])
     rows = (
         (
             each.tier,
@@ -61,7 +63,23 @@ def show_tiers(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
     asked = hits + found.misses
     rate = f"{hits} of {asked} blocks of prompts found ({hits / asked:.0%})" if asked else "no prompt looked up yet"
     lost = f"{found.dropped_writes} writes dropped, {found.damaged} files damaged, {found.forgotten} blocks forgotten"
-    return Output(found, [tiers, rate, lost])
+    return Output(found, [tiers, rate, lost, *server])
+
+
+def _endpoint_line(server: ServerPrefixCache) -> str:
+    if server.reason is not None:
+        return f"endpoint: unknown, {server.reason}"
+    parts = [_found_there("prefix cache", server.asked_tokens, server.cached_tokens)]
+    if server.external_asked_tokens is not None:
+        parts.append(_found_there("store behind it", server.external_asked_tokens, server.external_cached_tokens))
+    if server.used is not None:
+        parts.append(f"{server.used:.0%} of its KV memory in use")
+    return f"endpoint, all clients: {'; '.join(parts)}"
+
+
+def _found_there(name: str, asked: int | None, cached: int | None) -> str:
+    found = f"{cached or 0:,} of {asked or 0:,} prompt tokens in its {name}"
+    return f"{found} ({(cached or 0) / asked:.0%})" if asked else found
 
 
 @command

@@ -168,6 +168,21 @@ class TierFill:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerPrefixCache:
+    """What the endpoint of the chat model says of its prefix cache, for all its clients, since it started.
+
+    `external_…` are tokens looked up in a store behind it, such as LMCache.
+    """
+
+    asked_tokens: Annotated[int | None, "Tokens of prompts looked up in it"] = None
+    cached_tokens: Annotated[int | None, "Tokens of these that were there"] = None
+    external_asked_tokens: Annotated[int | None, "Tokens looked up in a store behind it, such as LMCache"] = None
+    external_cached_tokens: Annotated[int | None, "Tokens of these that were there"] = None
+    used: Annotated[float | None, "Share of its KV memory in use, from 0 to 1"] = None
+    reason: Annotated[str | None, "Why nothing is known"] = None
+
+
+@dataclass(frozen=True, slots=True)
 class KvStats:
     """Statistics of the KV store since it was opened."""
 
@@ -176,3 +191,4 @@ class KvStats:
     dropped_writes: Annotated[int, "Blocks not written to disk, because it was too slow, full or failed"] = 0
     damaged: Annotated[int, "Damaged files found"] = 0
     forgotten: Annotated[int, "Blocks removed because a memory in them was changed or erased"] = 0
+    server: Annotated[ServerPrefixCache | None, "Prefix cache of the endpoint; null if none is configured"] = None

@@ -63,9 +63,15 @@ class KvService:
         return CubePrefix(cube, entries, tokens, self.context.settings.prefix_room, text, dict(kept))
 
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
-        """Return the KV statistics of all cubes, for admins. Raises: PermissionDenied."""
+        """Return the KV statistics of all cubes, and those of the endpoint that caches prefixes, if there is one.
+
+        For admins. Raises: PermissionDenied.
+        """
         self.context.scopes.check_admin(actor)
-        return self.activations.stats()
+        found, chat = self.activations.stats(), self.context.settings.chat_model
+        if chat.base_url is None or chat.prefix_cache == "off":
+            return found
+        return replace(found, server=self.activations.server_stats(chat))
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
         """Queue a new prefix from what is hot and pinned now; return the task. Raises: NotFound, PermissionDenied."""

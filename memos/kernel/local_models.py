@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.core.clock import Clock
-from memos.core.kv_cache import KvShape, KvStats
+from memos.core.kv_cache import KvShape, KvStats, ServerPrefixCache
 from memos.core.ports import ChatModel
 from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
@@ -48,10 +48,13 @@ class LocalModels:
         settings: ActivationSettings,
         home: Path | None,
         backend: TransformersModels,
+        server_stats: Callable[[ChatSettings], ServerPrefixCache],
         *,
         adapters: Path | None,
         sealer: BlockSealer | None = None,
     ) -> None:
+        """`server_stats` asks the endpoint of a model what it says of its prefix cache."""
+        self.server_stats = server_stats
         self._ledger = ledger
         self._clock = clock
         self._settings = settings

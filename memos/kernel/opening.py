@@ -25,6 +25,7 @@ from memos.backends.qdrant import embedded as qdrant_edge
 from memos.backends.qdrant.embedded import QdrantEdgeIndex
 from memos.core.clock import Clock, RisingClock, new_id
 from memos.core.identities import KeyLimits
+from memos.core.kv_cache import ServerPrefixCache
 from memos.core.ports import (
     ChatModel,
     DocumentReader,
@@ -181,6 +182,7 @@ def open_installation(
             settings.activation,
             home if embedded else None,
             TransformersModels(),
+            _server_stats,
             adapters=adapters,
             sealer=None if vault is None else vault.blocks(),
         )
@@ -532,6 +534,12 @@ def askers_of(settings: Settings, stack: ExitStack) -> LLMClients:
     askers = LLMClients(settings, _open_chat)
     stack.callback(askers.close)
     return askers
+
+
+def _server_stats(settings: ChatSettings) -> ServerPrefixCache:
+    from memos.backends.openai.metrics import prefix_cache_of  # noqa: PLC0415 - loads httpx2
+
+    return prefix_cache_of(settings)
 
 
 def _open_chat(settings: ChatSettings) -> ChatModel:

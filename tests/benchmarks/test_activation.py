@@ -27,6 +27,13 @@ def test_it_tells_of_exactness_times_and_what_the_disk_takes(
     assert figures["ttft_speedup"] == {"128": row["speedup_host"]}
 
 
+def test_it_tells_how_much_more_is_answered_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tiny_models.saved(tmp_path / "m"))
+    assert activation.main(["--parts", "batch", "--requests", "1", "3", "--runs", "1", "--model", model]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["batch"]
+    assert {size: row["answers_the_same"] for size, row in told.items()} == {"1": 1, "3": 3}
+
+
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers so
 def test_experiments_say_how_near_they_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tiny_models.saved(tmp_path / "model"))

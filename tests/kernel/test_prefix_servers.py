@@ -11,6 +11,8 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.api.serving import first_key
+from memos.backends.openai.metrics import metrics_url
+from memos.core.kv_cache import ServerPrefixCache
 from memos.core.settings import IndexSettings, LimitSettings
 from tests.api.running import running
 from tests.fakes import WordEmbedder
@@ -25,6 +27,7 @@ class PrefixCache:
 
     def __init__(self) -> None:
         self._kept: set[tuple[str | None, tuple[str, ...]]] = set()
+        self.tokens = self.hits = 0
         self.asked: list[Asked] = []
 
     def __call__(self, asked: Asked) -> Said:
@@ -34,22 +37,34 @@ class PrefixCache:
         blocks = [tuple(words[:end]) for end in range(BLOCK, len(words) + 1, BLOCK)]
         hits = [block for block in blocks if (salt, block) in self._kept]
         self._kept |= {(salt, block) for block in blocks}
+        self.tokens, self.hits = self.tokens + len(words), self.hits + BLOCK * len(hits)
         usage = {**counted(len(words), 1), "prompt_tokens_details": {"cached_tokens": BLOCK * len(hits)}}
         short = asked.body.get("max_tokens") == 1
         return answer("Yes.", usage=usage, finish="length" if short else "stop")
 
 
-@pytest.fixture(params=["on", "salt"])
-def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[MemOS, PrefixCache]]:
-    cache = PrefixCache()
+@pytest.fixture
+def cache() -> PrefixCache:
+    return PrefixCache()
+
+
+@pytest.fixture
+def server(cache: PrefixCache) -> Iterator[OpenAIServer]:
     with OpenAIServer(cache) as server:
-        settings = Settings(
-            index=IndexSettings(wait_s=30),
-            limits=LimitSettings(min_free_bytes=1_000_000),
-            chat_model=server.settings(prefix_cache=request.param),
-        )
-        with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
-            yield memos, cache
+        yield server
+
+
+@pytest.fixture(params=["on", "salt"])
+def here(
+    request: pytest.FixtureRequest, tmp_path: Path, cache: PrefixCache, server: OpenAIServer
+) -> Iterator[tuple[MemOS, PrefixCache]]:
+    settings = Settings(
+        index=IndexSettings(wait_s=30),
+        limits=LimitSettings(min_free_bytes=1_000_000),
+        chat_model=server.settings(prefix_cache=request.param),
+    )
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
+        yield memos, cache
 
 
 def remember(memos: MemOS, cube: str) -> None:
@@ -86,6 +101,49 @@ def test_a_cube_never_meets_what_is_kept_of_another(here: tuple[MemOS, PrefixCac
     else:
         assert cached.cached_tokens == BLOCK  # the usual instructions, which are no secret
         assert salts == {None}
+
+
+def metrics(asked: int, cached: int) -> str:
+    """What vLLM's `/metrics` has of its prefix cache, for two engines, with LMCache behind them."""
+    return f"""\
+# HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.
+# TYPE vllm:prefix_cache_queries_total counter
+vllm:prefix_cache_queries_total{{engine="0",model_name="m"}} {asked}.0
+vllm:prefix_cache_queries_total{{engine="1",model_name="m"}} 64.0
+# HELP vllm:prefix_cache_queries_created Prefix cache queries, in terms of number of queried tokens.
+# TYPE vllm:prefix_cache_queries_created gauge
+vllm:prefix_cache_queries_created{{engine="0",model_name="m"}} 1.7645e+09
+vllm:prefix_cache_hits_total{{engine="0",model_name="m"}} {cached}.0
+vllm:prefix_cache_hits_total{{engine="1",model_name="m"}} 16.0
+vllm:external_prefix_cache_queries_total{{engine="0",model_name="m"}} 1.024e+03
+vllm:external_prefix_cache_hits_total{{engine="0",model_name="m"}} 512.0
+vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} 0.25
+vllm:kv_cache_usage_perc{{engine="1",model_name="m"}} 0.75
+vllm:e2e_request_latency_seconds_bucket{{le="+Inf",model_name="a}} b"}} NaN
+"""
+
+
+def test_what_the_server_says_of_its_cache_is_told(here: tuple[MemOS, PrefixCache], server: OpenAIServer) -> None:
+    memos, cache = here
+    told = memos.kv.stats().server
+    assert told is not None
+    assert "status 404" in (told.reason or "")
+    remember(memos, "default")
+    memos.kv.warm()
+    memos.chat("Which boats are there?", store=False)
+    assert cache.hits > 0
+    asked, cached = cache.tokens, cache.hits  # background work asks, too
+    server.metrics = metrics(asked, cached)
+    assert memos.kv.stats().server == ServerPrefixCache(asked + 64, cached + 16, 1024, 512, 0.5)
+    server.metrics = "vllm:prefix_cache_queries_total{ nonsense\n"
+    told = memos.kv.stats().server
+    assert told is not None
+    assert "no metric vllm:prefix_cache_queries_total" in (told.reason or "")
+
+
+@pytest.mark.parametrize("base", ["http://h:8000/v1", "http://h:8000/v1/", "http://h:8000", "http://h:8000/"])
+def test_metrics_are_beside_the_protocol(base: str) -> None:
+    assert metrics_url(base) == "http://h:8000/metrics"
 
 
 def test_the_proxy_sends_the_same_beginning(here: tuple[MemOS, PrefixCache]) -> None:

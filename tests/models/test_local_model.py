@@ -125,6 +125,21 @@ def test_a_device_tier_gives_the_same(tmp_path) -> None:
     store.close()
 
 
+def test_what_a_full_device_has_no_room_for_is_kept_in_main_memory() -> None:
+    """A long prompt uses all blocks of the device itself, so none of them can make room."""
+    loaded, prompt = made(), prompt_of(300)
+    size = int(np.prod(loaded.block)) * 4
+    store = store_of(gpu=TorchDevice(torch.device("cpu"), torch.float32), device=2 * size)
+    cold, _ = filled(loaded, prompt, None)
+    for reused in (0, 256, 256):
+        engine = PrefillEngine(shape_of(loaded), store, Tier.DEVICE, choose=lambda load, _: len(load))
+        cache = KvBuffer(loaded.model, loaded.block, len(prompt.ids))
+        assert engine(prompt, cache).cached_tokens == reused
+        assert torch.equal(cache.logits, cold)
+    stats = tiers_of(store)
+    assert (stats[Tier.DEVICE].blocks, stats[Tier.HOST].blocks) == (2, 2)
+
+
 @pytest.mark.parametrize("kind", ["llama", "learned"])
 def test_kept_blocks_of_two_prompts_serve_in_one_padded_batch(kind: str) -> None:
     """Whoever batches can use them; logits are then near and not equal, since a batch is computed in other shapes.

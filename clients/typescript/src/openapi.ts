@@ -4117,6 +4117,8 @@ export interface components {
 			damaged: number;
 			/** @description Blocks removed because a memory in them was changed or erased */
 			forgotten: number;
+			/** @description Prefix cache of the endpoint; null if none is configured */
+			server: components["schemas"]["ServerPrefixCache"] | null;
 		};
 		/** @description The memories that a cube's next adapter would learn. */
 		Learnable: {
@@ -5012,6 +5014,25 @@ export interface components {
 			facts: components["schemas"]["Item"][];
 			/** @description Continue after this message; null at the end */
 			next: string | null;
+		};
+		/**
+		 * @description What the endpoint of the chat model says of its prefix cache, for all its clients, since it started.
+		 *
+		 *	 `external_…` are tokens looked up in a store behind it, such as LMCache.
+		 */
+		ServerPrefixCache: {
+			/** @description Tokens of prompts looked up in it */
+			asked_tokens: number | null;
+			/** @description Tokens of these that were there */
+			cached_tokens: number | null;
+			/** @description Tokens looked up in a store behind it, such as LMCache */
+			external_asked_tokens: number | null;
+			/** @description Tokens of these that were there */
+			external_cached_tokens: number | null;
+			/** @description Share of its KV memory in use, from 0 to 1 */
+			used: number | null;
+			/** @description Why nothing is known */
+			reason: string | null;
 		};
 		/** @description A person who is signed in to the console: with an API key, or as the local owner (`key` is None). */
 		Session: {

@@ -7,11 +7,14 @@ Source: https://huggingface.co/docs/transformers/cache_explanation
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
+
+log = logging.getLogger("memos.backends.local")
 
 # Names as in safetensors. numpy has no bfloat16, so both 16-bit types are viewed as integers of the same bits.
 DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
@@ -64,6 +67,15 @@ class KvBuffer:
     def tokens(self) -> int:
         return self._layers[0].get_seq_length()
 
+    @property
+    def layers(self) -> Sequence[DynamicLayer]:
+        return self._layers
+
+    def cut(self, tokens: int) -> None:
+        """Keep only the first tokens."""
+        for layer in self._layers:
+            layer.show(tokens)
+
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
         begin = self.tokens
@@ -73,6 +85,7 @@ class KvBuffer:
             input_ids=input_ids, position_ids=positions, past_key_values=self._cache, use_cache=True, logits_to_keep=1
         )
         self.logits = output.logits[0, -1].float()
+        self.synchronize()
         if self.tokens != begin + len(ids):  # the model does not use the cache as it should
             raise RuntimeError("the model did not fill its cache")
 
@@ -84,11 +97,18 @@ class KvBuffer:
             self._kv[:, :, :, begin : begin + self._block_tokens].copy_(tensor, non_blocking=True)
             for layer in self._layers:
                 layer.show(begin + self._block_tokens)
+        self.synchronize()
 
     def take(self, place: int) -> object:
         begin = place * self._block_tokens
-        copy = self._kv[:, :, :, begin : begin + self._block_tokens].contiguous().clone()
+        block = self._kv[:, :, :, begin : begin + self._block_tokens]
+        copy = block.clone(memory_format=torch.contiguous_format)
         return array_of(copy) if copy.device.type == "cpu" else copy
+
+    def synchronize(self) -> None:
+        """Wait for the GPU: callers measure rates by the clock, and take turns by step."""
+        if self._kv.device.type == "cuda":
+            torch.cuda.current_stream(self._kv.device).synchronize()
 
 
 def array_of(tensor: torch.Tensor) -> Any:
@@ -100,21 +120,34 @@ def of_array(array: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 class TorchDevice:
-    """GPU memory for KV blocks; host buffers are pinned, so that copies run at full bus bandwidth."""
+    """GPU memory for KV blocks; host buffers are pinned, so that copies run at full bus bandwidth.
+
+    Where the system has no more memory to pin, buffers are ordinary ones, and copies slower.
+    """
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype = device, dtype
+        self._can_pin = device.type == "cuda"
 
     def upload(self, array: Any, _: object) -> torch.Tensor:
         try:
+            # PyTorch keeps pinned memory that is freed during the copy from being used again before its end.
             return of_array(array, self._dtype).to(self._device, non_blocking=True)
-        except torch.cuda.OutOfMemoryError as error:
+        except torch.OutOfMemoryError as error:
             raise MemoryError(str(error)) from error
 
     def download(self, held: object, _: object) -> Any:
-        assert isinstance(held, torch.Tensor)
-        room = torch.empty(held.shape, dtype=held.dtype, pin_memory=self._device.type == "cuda")
-        return array_of(room.copy_(held))
+        tensor = held if isinstance(held, torch.Tensor) else of_array(held, self._dtype)
+        return array_of(self._host(tensor.shape, tensor.dtype).copy_(tensor))
 
     def room(self, block: Any) -> Any:
-        return array_of(torch.empty(block.shape, dtype=self._dtype, pin_memory=self._device.type == "cuda"))
+        return array_of(self._host(block.shape, self._dtype))
+
+    def _host(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        if self._can_pin:
+            try:
+                return torch.empty(shape, dtype=dtype, pin_memory=True)
+            except RuntimeError as error:
+                self._can_pin = False
+                log.warning("no more memory can be pinned, KV is copied more slowly: %s", str(error).split("\n")[0])
+        return torch.empty(shape, dtype=dtype)

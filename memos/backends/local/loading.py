@@ -24,6 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from memos.backends.local.adapters import LocalAdapters
+from memos.backends.local.batching import batch_error
 from memos.backends.local.kv_buffer import DTYPES, KvBuffer
 from memos.core.kv_cache import BLOCK_TOKENS
 from memos.errors import BackendUnavailable, InvalidInput
@@ -88,8 +89,8 @@ class Loaded:
     """A loaded model with its tokenizer.
 
     `ends` are the end-of-sequence tokens, `made_by` is everything that determines its KV, `block` is the shape of a KV
-    block, and `unusable` is why KV cannot be reused, None if it can. Every step on the model is computed within
-    `turns`, where `adapters` may be switched.
+    block, `unusable` is why KV cannot be reused, None if it can, and `unbatched` the same of batches. Every step on the
+    model is computed within `turns`, where `adapters` may be switched.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Loaded:
     chunk_blocks: int
     block: tuple[int, ...]
     unusable: str | None
+    unbatched: str | None = "it has no blocks of keys and values"
     turns: FairLock = field(init=False, default_factory=FairLock)
     adapters: LocalAdapters = field(init=False)
 
@@ -158,6 +160,9 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
         unusable = _reuse_error(model, block, chunk_blocks)
     if unusable is not None:
         log.warning("the model %s runs without activation memory: %s", name, unusable)
+    unbatched = batch_error(model, block) if block else "it has no blocks of keys and values"
+    if unbatched is not None:
+        log.warning("the model %s answers one request at a time: %s", name, unbatched)
     return Loaded(
         name=name,
         model=model,
@@ -169,6 +174,7 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
         chunk_blocks=chunk_blocks,
         block=block,
         unusable=unusable,
+        unbatched=unbatched,
     )
 
 

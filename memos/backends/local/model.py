@@ -1,6 +1,7 @@
 """A transformers chat model in this process: render the prompt, prefill with cached KV, decode token by token.
 
-Concurrent requests take turns at each step. A request's `prefix` determines which KV may be cached.
+Concurrent requests take turns at each step of their prompts, and decode together. A request's `prefix` determines which
+KV may be cached.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import replace
 import torch
 from transformers.cache_utils import DynamicCache
 
+from memos.backends.local.batching import Batcher
 from memos.backends.local.kv_buffer import KvBuffer
 from memos.backends.local.loading import Loaded, special_tokens, without_tokens
 from memos.backends.openai.requests import in_words, sendable
@@ -52,6 +54,7 @@ class LocalModel:
         self._adapters = loaded.adapters
         self._settings = settings.model_copy(update={"model": f"local:{loaded.name}"})
         self._turns = loaded.turns
+        self._batcher = None if loaded.unbatched is not None else Batcher(loaded.model)
         self._closing = threading.Event()
         self._special = special_tokens(loaded.tokenizer)
 
@@ -138,16 +141,21 @@ class LocalModel:
         finish = "length"
         streamed = StreamedText()
         sample = _sampler(request)
-        for count in range(1, max_new_tokens + 1):
-            self._check_open()
-            token = sample(cache.logits)
-            if token in self._loaded.ends:
-                finish = "stop"
-                break
-            yield sendable(streamed.feed(generated.add(token)))
-            if count < max_new_tokens:
-                with turn():
-                    cache.compute([token])
+        # Requests that share a step have the same adapter, and are all waited for or none.
+        group = (None if adapter is None else adapter.id, request.later)
+        try:
+            for count in range(1, max_new_tokens + 1):
+                self._check_open()
+                token = sample(cache.logits)
+                if token in self._loaded.ends:
+                    finish = "stop"
+                    break
+                yield sendable(streamed.feed(generated.add(token)))
+                if count < max_new_tokens:
+                    self._decode(cache, token, group, turn)
+        finally:
+            if self._batcher is not None and isinstance(cache, KvBuffer):
+                self._batcher.leave(cache, group)
         if rest := sendable(streamed.feed(generated.end()) + streamed.end()):
             yield rest
         usage: dict[str, Json] = {
@@ -157,6 +165,15 @@ class LocalModel:
         }
         reply = finished_answer({"content": generated.text}, finish, usage, len(prompt.ids), self._settings)
         yield replace(reply, activation=activation, adapter=None if adapter is None else adapter.id)
+
+    def _decode(
+        self, cache: KvBuffer | _TransformersCache, token: int, group: tuple[str | None, bool], turn: Turn
+    ) -> None:
+        if self._batcher is not None and isinstance(cache, KvBuffer):
+            self._batcher.step(cache, token, group, turn)
+            return
+        with turn():
+            cache.compute([token])
 
     def _adapter_for(self, request: ChatRequest) -> ActiveAdapter | None:
         """Return the adapter that answers a request, None if there is none or it cannot be loaded."""

@@ -44,9 +44,10 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_memory(name: str, recipe: LoraRecipe) -> None:
+    if torch.cuda.is_available():  # the weights go there, and PyTorch reports when it is full
+        return
     needed, free = needed_bytes(name, recipe), _free_bytes()
-    # With a GPU the weights go there, and PyTorch reports when it is full.
-    if needed > free and not torch.cuda.is_available():
+    if needed > free:
         raise BackendUnavailable(
             f"An adapter for {name} takes about {needed / 2**30:.1f} GiB of memory to train, and "
             f"{free / 2**30:.1f} GiB are free: end other programs, or use a smaller model."

@@ -70,7 +70,7 @@ class LoraTraining:
             self._model: PeftModel = get_peft_model(loaded.model, config)
         self._checkpointing = recipe.checkpointing or loaded.model.device.type == "cuda"
         if self._checkpointing:
-            loaded.model.activation_checkpointing_enable({"use_reentrant": False})
+            _named(loaded.model, "checkpointing_enable")({"use_reentrant": False})
         # A common prefix cannot be cached with gradient checkpointing, which would append to the cache again when it
         # recomputes, or with a sliding window, which would count the padding after the prefix.
         full_attention = not self._checkpointing and _uses_full_attention(loaded.model)
@@ -205,7 +205,7 @@ class LoraTraining:
 
     def detach(self) -> None:
         self._model.unload()
-        self._loaded.model.activation_checkpointing_disable()
+        _named(self._loaded.model, "checkpointing_disable")()
 
     def _new_optimiser(self) -> torch.optim.AdamW:
         return torch.optim.AdamW(self.weights, weight_decay=0.0, fused=True)
@@ -412,6 +412,12 @@ class LoraTraining:
             self._model.train(self._checkpointing)
 
 
+def _named(model: Any, method: str) -> Callable[..., None]:
+    """Return a method that transformers has called `gradient_…` before version 5.20 or so, and `activation_…` since."""
+    found: Callable[..., None] = getattr(model, f"activation_{method}", None) or getattr(model, f"gradient_{method}")
+    return found
+
+
 def _uses_full_attention(model: Any) -> bool:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -589,7 +595,7 @@ class _TokenLogprobs(torch.autograd.Function):  # type: ignore[misc]
 
 _Named = Sequence[tuple[str, nn.Parameter]]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-"""AdamW's state of a weight after its first update; the step count stays on the CPU."""
+"""AdamW's state of a weight after its first update."""
 _TEACHER = ("told.tokens", "told.chances")
 """Names in the file of the teacher's tokens and log-probabilities."""
 
@@ -615,8 +621,8 @@ class _Checkpoint:
             with torch.no_grad():
                 weight.copy_(saved)
             if state:
-                moments = {key: state[key].to(weight.device) for key in _MOMENTS[1:]}
-                optimiser.state[weight] = {**state, **moments}
+                # The step count too: fused AdamW has it where the weights are.
+                optimiser.state[weight] = {key: state[key].to(weight.device) for key in _MOMENTS}
 
     @classmethod
     def read(cls, file: Path, named: _Named, teacher: Sequence[TopLogprobs], vocabulary: int) -> _Checkpoint:

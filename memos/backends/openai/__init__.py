@@ -1,3 +1,3 @@
 """Chat models behind OpenAI-compatible endpoints."""
 
-__all__ = ["chat"]
+__all__ = ["chat", "metrics"]

@@ -447,6 +447,8 @@ class BlockStore:
             entry = self._shelves.entries.get(block.key)
             if entry is None and not self._closed:
                 entry = self._shelves.add(block, tier, held, self._now())
+                if entry is None and tier is Tier.DEVICE:  # full of what is in use, by this prompt perhaps
+                    entry = self._added_to_host(block, held)
             if entry is None:
                 return None
             entry.refs += 1
@@ -455,6 +457,12 @@ class BlockStore:
         if not self._alive(block.cube, block.items):
             self._remove_where(lambda other: (other.cube, other.items) == (block.cube, block.items))
         return entry
+
+    def _added_to_host(self, block: Block, held: object) -> Entry | None:
+        assert self._device is not None
+        if not self._shelves.make_room(Tier.HOST, block, self._now()):
+            return None
+        return self._shelves.add(block, Tier.HOST, self._device.download(held, block), self._now())
 
     def returned(self, entries: Sequence[Entry]) -> None:
         with self._lock:

@@ -258,8 +258,8 @@ class BlockLease:
     def load_s(self) -> list[float]:
         return [self._store.load_s(entry) for entry in self._entries]
 
-    def load(self, count: int) -> Iterator[tuple[Tier, object]]:
-        for entry in self._entries[:count]:
+    def load(self, count: int, first: int = 0) -> Iterator[tuple[Tier, object]]:
+        for entry in self._entries[first : first + count]:
             found = self._store.loaded(entry)
             if found is None:
                 return

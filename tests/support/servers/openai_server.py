@@ -104,6 +104,7 @@ class OpenAIServer:
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self.asked: list[Asked] = []
+        self.metrics: str | None = None
         self.running = 0
         self.most_at_once = 0
         self._server = _Quiet(("127.0.0.1", 0), self._handler())
@@ -154,6 +155,11 @@ class OpenAIServer:
                         server.running -= 1
                 with contextlib.suppress(OSError):  # the client may have given up
                     self._say(said)
+
+            def do_GET(self) -> None:
+                """What vLLM tells Prometheus, if the test has it told."""
+                known = self.path == "/metrics" and server.metrics is not None
+                self._say(Said(200 if known else 404, server.metrics or "", content_type="text/plain; version=0.0.4"))
 
             def _say(self, said: Said) -> None:
                 raw = json.dumps(said.body).encode() if isinstance(said.body, dict) else said.body
