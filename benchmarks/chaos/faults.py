@@ -256,7 +256,7 @@ def cut_journal_of_copy(run: Run, dice: Random) -> None:
 
 
 def read_only_disk(run: Run, _dice: Random) -> None:
-    """A server does not start where it cannot write, and says so."""
+    """Start a server where it cannot write: it is refused, and says so."""
     assert isinstance(run.world, Embedded)
     if not run.world.remount("ro"):
         run.notes["a disk that was not made read-only"] += 1
@@ -292,8 +292,9 @@ def restore(run: Run, dice: Random) -> None:
                 run.history.violated(Fault.UNCLEAN, f"a restored installation: {differences}")
         except NotStarted as error:
             run.history.violated(Fault.BROKEN, f"data restore: {error}")
-        world.move_to(home)
-        shutil.rmtree(before)
+        else:
+            world.move_to(home)
+            shutil.rmtree(before)
         shutil.rmtree(backup)
     finally:
         run.gate.resume()

@@ -176,7 +176,7 @@ class History:
                 if item["type"] == MESSAGE and words:
                     kind = Kind.DELETED if item["status"] == "deleted" else Kind.HERE
                     revision = _REVISION.search(item["memory"])
-                    found.setdefault(words[0], []).append(State(kind, int(revision[1]) if revision else -1))
+                    found.setdefault(words[0], []).append(State(kind, int(revision[1]) if revision else 0))
                     ids[words[0]] = item["id"]
         for memory in list(self.memories.values()):
             self._settle(memory, found.get(memory.word, []), ids.get(memory.word))
@@ -217,7 +217,7 @@ class History:
         memory.gone_at = None if now.kind is Kind.HERE else memory.gone_at or time.monotonic()
 
     def _check_batches(self) -> None:
-        """An add is stored as a whole or not at all."""
+        """Check that every add was stored as a whole or not at all."""
         batches: dict[int, list[Memory]] = {}
         for memory in self.memories.values():
             batches.setdefault(memory.batch, []).append(memory)

@@ -1,4 +1,4 @@
-"""Clients of several tenants: each asks a server for one thing after the other, and tells the history what came of it."""
+"""Clients of several tenants: each asks for one thing after the other, and tells the history what came of it."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class Client:
         """Correct a memory in words; the correction is a memory of its own, and may edit or replace the other."""
         for old in self._pick(self._here(), 1):
             [new] = self._history.new(self.tenant, self._name, 1)
-            text = new.text(0)
+            text = f"Please bear {new.word} in mind."
             key = new.word if self._dice.random() < 0.5 else None
             old.edited = True
             self._mine.append(new)

@@ -1,8 +1,8 @@
-"""Kills and other faults under load, by a seeded schedule: nothing acknowledged is lost, doubled, resurrected or leaked.
+"""Kills and other faults under load, by a seeded schedule: nothing acknowledged is lost, doubled, resurrected, leaked.
 
 Each round lets clients of several tenants work, makes something wrong (disk, network, clock, model), kills a process,
-maybe does something to its files, starts it again, and measures how long it is until a change is acknowledged. Every few
-rounds everything stops, and all that is stored is compared with the histories of the clients; `verify` has to be clean.
+maybe does something to its files, starts it again, and measures how long it is until a change is acknowledged. Every
+few rounds everything stops, and all that is stored is compared with what the clients did; `verify` has to be clean.
 
 A seed repeats the schedule: who is killed when, and what else is wrong. The clients' choices are seeded too; how they
 and the kills interleave is up to the machine. A run that finds something keeps its folder and prints the command.
@@ -35,16 +35,17 @@ from tests.support import forks
 
 TENANTS = ("ana", "ben", "cleo")
 _CLIENTS_EACH = 2
-_SURVEY_EVERY = 6
 _RECOVERED_WITHIN_S = 60.0
 _IDLE_WITHIN_S = 60.0
+_TELL_EVERY = 20
+_FOR_EVER = 1e9
 _T = TypeVar("_T")
 
 
 class Run:
     """One run in one world."""
 
-    def __init__(self, world: World, seed: int, *, pause_s: float) -> None:
+    def __init__(self, world: World, seed: int, *, pause_s: float, survey_every: int) -> None:
         self.world = world
         self.history = History()
         self.gate = Gate()
@@ -58,7 +59,7 @@ class Run:
         """Words of memories that were erased before the last survey: no file may hold them any more."""
         self.backups: list[tuple[Path, set[str], set[str]]] = []
         self.beside: list[threading.Thread] = []
-        self._seed, self._pause_s = seed, pause_s
+        self._seed, self._pause_s, self._survey_every = seed, pause_s, survey_every
         self.second = Server(world.arguments())
         self.clients: list[Client] = []
         self._keys: dict[str, str] = {}
@@ -116,12 +117,8 @@ class Run:
         self.start_servers()
         if self.must_repair:
             self._repair()
-        print(
-            f"round {number} {weather.__name__} {kill.__name__} {change.__name__} {beside.__name__} {time.monotonic() - began:.2f} disk {shutil.disk_usage(self.world.folder / 'disk').used >> 20} MiB",
-            file=sys.stderr,
-        )
         self._await_recovery(kill.__name__, began, counted=change is faults.nothing and killed > 0)
-        if number % _SURVEY_EVERY == 0:
+        if number % self._survey_every == 0:
             self.survey()
 
     def start_servers(self) -> None:
@@ -268,8 +265,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--world", choices=("embedded", "servers"), default="embedded", help="where it runs")
     parser.add_argument("--kills", type=positive, default=60, help="end after so many kills (default 60)")
     parser.add_argument("--minutes", type=float, default=0, help="but not before so many minutes (default 0)")
-    parser.add_argument("--at-most", type=float, default=1e9, metavar="MINUTES", help="end after so many minutes")
-    parser.add_argument("--pause-s", type=float, default=0.02, help="mean pause of a client (default 0.02)")
+    parser.add_argument("--at-most", type=float, default=_FOR_EVER, metavar="MINUTES", help="end after so many minutes")
+    parser.add_argument("--pause-s", type=float, default=0.1, help="mean pause of a client (default 0.1)")
+    parser.add_argument("--survey-every", type=positive, default=10, help="rounds between two surveys (default 10)")
     found: list[Run] = []
     code = run("chaos", parser.parse_args(argv), lambda arguments: _measured(arguments, found))
     return code or int(bool(found and found[0].history.violations))
@@ -280,10 +278,12 @@ def _measured(arguments: argparse.Namespace, found: list[Run]) -> Report:
     began = time.monotonic()
     try:
         with closing(Embedded(folder)) if arguments.world == "embedded" else servers(folder) as world:
-            with closing(Run(world, arguments.seed, pause_s=arguments.pause_s)) as chaos:
+            with closing(
+                Run(world, arguments.seed, pause_s=arguments.pause_s, survey_every=arguments.survey_every)
+            ) as chaos:
                 found.append(chaos)
                 chaos.start()
-                _rounds(chaos, arguments, began)
+                run_rounds(chaos, arguments.kills, arguments.minutes, arguments.at_most)
             figures = _figures(chaos, time.monotonic() - began)
             if chaos.history.violations:
                 shutil.copytree(world.home, folder / "found", dirs_exist_ok=True)
@@ -297,17 +297,17 @@ def _measured(arguments: argparse.Namespace, found: list[Run]) -> Report:
     return Report(figures, tables=[figures_table("seconds from a kill to the next acknowledged change", _TIMES, rows)])
 
 
-def _rounds(chaos: Run, arguments: argparse.Namespace, began: float) -> None:
-    number = 0
-    while True:
-        minutes = (time.monotonic() - began) / 60
-        if (chaos.kills >= arguments.kills and minutes >= arguments.minutes) or minutes >= arguments.at_most:
-            break
+def run_rounds(chaos: Run, kills: int, minutes: float = 0, at_most: float = _FOR_EVER) -> None:
+    """Run rounds until there were so many kills and so many minutes are over, or `at_most` are; then survey."""
+    began = time.monotonic()
+    number, passed = 0, 0.0
+    while passed < at_most and (chaos.kills < kills or passed < minutes):
         number += 1
         chaos.round(number)
-        if number % 20 == 0:
+        passed = (time.monotonic() - began) / 60
+        if number % _TELL_EVERY == 0:
             told = f"round {number}: {chaos.kills} kills, {sum(chaos.history.counts.values())} operations"
-            print(f"{told}, {len(chaos.history.violations)} violations, {minutes:.1f} min", file=sys.stderr, flush=True)
+            print(f"{told}, {len(chaos.history.violations)} violations, {passed:.1f} min", file=sys.stderr, flush=True)
     chaos.survey()
 
 

@@ -1,4 +1,4 @@
-"""Programs that run in processes of their own: `memos serve` with a cheap embedder and a clock that can jump, and a look.
+"""Programs in processes of their own: `memos serve` with a cheap embedder and a clock that jumps, a look, a restore.
 
 The arguments are one JSON object: `env` (variables of the settings), `home`, `log` (file for standard error) and
 `clock` (file with the seconds by which the clock is off).

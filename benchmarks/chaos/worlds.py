@@ -1,4 +1,4 @@
-"""Where a run happens: an embedded installation on a small disk of its own, or two servers over PostgreSQL and others."""
+"""Where a run happens: an embedded installation on a disk of its own, or two servers over PostgreSQL and others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from tests.support.servers.postgres_server import PostgresServer, free_port
 from tests.support.servers.proxy import Proxy
 
 _START_S = 60.0
-_DISK_MIB = 384
+# An engine that is killed leaves its sparse files without holes on a tmpfs, and erasing copies them.
+_DISK_MIB = 1536
 
 
 class NotStarted(Exception):
@@ -293,9 +294,12 @@ class Qdrant:
             self.proxy.target = int(self._process.stdout.readline())
             return
         self.proxy.target, grpc = free_port(), free_port()
-        settings = {"SERVICE__HOST": "127.0.0.1", "SERVICE__HTTP_PORT": self.proxy.target, "SERVICE__GRPC_PORT": grpc,
-                    "STORAGE__STORAGE_PATH": self._folder / "storage", "STORAGE__SNAPSHOTS_PATH": self._folder / "shots",
-                    "TELEMETRY_DISABLED": "true", "LOG_LEVEL": "WARN"}  # fmt: skip
+        storage = self._folder / "storage"
+        settings = {
+            "SERVICE__HOST": "127.0.0.1", "SERVICE__HTTP_PORT": self.proxy.target, "SERVICE__GRPC_PORT": grpc,
+            "STORAGE__STORAGE_PATH": storage, "STORAGE__SNAPSHOTS_PATH": self._folder / "snapshots",
+            "TELEMETRY_DISABLED": "true", "LOG_LEVEL": "WARN",
+        }  # fmt: skip
         env = {**os.environ, **{f"QDRANT__{name}": str(value) for name, value in settings.items()}}
         self._folder.mkdir(exist_ok=True)
         with (self._folder / "log").open("ab") as log:
