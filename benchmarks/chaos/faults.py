@@ -179,6 +179,10 @@ def kill_qdrant(run: Run, dice: Random) -> int:
     run.world.qdrant.kill()
     time.sleep(dice.uniform(0, 0.3))
     run.world.qdrant.start()
+    if not run.world.qdrant.keeps:
+        # It has lost the index, and hippocube says: "restart hippocube, which rebuilds it from the ledger".
+        run.doubt_searches()
+        return 1 + kill_all_servers(run, dice)
     return 1
 
 
@@ -243,7 +247,10 @@ def end_of_commits(journal: Path) -> int:
 
 
 def cut_journal_of_copy(run: Run, dice: Random) -> None:
-    """Cut the ledger's journal anywhere in a copy of the folder: older, and whole."""
+    """Cut the ledger's journal anywhere in a copy of the folder: older, and whole once `verify --repair` ran.
+
+    What was acknowledged last is then lost, which no program can help; nothing else may be wrong.
+    """
     assert isinstance(run.world, Embedded)
     gone = run.history.words(Kind.ERASED)
     with tempfile.TemporaryDirectory(prefix="hippocube-copy-", dir=run.world.folder) as folder:
@@ -252,7 +259,7 @@ def cut_journal_of_copy(run: Run, dice: Random) -> None:
         journal = copy / "ledger.db-wal"
         if journal.exists() and journal.stat().st_size:
             os.truncate(journal, dice.randrange(journal.stat().st_size))
-        run.check_copy(copy, set(), gone & run.purged, "a copy with a cut journal")
+        run.check_copy(copy, set(), gone & run.purged, "a copy with a cut journal", repair=True)
 
 
 def read_only_disk(run: Run, _dice: Random) -> None:
@@ -352,6 +359,7 @@ SERVERS_KILLS: Mapping[Killing, int] = {
 EMBEDDED_CHANGES: Mapping[Change, int] = {
     nothing: 20, damage_index: 3, tear_journal: 3, cut_journal_of_copy: 1, read_only_disk: 1, restore: 1,
 }  # fmt: skip
+SERVERS_CHANGES: Mapping[Change, int] = {nothing: 1}
 BESIDE: Mapping[Change, int] = {nothing: 16, back_up_under_load: 2, second_server: 1}
 SERVERS_BESIDE: Mapping[Change, int] = {nothing: 16, back_up_under_load: 1}
 NEEDS_MOUNT: frozenset[object] = frozenset({full_disk, read_only_disk})

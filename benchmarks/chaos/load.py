@@ -291,7 +291,7 @@ class Client:
                 key=key,
             )  # fmt: skip
             if answer is not None:
-                new.id = answer.body["item_id"]
+                new.id, new.edited = answer.body["item_id"], True
                 self._history.done([new], Kind.HERE)
                 self._history.note([old], f"feedback {text!r}: {answer.body['outcome']}")
 

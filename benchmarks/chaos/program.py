@@ -96,7 +96,7 @@ class Run:
         embedded = isinstance(self.world, Embedded)
         weather = self._choose(dice, faults.EMBEDDED_WEATHER if embedded else faults.SERVERS_WEATHER)
         kill = self._choose(dice, faults.EMBEDDED_KILLS if embedded else faults.SERVERS_KILLS)
-        change = self._choose(dice, faults.EMBEDDED_CHANGES if embedded else {faults.nothing: 1})
+        change = self._choose(dice, faults.EMBEDDED_CHANGES if embedded else faults.SERVERS_CHANGES)
         beside = self._choose(dice, faults.BESIDE if embedded else faults.SERVERS_BESIDE)
         time.sleep(dice.uniform(0, 0.3))
         beside(self, dice)
@@ -159,10 +159,10 @@ class Run:
         finally:
             self.gate.resume()
 
-    def check_copy(self, home: Path, here: set[str], gone: set[str], where: str) -> None:
-        """Open an older copy of the installation and check that it is whole."""
+    def check_copy(self, home: Path, here: set[str], gone: set[str], where: str, *, repair: bool = False) -> None:
+        """Open an older copy of the installation and check that it is whole, maybe once its index was repaired."""
         try:
-            found = self.world.inspect(home=str(home), env=self.world.embedded_environment())
+            found = self.world.inspect(home=str(home), env=self.world.embedded_environment(), repair=repair)
         except NotStarted as error:
             self.history.violated(Fault.STUCK, f"{where} does not open: {error}")
             return
@@ -173,6 +173,11 @@ class Run:
         self.history.check_whole(held, here, where)
         if found["differences"]:
             self.history.violated(Fault.UNCLEAN, f"{where}: {found['differences'][:3]}")
+
+    def doubt_searches(self) -> None:
+        """Let searches miss memories until the next survey: an index is damaged, and may not be whole again yet."""
+        for client in self.clients:
+            client.searches_find = False
 
     def close(self) -> None:
         self.gate.end()
@@ -200,8 +205,7 @@ class Run:
 
     def _repair(self) -> None:
         """Repair as `verify` tells to after damage of an index."""
-        for client in self.clients:
-            client.searches_find = False
+        self.doubt_searches()
         done = self.world.command("data", "verify", "--repair")
         self.must_repair = False
         if done.returncode not in (0, 1):

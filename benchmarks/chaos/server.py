@@ -104,6 +104,8 @@ def inspect() -> None:
                     {"id": item.id, "cube": cube.id, "memory": item.memory, "status": item.status, "type": item.type}
                     for item in memos.memories.list(cube=cube.id, filter=wanted, limit=_PAGE)
                 ]
+        if told.get("repair"):
+            memos.maintenance.verify(repair=True)
         report = memos.maintenance.verify()
         differences = [f"{each.store} {each.kind} {each.subject}: {each.detail}" for each in report.differences]
         print(json.dumps({"items": held, "differences": differences}), flush=True)

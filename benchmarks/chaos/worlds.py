@@ -288,6 +288,11 @@ class Qdrant:
     def named(self) -> str:
         return "the tests' double" if self._binary is None else f"server {Path(self._binary).name}"
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what it holds is there again after its end."""
+        return self._binary is not None
+
     def start(self) -> None:
         if self._binary is None:
             self._process = forks.Script(_DOUBLE)

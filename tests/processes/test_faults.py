@@ -361,6 +361,21 @@ def test_a_search_goes_on_without_its_vector_process_on_a_full_disk(small_disk: 
         assert_everything_is_found(memos)
 
 
+def test_an_erasure_without_room_for_new_files_says_so_and_takes_up_none(small_disk: Path) -> None:
+    """A part of a copy that stayed would keep everybody from writing until the next start."""
+    with opened(small_disk / "home", min_free_bytes=0) as memos:
+        item = memos.add([*TEXTS, "to be erased, sphinx"], conversation="c").item_ids[-1]
+        filler = fill(small_disk, leave=300_000)
+        with pytest.raises(BackendUnavailable, match=r"new vector index.*No space left.*old one is kept.*Free some"):
+            memos.erase(item)
+        assert len(list((small_disk / "home").glob("vector/*/gen-*"))) == 1
+        memos.add("there is room for a short one")
+        make_room(small_disk, filler)
+        memos.maintenance.finish_erasures()
+        assert b"sphinx" not in b"".join(path.read_bytes() for path in every_file(small_disk / "home"))
+        assert_everything_is_found(memos)
+
+
 def test_a_full_disk_is_refused_at_open_and_opens_when_there_is_room_again(small_disk: Path) -> None:
     filler = fill(small_disk, leave=0)
     with pytest.raises(BackendUnavailable, match=r"disk.*full: free some space|MiB free"):
