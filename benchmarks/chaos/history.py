@@ -71,6 +71,8 @@ class Memory:
     doubtful: bool = False
     edited: bool = False
     """A correction may have changed its text, or replaced it."""
+    partners: list[Memory] = field(default_factory=list)
+    """The correction and the memory it corrected, whose text it may be now; they go together."""
     gone_at: float | None = None
     history: list[str] = field(default_factory=list)
 
@@ -169,6 +171,7 @@ class History:
         """Compare all that the cubes hold, by tenant, with what may be there; nothing is going on meanwhile."""
         found: dict[str, list[State]] = {}
         ids: dict[str, str] = {}
+        known = {memory.id: memory.word for memory in self.memories.values() if memory.id is not None}
         for tenant, items in held.items():
             for item in items:
                 words = _WORD.findall(item["memory"])
@@ -176,8 +179,9 @@ class History:
                 if item["type"] == MESSAGE and words:
                     kind = Kind.DELETED if item["status"] == "deleted" else Kind.HERE
                     revision = _REVISION.search(item["memory"])
-                    found.setdefault(words[0], []).append(State(kind, int(revision[1]) if revision else 0))
-                    ids[words[0]] = item["id"]
+                    word = known.get(item["id"], words[0])
+                    found.setdefault(word, []).append(State(kind, int(revision[1]) if revision else 0))
+                    ids[word] = item["id"]
         for memory in list(self.memories.values()):
             self._settle(memory, found.get(memory.word, []), ids.get(memory.word))
         self._check_batches()
@@ -228,6 +232,7 @@ class History:
     def check_copy(self, held: Mapping[str, Sequence[Mapping[str, Any]]], gone: Collection[str], where: str) -> None:
         """Check what an older copy holds: nothing twice, nothing of others, nothing erased before it was made."""
         counts: Counter[str] = Counter()
+        known = {memory.id: memory.word for memory in self.memories.values() if memory.id is not None}
         for tenant, items in held.items():
             for item in items:
                 for word in _WORD.findall(item["memory"]):
@@ -237,7 +242,7 @@ class History:
                     elif word in gone:
                         self.violated(Fault.RESURRECTED, f"{where} holds {item['memory']!r}", [memory])
                     if item["type"] == MESSAGE:
-                        counts[word] += 1
+                        counts[known.get(item["id"], word)] += 1
         for word, number in counts.items():
             if number > 1:
                 self.violated(Fault.DOUBLED, f"{where} holds {word} {number} times", [self.memories[word]])

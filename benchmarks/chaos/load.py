@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from benchmarks.chaos.history import ERASED, Fault, History, Kind, Memory, State
+from benchmarks.chaos.history import ABSENT, ERASED, Fault, History, Kind, Memory, State
 
 _TIMEOUT_S = 20.0
 _MOST_HERE = 30
@@ -252,7 +252,7 @@ class Client:
                 memory.states, memory.edited = {now}, False
 
     def _delete(self) -> None:
-        some = self._pick(self._here(), self._dice.randint(1, 2))
+        some = self._together(self._pick(self._here(), self._dice.randint(1, 2)))
         if some:
             ids = {"item_ids": [memory.id for memory in some]}
             gone = [State(Kind.DELETED, memory.state.revision) for memory in some]
@@ -263,7 +263,8 @@ class Client:
                     memory.states.add(state)
 
     def _restore(self) -> None:
-        for memory in self._pick([memory for memory in self._sure() if memory.state.kind is Kind.DELETED], 1):
+        deleted = [memory for memory in self._sure() if memory.state.kind is Kind.DELETED and not memory.partners]
+        for memory in self._pick(deleted, 1):
             memory.gone_at = None
             here = State(Kind.HERE, memory.state.revision)
             if self._change("restore", [memory], "POST", f"{_at(memory)}/rollback", {}, here):
@@ -272,7 +273,7 @@ class Client:
                 memory.gone_at = time.monotonic()
 
     def _erase(self) -> None:
-        some = self._pick(self._sure(), self._dice.randint(1, 5))
+        some = self._together(self._pick(self._sure(), self._dice.randint(1, 5)))
         if some:
             ids = {"item_ids": [memory.id for memory in some], "wait": self._dice.random() < 0.7}
             if self._change("erase", some, "POST", "/api/v1/memories/erase", ids, ERASED):
@@ -285,6 +286,8 @@ class Client:
             text = f"Please bear {new.word} in mind."
             key = new.word if self._dice.random() < 0.5 else None
             old.edited = True
+            old.partners.append(new)
+            new.partners.append(old)
             self._mine.append(new)
             answer = self._change(
                 "feedback", [new], "POST", "/api/v1/feedback", {"text": text, "item_ids": [old.id]}, State(Kind.HERE),
@@ -376,6 +379,21 @@ class Client:
             self._history.violated(Fault.BROKEN, f"{self.tenant} may not read {other}'s cube, which is shared")
 
     # Memories
+
+    def _together(self, memories: Sequence[Memory]) -> list[Memory]:
+        """Add the partners of memories; leave out those of which one has another state, or a doubtful one."""
+        found: dict[str, Memory] = {}
+        for memory in memories:
+            group, left = {memory.word: memory}, [memory]
+            while left:
+                for partner in left.pop().partners:
+                    if partner.word not in group:
+                        group[partner.word] = partner
+                        left.append(partner)
+            alive = {word: each for word, each in group.items() if each.doubtful or each.state not in (ABSENT, ERASED)}
+            if not any(each.doubtful or each.state.kind is not memory.state.kind for each in alive.values()):
+                found |= alive
+        return list(found.values())
 
     def _sure(self) -> list[Memory]:
         return [memory for memory in self._mine if not memory.doubtful]
