@@ -329,7 +329,8 @@ class Client:
     def _search(self) -> None:
         began, wanted = time.monotonic(), self._pick(self._here(), 1)
         word = wanted[0].word if wanted else f"zq{self._dice.choice(self._others)}"
-        answer = self._look("search", "POST", "/api/v1/search", {"query": f"Where is the parcel {word}?"})
+        # The word alone: with others, memories of the same words that are indexed may come before one that waits for it.
+        answer = self._look("search", "POST", "/api/v1/search", {"query": word, "top_k": 20})
         if not answer.ok:
             return
         items = [hit["item"] for hit in answer.body["hits"]]
