@@ -329,7 +329,7 @@ class Client:
     def _search(self) -> None:
         began, wanted = time.monotonic(), self._pick(self._here(), 1)
         word = wanted[0].word if wanted else f"zq{self._dice.choice(self._others)}"
-        # The word alone: with others, memories of the same words that are indexed may come before one that waits for it.
+        # The word alone: with others, indexed memories of the same words may come before one that still waits.
         answer = self._look("search", "POST", "/api/v1/search", {"query": word, "top_k": 20})
         if not answer.ok:
             return

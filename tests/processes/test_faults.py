@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from memos import MemOS, Settings
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
 from memos.memcube.ledger.engine import HEAD
+from memos.search import searcher
 from tests.fakes import WordEmbedder
 from tests.support import forks
 
@@ -366,7 +368,9 @@ def test_an_erasure_without_room_for_new_files_says_so_and_takes_up_none(small_d
     with opened(small_disk / "home", min_free_bytes=0) as memos:
         item = memos.add([*TEXTS, "to be erased, sphinx"], conversation="c").item_ids[-1]
         filler = fill(small_disk, leave=2_000_000)
-        with pytest.raises(BackendUnavailable, match=r"memories are erased.*No space left.*old one is kept.*tries again"):
+        with pytest.raises(
+            BackendUnavailable, match=r"memories are erased.*No space left.*old one is kept.*tries again"
+        ):
             memos.erase(item)
         assert len(list((small_disk / "home").glob("vector/*/gen-*"))) == 1
         memos.add("there is room for a short one")
@@ -479,6 +483,26 @@ def test_a_killed_vector_process_is_started_again_and_nothing_is_lost(home: Path
     with opened(home) as memos:
         assert_everything_is_found(memos)
         assert memos.search("quagga").hits[0].item.memory == "written and not flushed, quagga"
+
+
+def test_a_search_misses_nothing_although_the_vector_process_dies_under_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = searcher.recall
+
+    def killed(*given: Any) -> Any:
+        monkeypatch.setattr(searcher, "recall", recall)
+        kill_vector_process()
+        with pytest.raises(BackendUnavailable):  # another call starts it again
+            memos._installation.vector.mark()
+        return recall(*given)
+
+    with opened(home) as memos:
+        memos.add("written and not flushed, quagga")
+        monkeypatch.setattr(searcher, "recall", killed)
+        found = memos.search("quagga")
+        assert found.missing_arms == ()
+        assert found.hits[0].item.memory == "written and not flushed, quagga"
 
 
 def test_a_vector_process_killed_under_load_loses_nothing(home: Path) -> None:
