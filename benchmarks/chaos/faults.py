@@ -333,6 +333,7 @@ def second_server(run: Run, _dice: Random) -> None:
     """Start a second server on the same folder: it is refused, and the first works on."""
     if run.world.servers[0].process is None:
         return
+    run.second.arguments = run.world.arguments()
     try:
         told = run.second.start()
     except NotStarted as refused:

@@ -205,8 +205,9 @@ class Run:
 
     def _repair(self) -> None:
         """Repair as `verify` tells to after damage of an index."""
+        assert isinstance(self.world, Embedded)
         self.doubt_searches()
-        done = self.world.command("data", "verify", "--repair")
+        done = self.world.verified("--repair")
         self.must_repair = False
         if done.returncode not in (0, 1):
             self.history.violated(Fault.UNCLEAN, f"verify --repair: {done.returncode}: {done.stderr}")
