@@ -285,7 +285,7 @@ class Client:
             [new] = self._history.new(self.tenant, self._name, 1)
             text = f"Please bear {new.word} in mind."
             key = new.word if self._dice.random() < 0.5 else None
-            old.edited = True
+            old.edited = new.edited = True  # its text is none of `Memory.text`
             old.partners.append(new)
             new.partners.append(old)
             self._mine.append(new)
@@ -294,7 +294,7 @@ class Client:
                 key=key,
             )  # fmt: skip
             if answer is not None:
-                new.id, new.edited = answer.body["item_id"], True
+                new.id = answer.body["item_id"]
                 self._history.done([new], Kind.HERE)
                 self._history.note([old], f"feedback {text!r}: {answer.body['outcome']}")
 
