@@ -19,7 +19,7 @@ NEVER = [fault.value for fault in Fault]
 
 
 def test_forty_eight_kills_of_an_installation_in_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--kills", "48", "--seed", "1", "--survey-every", "10", "--pause-s", "0.1"]
+    arguments = ["--kills", "48", "--seed", "1", "--survey-every", "15", "--pause-s", "0.2"]
     assert chaos.main(arguments) == 0, capsys.readouterr().err
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert figures["kills"] >= 48
@@ -33,7 +33,7 @@ def test_twelve_kills_of_two_servers_and_what_they_stand_on(
 ) -> None:
     with (
         closing(Servers(tmp_path, postgres_server, neo4j_server)) as world,
-        closing(Run(world, 1, pause_s=0.1, survey_every=5)) as run,
+        closing(Run(world, 1, pause_s=0.2, survey_every=6)) as run,
     ):
         run.start()
         run_rounds(run, 12)
