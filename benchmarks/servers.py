@@ -97,7 +97,7 @@ class Servers:
 
 
 @contextmanager
-def started() -> Iterator[Servers]:
+def started(*, fsync: bool = True) -> Iterator[Servers]:
     """Start PostgreSQL and Neo4j and end them, also on Ctrl-C. Raises: CannotRun, which says what to install."""
     missing = postgres_server.missing()
     if missing is not None:
@@ -111,7 +111,7 @@ def started() -> Iterator[Servers]:
         stack.callback(neo4j.kill)
         neo4j.start()
         # Durable, as the embedded ledger is: without it adds would be compared with something else.
-        postgres = stack.enter_context(PostgresServer(fsync=True))
+        postgres = stack.enter_context(PostgresServer(fsync=fsync))
         yield Servers(postgres, neo4j)
 
 

@@ -16,7 +16,7 @@ from memos.core.identities import Right
 from memos.core.telemetry import SlowCalls
 from memos.core.text.caches import forget_texts
 from memos.core.types import LOCAL_OWNER, WHOLE, Difference, EraseReceipt, VerifyReport
-from memos.errors import Conflict
+from memos.errors import BackendUnavailable, Conflict
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
@@ -215,8 +215,19 @@ class Maintenance:
             purge(ledger, Purgeable(indexes.projections, self._installation.files, self._forget_caches))
 
     def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
-        """Purge files and logs after an erasure, and return its current receipt."""
-        self.purge()
+        """Purge files and logs after an erasure, and return its current receipt.
+
+        Raises: BackendUnavailable (the rows are gone; the background goes on with the rest).
+        """
+        try:
+            self.purge()
+        except BackendUnavailable as error:
+            # What failed may say that it wrote nothing, which holds for a part of the purge alone.
+            why = str(error).replace("; nothing was written", "")
+            raise BackendUnavailable(
+                f"The memories are erased. What files and logs still hold of them could not be purged yet: {why} "
+                f"The background tries again, and receipt {receipt.id} says when it is done."
+            ) from error
         return erasure.find(self._context.ledger, receipt.id) or receipt
 
     def forget_if_due(self) -> None:

@@ -91,6 +91,10 @@ def _remove(
     Items not `named` go because one of their origins does; the other origins are read again.
     """
     connection = change.connection
+    # Other processes store relations of items while they hold outbox rows. Wait for those rows first, then keep others
+    # from relating the items: a link stored after links were removed would refuse to let its item go.
+    outbox.remove_items(connection, doomed)
+    items.lock(connection, doomed)
     states = list(items.current(connection, [change.cube], doomed).values())
     covered = items.followers(connection, states, WINDOW - 1)
     message_ids = _messages_of(connection, doomed)
@@ -125,7 +129,6 @@ def _remove(
     segments.remake(connection, change.cube, segments.remove_pages(connection, held), change.now)
     tier_moves.read_again(connection, change.cube, origins, change.now)
     tool_rows.enqueue(connection, change.cube, of_tools, change.now, again=True)
-    outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)
     # An error may quote a value; ids alone do not show which item it is from.

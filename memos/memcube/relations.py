@@ -579,7 +579,7 @@ def store(connection: sa.Connection, relations: Iterable[tuple[str, Relation]], 
 
 
 # Locked on PostgreSQL, so that no erase takes an item away before the link is there; SQLite has one writer.
-_THERE = sa.select(items_.c.id).with_for_update(read=True, key_share=True)
+_THERE = sa.select(items_.c.id).order_by(items_.c.id).with_for_update(read=True, key_share=True)
 _PAIRS = sa.select(links.c.from_id, links.c.to_id).where(links.c.kind.in_(_JUDGED))
 
 

@@ -57,6 +57,7 @@ class Repair:
                 verify.enqueue_some(self.ledger, cube, found, target)
             if known:
                 self._requeue(self._strangers(target, index), known)
+            projection.compared()
 
     def reindex(self, cube_ids: Sequence[str], on_progress: Progress | None = None) -> int:
         total = sum(verify.enqueue_all(self.ledger, cube) for cube in cube_ids)

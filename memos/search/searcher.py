@@ -196,6 +196,7 @@ class LexicalRecall(NamedTuple):
     terms: SparseVector
     asked: int
     waiting: list[str]
+    restarts: int
     arms: Arms
     near: list[str] | None
 
@@ -335,6 +336,9 @@ class Searcher:
         clock: StageClock,
     ) -> tuple[RankedCandidates, bool]:
         lexical = search.lexical
+        if self.index.restart_count != lexical.restarts:
+            # The engine died under this search and was started again without what it had not flushed.
+            lexical = lexical._replace(waiting=self._waiting(request))
         question = lexical.question
         near = lexical.near or []
         with clock.stage("recall"):
@@ -443,11 +447,15 @@ class Searcher:
                 " ".join([request.query, *(name for each in merged for name in each.others)])
             )
         # First what waits, then the index: what is applied in between is seen twice, never missed.
-        waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
+        restarts = self.index.restart_count
+        waiting = self._waiting(request)
         arms = self._recall(request, rules, _term_arms(terms), limit)
         question = read_question(request.query, request.reference_time, request.zone).with_merged(merged)
         near = self._graph_neighbours(request, arms)
-        return LexicalRecall(question, terms, len(asked.indices), waiting, arms, near)
+        return LexicalRecall(question, terms, len(asked.indices), waiting, restarts, arms, near)
+
+    def _waiting(self, request: SearchRequest) -> list[str]:
+        return self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
 
     def _enough(self, request: SearchRequest) -> int:
         return max(_MIN_POOL, request.top_k * 2, CANDIDATES if request.rerank and self.reranker is not None else 0)

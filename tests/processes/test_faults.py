@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from memos import MemOS, Settings
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
 from memos.memcube.ledger.engine import HEAD
+from memos.search import searcher
 from tests.fakes import WordEmbedder
 from tests.support import forks
 
@@ -361,6 +363,23 @@ def test_a_search_goes_on_without_its_vector_process_on_a_full_disk(small_disk: 
         assert_everything_is_found(memos)
 
 
+def test_an_erasure_without_room_for_new_files_says_so_and_takes_up_none(small_disk: Path) -> None:
+    """A part of a copy that stayed would keep everybody from writing until the next start."""
+    with opened(small_disk / "home", min_free_bytes=0) as memos:
+        item = memos.add([*TEXTS, "to be erased, sphinx"], conversation="c").item_ids[-1]
+        filler = fill(small_disk, leave=2_000_000)
+        with pytest.raises(
+            BackendUnavailable, match=r"memories are erased.*No space left.*old one is kept.*tries again"
+        ):
+            memos.erase(item)
+        assert len(list((small_disk / "home").glob("vector/*/gen-*"))) == 1
+        memos.add("there is room for a short one")
+        make_room(small_disk, filler)
+        memos.maintenance.finish_erasures()
+        assert b"sphinx" not in b"".join(path.read_bytes() for path in every_file(small_disk / "home"))
+        assert_everything_is_found(memos)
+
+
 def test_a_full_disk_is_refused_at_open_and_opens_when_there_is_room_again(small_disk: Path) -> None:
     filler = fill(small_disk, leave=0)
     with pytest.raises(BackendUnavailable, match=r"disk.*full: free some space|MiB free"):
@@ -464,6 +483,26 @@ def test_a_killed_vector_process_is_started_again_and_nothing_is_lost(home: Path
     with opened(home) as memos:
         assert_everything_is_found(memos)
         assert memos.search("quagga").hits[0].item.memory == "written and not flushed, quagga"
+
+
+def test_a_search_misses_nothing_although_the_vector_process_dies_under_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = searcher.recall
+
+    def killed(*given: Any) -> Any:
+        monkeypatch.setattr(searcher, "recall", recall)
+        kill_vector_process()
+        with pytest.raises(BackendUnavailable):  # another call starts it again
+            memos._installation.vector.mark()
+        return recall(*given)
+
+    with opened(home) as memos:
+        memos.add("written and not flushed, quagga")
+        monkeypatch.setattr(searcher, "recall", killed)
+        found = memos.search("quagga")
+        assert found.missing_arms == ()
+        assert found.hits[0].item.memory == "written and not flushed, quagga"
 
 
 def test_a_vector_process_killed_under_load_loses_nothing(home: Path) -> None:

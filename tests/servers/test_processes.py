@@ -12,12 +12,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.backends.qdrant.server import QdrantServerIndex
+from memos.core.types import LinkKind, Relation
 from memos.errors import BackendUnavailable
 from memos.memcube.indexing.projection import SharedProjection
 from memos.memcube.ledger import items, outbox
+from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.relations import store
 from tests.fakes import WordEmbedder
 from tests.support.ledgers import Store
 from tests.support.servers.installation import environment, on_servers, opened
@@ -200,6 +205,39 @@ def test_an_item_has_one_writer_at_a_time_and_ends_as_the_ledger_has_it(postgres
         assert writers[0].pending(["default"], 10) == []
     for ledger in ledgers:
         ledger.close()
+
+
+def test_a_lost_index_is_filled_again_although_a_process_writes_to_the_new_one(settings: Settings) -> None:
+    with opened(settings) as one:
+        kept = one.add("The violin is in the attic.").item_ids[0]
+        one._context.indexes.vector.flush()
+        index = one._installation.vector
+        assert isinstance(index, QdrantServerIndex)
+        index._remove(index._name)
+        # Another process makes it again, and is killed before it compares it.
+        QdrantServerIndex.open(settings.qdrant, index._name.removeprefix(f"{settings.qdrant.collection}-"), 64).close()
+        one.add("The cello is in the hall.")
+        one._context.indexes.vector.flush()
+        with opened(settings) as other:
+            assert other.maintenance.verify().differences == ()
+            assert other.search("violin attic", top_k=1).hits[0].item.id == kept
+
+
+def test_an_erase_waits_for_a_relation_that_is_being_stored(settings: Settings) -> None:
+    """Relations are stored without the lock on the cube, by whichever process follows with the index."""
+    with opened(settings) as memos:
+        older, newer = memos.add(["Ana lives in Lyon.", "Ana lives in Paris."], conversation="c").item_ids
+        related = Relation(newer, older, LinkKind.UPDATES, 0.9, "rules", None)
+        with memos.ledger.write() as connection:
+            connection.execute(sa.delete(t.links))
+        with memos.ledger.write() as connection:
+            store(connection, [("default", related)], datetime.now(UTC))
+            erasing = threading.Thread(target=memos.erase, args=(older,))
+            erasing.start()
+            erasing.join(0.3)
+        erasing.join(60)
+        assert [item.id for item in memos.memories.list()] == [newer]
+        assert memos.maintenance.verify().differences == ()
 
 
 def test_more_threads_than_connections_take_turns(settings: Settings) -> None:

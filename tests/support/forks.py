@@ -90,13 +90,16 @@ class Forked:
 
 
 class Script(Forked):
-    """Python code in a process of its own, whose standard output can be read; leaving the context waits for its end."""
+    """Python code in a process of its own, whose standard output can be read; leaving the context waits for its end.
 
-    def __init__(self, code: str, *arguments: str) -> None:
+    It is forked from a process that has also loaded the module `of`, if one is named.
+    """
+
+    def __init__(self, code: str, *arguments: str, of: str = "") -> None:
         reading, writing = os.pipe()
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123
             super().__init__(
-                _programs(),
+                _programs(of),
                 {"code": code, "arguments": list(arguments)},
                 (nothing.fileno(), writing, sys.__stderr__.fileno()),  # type: ignore[union-attr]
             )
@@ -143,8 +146,8 @@ def running(module: str) -> list[Forked]:
     return [forked for forked in _engines.get(module, ()) if forked.poll() is None]
 
 
-def _programs() -> str:
-    return _template("programs", _PROGRAMS)
+def _programs(of: str = "") -> str:
+    return _template(f"programs{of}", (*_PROGRAMS, of) if of else _PROGRAMS)
 
 
 def _template(name: str, modules: Sequence[str]) -> str:
@@ -153,7 +156,7 @@ def _template(name: str, modules: Sequence[str]) -> str:
         return _paths[name]
     folder = tempfile.TemporaryDirectory(prefix="memos-forks-")
     path = f"{folder.name}/{name}"
-    engines = _template("engines", _ENGINES) if name == "programs" else ""
+    engines = _template("engines", _ENGINES) if name.startswith("programs") else ""
     env = {key: value for key, value in os.environ.items() if not key.startswith("MEMOS_")} | {"PYTHONUTF8": "1"}
     # Trainers give way to others: of two threads that wait for one another one is always the one that waits.
     env["OMP_NUM_THREADS"] = "1"

@@ -223,12 +223,12 @@ class QdrantEdgeIndex:
             copy = self._folder / _name(_number(old) + 1)
             target = self._folder / _name(_number(old) + 2) if fresh else copy
             incarnation = self._incarnation
-            report("copying")
-            with self._writer:
-                self._call("flush", None)
-                copy_sparse(old, copy)
-                self._journal = []
             try:
+                report("copying")
+                with self._writer:
+                    self._call("flush", None)
+                    copy_sparse(old, copy)
+                    self._journal = []
                 report("building")
                 result = self._built(build, copy, target)
                 report("switching")
@@ -237,8 +237,14 @@ class QdrantEdgeIndex:
                 raise BackendUnavailable(
                     f"Building a new vector index stopped ({error}); the old one is kept."
                 ) from error
+            except OSError as error:
+                raise BackendUnavailable(
+                    f"Cannot write a new vector index in {self._folder} ({_reason(error)}); the old one is kept. "
+                    "Free some space, or make the folder writable."
+                ) from error
             finally:
                 self._journal = None
+                # Also of a copy that the disk had no room for: nothing else can be written until it is gone.
                 self._remove_leftovers()
             with self._writer:
                 self._call("flush", None)
@@ -315,6 +321,12 @@ class QdrantEdgeIndex:
 
 def wipe(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reason(error: OSError) -> str:
+    """Return what went wrong; an error of `shutil.copytree` has a list of all files' errors instead."""
+    told = error.args[0] if isinstance(error, shutil.Error) and error.args else None
+    return str(told[0][-1] if isinstance(told, list) and told else error.strerror or error)
 
 
 def _name(number: int) -> str:

@@ -73,6 +73,10 @@ class Projection(Protocol):
 
     def lost_writes(self) -> bool: ...
 
+    def compared(self) -> None:
+        """Note that what the index lacks, compared with the ledger, is now in the outbox."""
+        ...
+
 
 FLUSH_EVERY_S = 20.0
 """Longest time an applied change stays unflushed in an index."""
@@ -109,6 +113,9 @@ class OwnProjection:
             expected = outbox.mark(connection, self.target)
         # One ahead is a flush whose confirmation a crash cut off: its rows are still there and are replayed.
         return self._follower.mark() not in (expected, expected + 1)
+
+    def compared(self) -> None:
+        """Leave it to the next flush: nobody else writes this index."""
 
     def drain(self, wait_s: float) -> bool:
         deadline = time.monotonic() + wait_s
@@ -353,14 +360,18 @@ class SharedProjection:
                 return
             self._unmarked = False
             try:
-                with self._ledger.write() as connection:
-                    mark = outbox.next_mark(connection, self.target)
-                    self._follower.flush(mark)
-                    outbox.set_mark(connection, self.target, mark)
+                # The server lost the index, and another process has made a new one and not yet compared it. A mark from
+                # here would say that nothing is missing, for good if that process is killed now.
+                if self._follower.mark() or not self._known_mark():
+                    self._set_mark()
             except BaseException:
                 self._unmarked = True
                 raise
             self._flushed_at = time.monotonic()
+
+    def compared(self) -> None:
+        with self._lock:
+            self._set_mark()
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
         with self._ledger.read() as connection:
@@ -381,6 +392,12 @@ class SharedProjection:
     def retry_parked(self) -> None:
         with self._ledger.write() as connection:
             outbox.retry_parked(connection, self.target)
+
+    def _set_mark(self) -> None:
+        with self._ledger.write() as connection:
+            mark = outbox.next_mark(connection, self.target)
+            self._follower.flush(mark)
+            outbox.set_mark(connection, self.target, mark)
 
     def _known_mark(self) -> int:
         with self._ledger.read() as connection:

@@ -111,6 +111,12 @@ def scalars_in(
     return (row[0] for row in rows_in(connection, query, column, values))
 
 
+def lock(connection: sa.Connection, ids: Iterable[str]) -> None:
+    """Wait for whoever relates to these items, and keep others from it, on PostgreSQL; SQLite has one writer."""
+    for batch in in_batches(sorted(ids)):
+        connection.execute(sa.select(items.c.id).where(items.c.id.in_(batch)).order_by(items.c.id).with_for_update())
+
+
 def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
     return Item(
         id=row.item_id,

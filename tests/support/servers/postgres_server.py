@@ -47,6 +47,12 @@ class PostgresServer:
         self.stop(fast=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def pid(self) -> int:
+        """The process that all others of a running server are children of."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start the server on its data and wait until it answers."""
         settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": "",

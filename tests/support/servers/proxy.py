@@ -1,10 +1,11 @@
-"""A TCP proxy on loopback that can cut every connection and refuse new ones, as a broken network does."""
+"""A TCP proxy on loopback that can cut connections, refuse new ones and delay bytes, as a broken network does."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
 from typing import Self
 
 
@@ -12,7 +13,10 @@ class Proxy:
     """Passes bytes on to a port of this machine until it is `cut`."""
 
     def __init__(self, target: int) -> None:
-        self._target = target
+        self.target = target
+        """The port that new connections go to."""
+        self.delay_s = 0.0
+        """How long every piece of bytes is held up, both ways."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._open: set[socket.socket] = set()
@@ -42,8 +46,9 @@ class Proxy:
             victim.close()
 
     def mend(self) -> None:
-        """Pass new connections on again."""
+        """Pass new connections on again, without delay."""
         self._broken.clear()
+        self.delay_s = 0.0
 
     def _accept(self) -> None:
         while True:
@@ -55,7 +60,7 @@ class Proxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 client.close()
                 continue
@@ -64,10 +69,11 @@ class Proxy:
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
-    @staticmethod
-    def _pass(source: socket.socket, sink: socket.socket) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
+                if self.delay_s:
+                    time.sleep(self.delay_s)
                 sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):
