@@ -230,11 +230,22 @@ class RotateKeyBody(Body):
 
 
 @keys_router.post("/{key}/rotate", status_code=201, name="rotate")
-def rotate_key(key: KeyId, body: RotateKeyBody, memos: CurrentMemos, caller: CurrentCaller) -> values.NewKey:
+def rotate_key(
+    key: KeyId,
+    body: RotateKeyBody,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
+    idempotency_key: IdempotencyKey = None,
+) -> values.NewKey:
     """Make a key in place of another, with its name, rights, cubes and limits; its secret is shown this once."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    made = memos.keys.rotate(key, overlap_s=body.overlap_s, expires_at=body.expires_at, actor=actor)
-    return values.NewKey(key=values.Key.model_validate(made.key), secret=made.secret)
+    made = memos.idempotency.once(
+        creation(idempotency_key, "keys.rotate", RequestTarget(actor=actor, cube=key), body),
+        lambda: memos.keys.rotate(key, overlap_s=body.overlap_s, expires_at=body.expires_at, actor=actor),
+        ids=lambda new: [new.key.id],
+        again=lambda ids: NewKey(memos.keys.get(ids[0], actor=actor), ""),
+    )
+    return values.NewKey(key=values.Key.model_validate(made.key), secret=made.secret or None)
 
 
 @keys_router.delete("/{key}", name="revoke")
