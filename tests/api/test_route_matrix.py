@@ -72,6 +72,8 @@ OF_ONESELF = {
 }  # fmt: skip
 MESSAGE = '{"role": "user", "content": "written by who may only read"}'
 MCP = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+# Of what the tenant has; not a word that the other asks for itself, which the console shows as a slow search.
+SAID = (f"is a {WORD}", f"{WORD} hums", f"{WORD}.md", f"{WORD} in a record")
 LACKS = re.compile("lacks the right|not an admin")
 
 
@@ -244,7 +246,7 @@ def test_the_console_shows_and_changes_nothing_without_a_session_that_holds(matr
             known = who in ("read-only", "other")
             if answer.status_code == 500 or (not known and answer.status_code == 200 and page.method == "GET"):
                 wrong.append(f"{page.method} {path} answers {who} with {answer.status_code}")
-            if who != "read-only" and WORD in answer.text:
+            if who != "read-only" and any(part in answer.text for part in SAID):
                 wrong.append(f"{page.method} {path} tells {who} of what is another's: {answer.text}")
     assert not wrong, "\n".join(wrong)
     assert state_of(memos) == [*before[:3], memos.keys.list(VICTIM), *before[4:]]
