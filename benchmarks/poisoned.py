@@ -145,14 +145,15 @@ class Model:
     """A language model behind an endpoint as OpenAI's."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx2.Client(base_url=url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=False)
+        self._url = url.rstrip("/") + "/v1/chat/completions"
 
     def answer(self, system: str, question: str) -> str:
         """Return the likeliest short answer. Raises: CannotRun."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
         body = {"messages": messages, "temperature": 0, "max_tokens": _ANSWER_TOKENS, "model": "any"}
         try:
-            told = self._http.post("/v1/chat/completions", json=body).raise_for_status().json()
+            answer = httpx2.post(self._url, json=body, timeout=_TIMEOUT_S, trust_env=False)
+            told = answer.raise_for_status().json()
         except (httpx2.HTTPError, ValueError) as error:
             raise CannotRun(f"the model does not answer: {error}") from error
         text: str = told["choices"][0]["message"]["content"]

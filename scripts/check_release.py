@@ -1,9 +1,9 @@
 """Check what is in `dist` before it is uploaded: `make release-check` builds it and runs this.
 
-Names, versions, sizes and contents of the distributions, `twine check`, digests of dependencies (`scripts/lock.py`), and
-an installation of the wheels in an empty environment, in which the README's first program and the examples that
-need no extra run. Writes a bill of materials (CycloneDX) of that environment beside the distributions. Needs a package
-index.
+Names, versions, sizes and contents of the distributions, `twine check`, and an installation of the wheels in an empty
+environment, of files whose digests are known (`scripts/lock.py`), in which the README's first program and the examples
+that need no extra run. Writes a bill of materials (CycloneDX) of that environment beside the distributions. Needs a
+package index.
 """
 
 from __future__ import annotations
