@@ -36,6 +36,7 @@ def team(memos: MemOS) -> MemOS:
 
 def test_a_key_reaches_its_cubes_and_nothing_else(team: MemOS) -> None:
     other = team.keys.create("ana", "everything")
+    session = team.sessions.start(team.keys.authenticate(other.secret)).session
     work = team.memories.list(cube="work", actor="ana")[0].id
     home = team.memories.list(cube="ana", actor="ana")[0].id
     made = team.keys.create("ana", "one cube", cubes=["work"], actor="ana")
@@ -57,6 +58,10 @@ def test_a_key_reaches_its_cubes_and_nothing_else(team: MemOS) -> None:
             with pytest.raises(error):
                 call()
         assert [key.id for key in team.keys.list("ana", actor="ana")] == [made.key.id]
+        assert team.sessions.list(actor="ana") == []
+        with pytest.raises(NotFound):
+            team.sessions.revoke(session.id, actor="ana")
+        assert {entry.cube for entry in team.audit.list(actor="ana")} == {"work"}
         assert team.keys.revoke(made.key.id, actor="ana").revoked_at is not None
 
 

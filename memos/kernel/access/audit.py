@@ -11,6 +11,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput
+from memos.kernel.access.guard import caller
 from memos.kernel.context import Context
 from memos.memcube.ledger import access
 from memos.memcube.ledger import cubes as cube_rows
@@ -70,8 +71,11 @@ class Audit:
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ, recorded=False)
         about = None if self._context.access.is_admin(actor) else actor
         owned = self._context.access.owned(actor, named)
+        asking = caller()
+        # Sign-ins and keys of its owner are nothing to a key that is limited to cubes.
+        only_reads = cubes is not None or (asking is not None and asking.key.cubes is not None)
         with self._context.ledger.read() as connection:
-            found = [access.access_entries(connection, wanted, about, owned, reads=cubes is not None)]
+            found = [access.access_entries(connection, wanted, about, owned, reads=only_reads)]
             for cube in access.changed_last(connection, named, _MOST_CUBES):
                 found.append(access.cube_entries(connection, cube, wanted))
         self._context.scopes.cubes_of(
