@@ -8104,7 +8104,10 @@ export interface operations {
 	keys_rotate: {
 		parameters: {
 			query?: never;
-			header?: never;
+			header?: {
+				/** @description Repeats of the request with this key within 24 hours have no second effect; another request with it gets 409 */
+				"idempotency-key"?: string | null;
+			};
 			path: {
 				/** @description Id of a key */
 				key: string;
