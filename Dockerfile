@@ -1,10 +1,13 @@
 # hippocube's server and worker: `docker build -t hippocube .`. CI does not build it; what it installs CI tests.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /build
-COPY pyproject.toml constraints.txt hatch_build.py README.md LICENSE NOTICE ./
+COPY pyproject.toml constraints.txt constraints-hashes.txt hatch_build.py README.md LICENSE NOTICE ./
 COPY memos memos
+# uv takes no file whose digest is not in constraints-hashes.txt.
 RUN python -m venv /opt/hippocube \
-    && /opt/hippocube/bin/pip install --no-cache-dir --constraint constraints.txt '.[mcp,servers,documents,tracing]'
+    && python -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --constraint constraints.txt uv \
+    && /opt/uv/bin/uv pip install --no-cache --python /opt/hippocube/bin/python \
+        --constraint constraints.txt --constraint constraints-hashes.txt '.[mcp,servers,documents,tracing]'
 
 FROM python:3.11-slim-bookworm
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/hippocube hippocube

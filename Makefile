@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check check lint types layers setup setup-dev setup-local bench picture docs docs-serve clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check audit check lint types layers setup setup-dev setup-local bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -35,11 +35,16 @@ release-check: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build --installer uv --outdir dist .
 	$(BIN)/python -m build --installer uv --outdir dist clients/python
+	$(BIN)/python scripts/lock.py --check
 	$(BIN)/python scripts/check_release.py dist
 
 # A folder that checks models on a GPU machine without a network: python build/gpu-check/run.py --out REPORT there.
 gpu-check: $(VENV)/.dev
 	$(BIN)/python scripts/gpu_check.py build/gpu-check
+
+# Known weaknesses of what is installed with hippocube, from the database of PyPI, which is asked over the network.
+audit: $(VENV)/.dev
+	$(BIN)/python scripts/audit_dependencies.py
 
 # What needs no server, no PyTorch and no killed process. In huge pages, what hundreds of processes load takes two
 # fifths fewer page faults (docs/development/log.md).
@@ -108,7 +113,7 @@ setup-dev: $(VENV)/.dev
 setup-local: $(VENV)/.local
 
 # The version too: what is installed beside hippocube compares it.
-$(VENV)/.base: pyproject.toml constraints.txt hatch_build.py memos/version.py
+$(VENV)/.base: pyproject.toml constraints.txt constraints-hashes.txt hatch_build.py memos/version.py
 	PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV)
 	sh scripts/install.sh $(VENV) --editable .
 	touch $@

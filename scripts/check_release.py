@@ -1,8 +1,9 @@
 """Check what is in `dist` before it is uploaded: `make release-check` builds it and runs this.
 
 Names, versions, sizes and contents of the distributions, `twine check`, and an installation of the wheels in an empty
-environment, in which the README's first program and the examples that need no extra run. Writes a bill of materials
-(CycloneDX) of that environment beside the distributions. Needs a package index.
+environment, of files whose digests are known (`scripts/lock.py`), in which the README's first program and the examples
+that need no extra run. Writes a bill of materials (CycloneDX) of that environment beside the distributions. Needs a
+package index.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def try_installed(files: list[Path], scratch: Path, number: str) -> None:
     run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=scratch, home=home)
     python = environment / "bin/python"
     wheels = [file for file in files if file.suffix == ".whl"]
-    constraints = ("--constraint", ROOT / "constraints.txt")
+    constraints = ("--constraint", ROOT / "constraints.txt", "--constraint", ROOT / "constraints-hashes.txt")
     run(*UV, "pip", "install", "--quiet", "--python", python, *constraints, *wheels, cwd=scratch, home=home)
     for command in ("memos", "hippocube"):
         assert number in run(environment / "bin" / command, "--version", cwd=scratch, home=home)

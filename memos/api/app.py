@@ -25,6 +25,7 @@ from memos.api import mcp
 from memos.api.endpoint import PATH as LOCAL
 from memos.api.families import create_group, refusal_of
 from memos.api.local import routes as local
+from memos.api.loopback import LoopbackOnly
 from memos.api.observability import Metrics, RequestLog
 from memos.api.route_table import RouteTable
 from memos.api.v1.common import error_response
@@ -195,10 +196,12 @@ def create_app(
     tracing: Tracing | None = None,
     stopping: Callable[[], bool] = lambda: False,
     lazy: bool = False,
+    loopback: bool = False,
 ) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
     With `lazy` route groups are built after the start, or on their first request; `stopping` says that a stop is near.
+    With `loopback` it answers requests for this machine alone (`memos.api.loopback`).
     """
     settings = memos.settings.server
     groups = RouteGroups(memos, local_token, stopping)
@@ -283,6 +286,8 @@ def create_app(
             allow_headers=["*"],
             expose_headers=["Retry-After", "X-Request-Id"],  # what clients read
         )
+    if loopback:
+        app.add_middleware(LoopbackOnly, origins=settings.cors_origins)
     if tracing is not None:
         memos.listeners.add(tracing.hear)
         app.add_middleware(tracing.wrap)

@@ -45,19 +45,21 @@ def resolve_identity(
     """Return the identity a request acts for, `name`, or the key's own.
 
     A key acts for its own identity, for agents of that identity, and, if it is an agent's, on the cube of its user. An
-    admin's key acts for everyone, and creates an unknown `name` if `new` and `MEMOS_SERVER__NEW_USERS` allow it.
+    admin's key acts for everyone, and creates an unknown `name` if `new` and `MEMOS_SERVER__NEW_USERS` allow it. A key
+    that is limited to cubes has the first of them as `home`, unless the usual one is among them.
 
     Raises: PermissionDenied, InvalidInput (`name` cannot be a name), NotFound.
     """
     me = caller.identity
+    limited = caller.key.cubes
     if name is None or name == me.id:
-        return _identity_of(me)
+        return _identity_of(me, limited)
     if me.admin:
-        return _identity_of(_find_or_create(memos, me.id, name, agent=agent, new=new))
+        return _identity_of(_find_or_create(memos, me.id, name, agent=agent, new=new), limited)
     other = memos.users.get(name, actor=me.id)
     if other.acts_for == me.id:
-        return _identity_of(other)
-    return RequestIdentity(me.id, other.home or other.id)
+        return _identity_of(other, limited)
+    return RequestIdentity(me.id, _home_of(other, limited))
 
 
 def _find_or_create(memos: MemOS, admin: str, name: str, *, agent: bool, new: bool) -> Identity:
@@ -73,9 +75,14 @@ def _find_or_create(memos: MemOS, admin: str, name: str, *, agent: bool, new: bo
     return memos.users.get(name, actor=admin)
 
 
-def _identity_of(identity: Identity) -> RequestIdentity:
-    usual = DEFAULT_CUBE if identity.id == LOCAL_OWNER else identity.id
-    return RequestIdentity(identity.id, identity.home or usual)
+def _identity_of(identity: Identity, limited: Sequence[str] | None) -> RequestIdentity:
+    return RequestIdentity(identity.id, _home_of(identity, limited))
+
+
+def _home_of(identity: Identity, limited: Sequence[str] | None) -> str:
+    """Return the default cube; for a key limited to other cubes the first of these."""
+    home = identity.home or (DEFAULT_CUBE if identity.id == LOCAL_OWNER else identity.id)
+    return home if limited is None or home in limited else limited[0]
 
 
 def chat_options(body: BaseModel, **own: Unpack[ChatOptions]) -> ChatOptions:

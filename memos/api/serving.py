@@ -21,6 +21,7 @@ from memos.api.app import create_app
 from memos.api.endpoint import Endpoint, announced, find, new_token
 from memos.api.http_protocol import HTTP
 from memos.api.local.client import served
+from memos.api.loopback import is_loopback
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
 from memos.kernel.memos import MemOS
@@ -34,8 +35,6 @@ _KEEP_ALIVE_S = 75
 _STOP_WITHIN_S = 20
 """Longer than clients keep an idle connection (5 s httpx, 60 s many proxies), so that they are who ends it: a request
 sent at the moment the server closes is lost."""
-
-_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 log = logging.getLogger("memos.serving")
 
@@ -60,7 +59,14 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
             tempfile.tempdir = str(memos.scratch)  # where large requests are put aside
         token = new_token()
         config = uvicorn.Config(
-            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),
+            create_app(
+                memos,
+                local_token=token,
+                tracing=tracing,
+                stopping=lambda: server.should_exit,
+                lazy=True,
+                loopback=is_loopback(settings.server.host),
+            ),
             http=HTTP,
             log_config=None,
             access_log=False,
@@ -76,7 +82,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         endpoint = Endpoint(_url(listening, local=True), token, os.getpid())
         with announced(memos.home, endpoint) if own_folder else nullcontext():
             sign_in = sign_in_link(endpoint.url, memos)
-            announce(Started(url, key, settings.server.host in _LOOPBACK, sign_in))
+            announce(Started(url, key, is_loopback(settings.server.host), sign_in))
             server.run(sockets=[listening])
 
 

@@ -263,6 +263,16 @@ class Key(identities.Key, Value):
     """A key, without its secret."""
 
 
+class RecordsReads(Value):
+    """Whether reads are recorded."""
+
+    enabled: bool = Field(description="Whether reads of cubes are recorded in the audit")
+
+
+class Offboarding(identities.Offboarding, Value):
+    """What ended when somebody left, and what became of their cubes."""
+
+
 class NewKey(Value):
     """A key that was just made."""
 

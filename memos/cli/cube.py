@@ -233,6 +233,17 @@ def shares(memos: MemOS, cube: CubeId, actor: Actor = LOCAL_OWNER) -> Output:
     return Output(found, lines, "shared with nobody")
 
 
+@command
+def transfer(
+    memos: MemOS,
+    cube: CubeId,
+    owner: Annotated[str, typer.Argument(help="User or agent who owns it from now on")],
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    memos.sharing.transfer(cube, owner, actor=actor)
+    return Output({"cube": cube, "owner": owner}, f"{cube} belongs to {owner}")
+
+
 _DONE = {
     RetentionAction.ARCHIVE: ("archive", "archived"),
     RetentionAction.DELETE: ("delete", "deleted"),

@@ -135,6 +135,7 @@ CUBE = Group(
         ),
         "unshare": Command("cube:unshare", "Revoke a role on a cube."),
         "shares": Command("cube:shares", "List the roles granted on a cube."),
+        "transfer": Command("cube:transfer", "Make somebody else the owner of a cube; other roles on it stay."),
         "events": Command(
             "watch:events",
             "Show the events of a cube: who did what and when, without memory text.",
@@ -164,6 +165,9 @@ KEY = Group(
     {
         "create": Command("user:create_key", "Create a key and print its secret, which is shown only once."),
         "list": Command("user:list_keys", "List keys without their secrets, oldest first."),
+        "rotate": Command(
+            "user:rotate_key", "Create a key in place of another, which goes on working for some hours, and print it."
+        ),
         "revoke": Command("user:revoke_key", "Revoke a key."),
     },
 )
@@ -175,10 +179,16 @@ USER = Group(
         "show": Command("user:show_user", "Show a user, agent or group."),
         "enable": Command("user:enable_user", "Enable a user, agent or group again."),
         "disable": Command("user:disable_user", "Disable a user, agent or group; their data is kept."),
+        "offboard": Command(
+            "user:offboard",
+            "End all access of a user or agent who leaves: keys, sessions, roles and memberships.",
+            example="memos user offboard alice --transfer-to bob",
+        ),
         "join": Command("user:join_group", "Make a user or agent a member of a group."),
         "leave": Command("user:leave_group", "Remove a member from a group."),
         "members": Command("user:list_members", "List a group's members by id."),
         "key": KEY,
+        "audit": Command("user:audit", "Show who did what when, newest first, or have reads recorded too, or not."),
     },
 )
 DATA = Group(

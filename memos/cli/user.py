@@ -64,6 +64,50 @@ def disable_user(memos: MemOS, id_: Id, actor: Actor = LOCAL_OWNER) -> Output:
 
 
 @command
+def offboard(
+    memos: MemOS,
+    id_: Id,
+    transfer_to: Annotated[
+        str | None, typer.Option(help="User or agent who owns their cubes from now on; default: the cubes stay theirs")
+    ] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    done = memos.users.offboard(id_, transfer_to=transfer_to, actor=actor)
+    lines = [
+        f"{', '.join((done.identity, *done.agents))}: disabled, {done.keys} keys revoked, {done.sessions} sessions and "
+        f"{done.shares} shares ended",
+        *([f"left {', '.join(done.groups)}"] if done.groups else []),
+        *(f"{cube} belongs to {transfer_to}" for cube in done.transferred),
+        *(f"{cube} is kept: `memos cube transfer` or `memos cube drop`" for cube in done.kept),
+    ]
+    return Output(done, lines)
+
+
+@command
+def audit(
+    memos: MemOS,
+    cube: Annotated[list[str] | None, typer.Option(help="Only events and reads of this cube; can be repeated")] = None,
+    by: Annotated[str | None, typer.Option(help="Only what this user or agent did")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as read; can be repeated")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number")] = 100,
+    before: Annotated[str | None, typer.Option(help="Continue behind the entry with this id")] = None,
+    reads: Annotated[
+        bool | None, typer.Option("--record-reads/--no-record-reads", help="Record reads from now on, or no longer")
+    ] = None,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    if reads is not None:
+        memos.audit.record_reads(enabled=reads, actor=actor)
+        return Output({"record_reads": reads}, f"reads are {'' if reads else 'no longer '}recorded")
+    found = memos.audit.list(cubes=cube or None, by=by, kinds=kind or (), before=before, limit=limit, actor=actor)
+    rows = (
+        (each.at.isoformat(timespec="seconds"), each.actor, each.kind, each.cube or "", each.subject or "", each.id)
+        for each in found
+    )
+    return Output(found, table("at", "who", "what", "cube", "about", "id", rows=rows, whole="id"), "nothing yet")
+
+
+@command
 def join_group(memos: MemOS, group: GroupId, member: Member, actor: Actor = LOCAL_OWNER) -> Output:
     memos.users.join(group, member, actor=actor)
     return Output({"group": group, "member": member}, f"{member} is now in {group}")
@@ -90,13 +134,28 @@ def create_key(
         list[str] | None, typer.Option(help="Rights of the key: read, write, own; can be repeated")
     ] = None,
     days: Annotated[int | None, typer.Option(min=1, max=_LONGEST_DAYS, help="Days until it expires")] = None,
+    cube: Annotated[
+        list[str] | None, typer.Option(help="The only cube it reaches; can be repeated; default: all of its owner's")
+    ] = None,
     actor: Actor = LOCAL_OWNER,
 ) -> Output:
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     rights = tuple(right) if right else ("read", "write", "own")
-    made = memos.keys.create(identity, name, rights=rights, expires_at=expires_at, actor=actor)
+    made = memos.keys.create(identity, name, rights=rights, expires_at=expires_at, cubes=cube or None, actor=actor)
     told = f"Key {made.key.name!r} of {made.key.identity}, id {made.key.id}, shown only once: {made.secret}"
     return Output(made, told)
+
+
+@command
+def rotate_key(
+    memos: MemOS,
+    key: Annotated[str, typer.Argument(help="Id of the key to replace")],
+    hours: Annotated[float, typer.Option(help="Hours that the replaced key goes on working")] = 24.0,
+    actor: Actor = LOCAL_OWNER,
+) -> Output:
+    made = memos.keys.rotate(key, overlap_s=hours * 3_600, actor=actor)
+    told = f"Key {made.key.name!r} of {made.key.identity}, id {made.key.id}, shown only once: {made.secret}"
+    return Output(made, [told, f"{key} works for another {hours:g} hours"])
 
 
 @command
@@ -112,12 +171,13 @@ def list_keys(
             key.identity,
             key.name,
             " ".join(key.rights),
+            "all" if key.cubes is None else " ".join(key.cubes),
             _state(key),
             "never" if key.last_used_at is None else key.last_used_at.isoformat(timespec="minutes"),
         )
         for key in found
     )
-    return Output(found, table("id", "of", "name", "rights", "state", "last used", rows=rows, whole="id"))
+    return Output(found, table("id", "of", "name", "rights", "cubes", "state", "last used", rows=rows, whole="id"))
 
 
 @command

@@ -94,7 +94,8 @@ class KeyLimits:
 class Key:
     """A key as it is known: never the secret itself, of which `hint` is the beginning.
 
-    `rights` are those that calls with it may have at the most. A key that was made with another one `counts_for` that.
+    `rights` are those that calls with it may have at the most, and `cubes` the only ones they reach. A key that was
+    made with another one, or replaced it, `counts_for` that.
     """
 
     id: Annotated[str, "Its id"]
@@ -109,6 +110,8 @@ class Key:
     last_used_at: Annotated[datetime | None, "When it was used last, to the minute"] = None
     limits: Annotated[KeyLimits, "Limits of the key"] = field(default_factory=KeyLimits)
     counts_for: str | None = None
+    cubes: Annotated[tuple[str, ...] | None, "Cubes it is limited to; null: all of its owner's"] = None
+    replaced_by: Annotated[str | None, "Key that replaces it after a rotation"] = None
 
     @property
     def counts_as(self) -> str:
@@ -122,6 +125,20 @@ class NewKey:
 
     key: Key
     secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offboarding:
+    """What ended when somebody left, with their agents, and what became of their cubes."""
+
+    identity: Annotated[str, "Who left"]
+    agents: Annotated[tuple[str, ...], "Their agents, disabled too"]
+    keys: Annotated[int, "Keys revoked"]
+    sessions: Annotated[int, "Sessions ended"]
+    shares: Annotated[int, "Roles on cubes of others taken back, and roles of others on cubes kept"]
+    groups: Annotated[tuple[str, ...], "Groups they were members of"]
+    transferred: Annotated[tuple[str, ...], "Cubes that have a new owner"]
+    kept: Annotated[tuple[str, ...], "Cubes that stay theirs: only admins reach them"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -523,7 +523,9 @@ class ServerSettings(_Group):
         description="Fetch files and images given by URL; private addresses are always refused",
     )
     cors_origins: tuple[str, ...] = Field(
-        (), description="Origins allowed to call the server from a browser (CORS), as a JSON list; default: none"
+        (),
+        description="Origins allowed to call the server from a browser (CORS), as a JSON list; on loopback the server "
+        "also answers to their hosts, as a proxy passes them on; default: none",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Minimum log level of the server; `debug` may log the text of error messages"

@@ -16,19 +16,19 @@ import sqlalchemy as sa
 
 from memos.core.aliases import bind, known_words, own_signature
 from memos.core.clock import Clock
-from memos.core.identities import Right
+from memos.core.identities import EVERYONE, Right
 from memos.core.settings import Settings
 from memos.core.text.validation import check_name
-from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
+from memos.core.types import LOCAL_OWNER, Fingerprint, Json, Scope
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied, shown
-from memos.kernel.access.guard import AccessControl
+from memos.kernel.access.guard import AccessControl, caller, first_read
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.idempotency import Idempotency
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.indexing.projection import Projection
+from memos.memcube.ledger import access, expiry, items
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import expiry, items
 from memos.memcube.ledger.engine import Ledger
 from memos.reader.masking import Masking
 
@@ -44,9 +44,21 @@ class Scopes:
     lifecycle: Lifecycle
     clock: Clock
     _heads: dict[str, cube_rows.CubeHead] = field(default_factory=dict, init=False)
+    _records_reads: bool | None = field(default=None, init=False)
 
-    def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
+    def check(
+        self,
+        cubes: Sequence[str],
+        actor: str,
+        *,
+        embeds: bool = True,
+        right: Right = Right.READ,
+        item: str | None = None,
+        recorded: bool = True,
+    ) -> Scope:
         """Check the actor and cubes of a call; with `embeds` the cubes must use the configured embedder.
+
+        Where reads are recorded, this records one of the cubes, or of the `item`, unless nothing of them is read.
 
         Raises: InvalidInput, NotFound, PermissionDenied, Conflict (vectors of another embedder).
         """
@@ -66,6 +78,8 @@ class Scopes:
                     f"Cube {name!r} was embedded with {known[name].fingerprint.name}, but this process uses "
                     f"{self.fingerprint.name}; run `memos data reembed`, or restore the former MEMOS_EMBED__MODEL."
                 )
+        if recorded and right is Right.READ:
+            self.record_read(actor, names, item)
         first = known[names[0]]
         return Scope(actor, names, first.time_zone, first.redact_pii, right)
 
@@ -79,7 +93,7 @@ class Scopes:
         self.lifecycle.check_open()
         check_name("item", item, 64)
         if cube is not None:
-            scope = self.check([cube], actor, embeds=embeds, right=right)
+            scope = self.check([cube], actor, embeds=embeds, right=right, item=item)
             with self.ledger.read() as connection:
                 if expiry.expired_among(connection, [item], self.clock.now()):
                     raise items.unknown(item)
@@ -89,16 +103,57 @@ class Scopes:
         readable = self.guard.readable(check_name("actor", actor, 128))
         if readable is not None and cube not in readable:
             raise items.unknown(item)
-        return self.check([cube], actor, embeds=embeds, right=right)
+        return self.check([cube], actor, embeds=embeds, right=right, item=item)
 
-    def cubes_of(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+    def cubes_of(
+        self, cubes: Sequence[str] | None, actor: str, right: Right, *, recorded: bool = True
+    ) -> tuple[str, ...] | None:
         """Check a call that needs no scope; without cubes it covers all cubes the actor has a role on."""
         if cubes is not None:
-            return self.check(cubes, actor, embeds=False, right=right).cubes
+            return self.check(cubes, actor, embeds=False, right=right, recorded=recorded).cubes
         self.lifecycle.check_open()
         self.guard.check(check_name("actor", actor, 128), (), right)  # what the key may do, whatever the cubes
         readable = self.guard.readable(actor)
+        if recorded and right is Right.READ:
+            self.record_read(actor, [EVERYONE])
         return None if readable is None else tuple(sorted(readable))
+
+    @property
+    def records_reads(self) -> bool:
+        """Return True if reads are recorded; read anew where another process may change it."""
+        known = self._records_reads
+        if known is None or not self.ledger.is_sqlite:
+            with self.ledger.read() as connection:
+                known = access.records_reads(connection)
+            self._records_reads = known
+        return known
+
+    def record_reads(self, *, enabled: bool, actor: str) -> None:
+        """Begin or end the recording of reads, itself an entry of the access log."""
+        with self.ledger.write() as connection:
+            access.set_records_reads(connection, enabled=enabled)
+            access.record(connection, self.clock.now(), actor, "record-reads", actor, {"enabled": enabled})
+        self._records_reads = enabled
+
+    def record_read(self, actor: str, cubes: Sequence[str], item: str | None = None) -> None:
+        """Record a read before anything is read: what cannot be recorded is not answered.
+
+        Not of the local owner, as whom background work runs too: whoever has the folder reads without a trace.
+        """
+        if actor == LOCAL_OWNER or not self.records_reads:
+            return
+        new = [cube for cube in cubes if first_read(f"{cube} {item or ''}")]
+        if not new:
+            return
+        asking, now = caller(), self.clock.now()
+        body: dict[str, Json] = {} if asking is None else {"key": asking.key.id}
+        if asking is not None and asking.identity.id != actor:
+            body["by"] = asking.identity.id
+        if item is not None:
+            body["item"] = item
+        with self.ledger.write() as connection:
+            for cube in new:
+                access.record(connection, now, actor, access.READ, cube, body)
 
     def readable(self, actor: str) -> frozenset[str] | None:
         return self.guard.readable(actor)

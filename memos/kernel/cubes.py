@@ -51,6 +51,7 @@ class Cubes:
         cube = check_new_id("cube", cube)
         context.scopes.readable(check_name("actor", actor, 128))
         context.access.check_key(Right.OWN)
+        context.access.check_unlimited("create cubes")
         zone = zone_of(time_zone or context.settings.time_zone)
         redact_pii = switch("redact_pii", redact_pii)
         masking = context.scopes.masking(Scope(actor, (cube,), redact_pii=redact_pii))
@@ -92,7 +93,7 @@ class Cubes:
         found = []
         for right in Right:
             with suppress(PermissionDenied):
-                self._context.scopes.check([cube], actor, embeds=False, right=right)
+                self._context.scopes.check([cube], actor, embeds=False, right=right, recorded=False)
                 found.append(right)
         return tuple(found)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -70,17 +71,18 @@ class Maintenance:
         Args:
             cubes: Cubes to compare; None compares the whole installation, with KV blocks and adapters, for admins.
             actor: Who asks.
-            repair: Bring the indexes back to what the ledger says, and remove damaged KV blocks.
+            repair: Bring the indexes back to what the ledger says, and remove damaged KV blocks; for editors.
 
         Raises:
             NotFound: A cube does not exist, or the actor may not see it.
             PermissionDenied: The actor is not an admin and names no cubes.
         """
+        check = partial(self._context.scopes.check, right=Right.WRITE if repair else Right.READ)
         if cubes is not None:
-            return self._verify(self._context.scopes.check(cubes, actor).cubes, repair=repair, strangers=False)
+            return self._verify(check(cubes, actor).cubes, repair=repair, strangers=False)
         if not (every := self._every_cube(actor)):
             return VerifyReport(0, {}, (), 0)
-        return self._verify(self._context.scopes.check(every, actor).cubes, repair=repair, strangers=True)
+        return self._verify(check(every, actor).cubes, repair=repair, strangers=True)
 
     def reindex(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, on_progress: Progress | None = None

@@ -206,6 +206,8 @@ class Transfer:
             self._context.scopes.check([cube], actor, right=Right.OWN)
         else:
             check_new_id("cube", cube)
+            self._context.access.check_key(Right.OWN)  # as to create one
+            self._context.access.check_unlimited("create cubes")
             with self._context.ledger.read() as connection:
                 if cubes.exists(connection, cube):
                     raise Conflict(f"Cube {cube!r} exists already; choose another id (cube=, --as), or merge into it.")
@@ -213,6 +215,7 @@ class Transfer:
 
     def _check_dump(self, cube: str, actor: str) -> None:
         self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        self._context.scopes.record_read(actor, [cube])
 
     def _check_actor(self, actor: str) -> None:
         self._context.lifecycle.check_open()

@@ -406,3 +406,36 @@ def test_an_admin_backs_up_everything_from_the_page(tmp_path: Path) -> None:
         assert made.folder in unescape(page)
         assert ">complete<" in page
         assert str(folder) not in Console(http, ana).get("/data/backups")
+
+
+# Keys and people
+
+
+def test_keys_are_rotated_and_limited_and_who_leaves_has_no_access(server: Server) -> None:
+    memos = server.memos
+    memos.users.create("dora")
+    memos.cubes.create("doras plans", actor="dora")
+    memos.audit.record_reads()
+    admin = Console(server.http, server.admin)
+    made = admin.post(
+        "/access/keys/create?identity=dora", owner="dora", name="ci", rights="read", cubes="doras plans\r\n"
+    ).text
+    secret = re.search(r'class="secret" readonly value="(mst_[\w-]+)"', made)
+    assert secret is not None
+    key = memos.keys.authenticate(secret[1]).key
+    assert (key.cubes, key.rights) == (("doras plans",), ("read",))
+    assert "in doras plans" in made
+    rotated = admin.post("/access/keys/rotate", key=key.id).text
+    new = re.search(r'class="secret" readonly value="(mst_[\w-]+)"', rotated)
+    assert new is not None
+    assert memos.keys.get(key.id).replaced_by == memos.keys.authenticate(new[1]).key.id
+    assert "rotated already" in admin.post("/access/keys/rotate", key=key.id).text
+    dora = Console(server.http, memos.keys.create("dora", "browser").secret)
+    assert "doras plans" in dora.get("/memories", cube="doras plans")
+    assert "read" in admin.get("/access/audit", area="read")
+    assert "is your own" in admin.post("/access/offboard", id="admin").text
+    left = admin.done("/access/offboard", id="dora", transfer_to="ben")
+    assert "dora has left: 3 keys, 1 sessions" in left
+    assert memos.cubes.get("doras plans", actor="ben").owner == "ben"
+    assert dora.http.get("/console/memories").status_code == 303
+    memos.audit.record_reads(enabled=False)

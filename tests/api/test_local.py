@@ -276,7 +276,8 @@ READING = (
     "export none /nowhere/out", "cube inspect /nowhere/in", "cube load /nowhere/in", "cube share default none",
     "cube unshare default none", "cube shares default", "user list", "user create eve --kind ghost", "user show none",
     "user enable none", "user disable none", "user join none none", "user leave none none", "user members none",
-    "user key create none laptop", "user key list", "user key revoke none", "model kv warm", "model kv pin none",
+    "user key create none laptop", "user key list", "user key revoke none", "user key rotate none",
+    "user offboard none", "user audit", "cube transfer none none", "model kv warm", "model kv pin none",
     "model adapter allow --cube none", "model adapter disallow --cube none", "memory review approve ITEM",
     "memory move none long", "cube retention remove none",
 )  # fmt: skip

@@ -23,6 +23,7 @@ from benchmarks import (
     long_life,
     longmemeval,
     minimal_pairs,
+    poisoned,
     prefeval,
     reading,
     relevance,
@@ -163,6 +164,27 @@ def test_minimal_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert figures["replaced"] < 0.05
     lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
     assert len(lines) == figures["n"]
+
+
+def test_poisoned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def obey(asked: Asked) -> Said:
+        """Follow what stands outside of fences, as a model would that knows nothing else."""
+        system = asked.body["messages"][0]["content"]
+        _, fenced, _ = poisoned.judge(system, "QUARTZ-1")
+        return answer("nine" if fenced else "QUARTZ-1")
+
+    rows = tmp_path / "rows.jsonl"
+    with OpenAIServer(obey) as server:
+        arguments = ["--limit", "4", "--with-model", server.url.removesuffix("/v1"), "--per-question", str(rows)]
+        figures = closing_line(poisoned, arguments, capsys)
+    assert figures["n"] == 4
+    for surface in ("chat", "hooks"):
+        assert figures[surface] == {"there": 4, "fenced": 4, "broken": 0}
+    assert figures["context"] == {"there": 4, "fenced": 3, "broken": 0}  # the fourth is the user's own
+    assert (figures["fence"]["followed"], figures["bare"]["followed"]) == (0, 1)
+    assert len(rows.read_text(encoding="utf-8").splitlines()) == 4
+    every = poisoned.inputs()
+    assert len({(each.question, each.text.replace(each.word, "")) for each in every}) == 100
 
 
 def test_a_life_repeats_with_its_seed_and_says_nothing_twice() -> None:

@@ -79,11 +79,26 @@ def test_users_groups_keys_and_roles_by_command(store: Store) -> None:
     assert "laptop" in listed
     assert made["key"]["id"] in listed
     assert made["secret"] not in listed
+    rotated = store.told("user", "key", "rotate", made["key"]["id"], "--hours", "2")
+    assert rotated["key"]["rights"] == ["read"]
     assert store.told("user", "key", "revoke", made["key"]["id"])["revoked_at"] is not None
     with MemOS.open(store.home, embedder=WordEmbedder()) as memos, pytest.raises(PermissionDenied):
         memos.keys.authenticate(made["secret"])
 
+    limited = store.told("user", "key", "create", "ana", "one cube", "--cube", "ana")
+    assert limited["key"]["cubes"] == ["ana"]
+    assert store.said("user", "audit", "--record-reads") == "reads are recorded\n"
+    assert store.told("user", "audit", "--kind", "record-reads")[0]["body"] == {"enabled": True}
+    assert "key-rotate" in store.said("user", "audit", "--kind", "key-rotate")
+    store.said("user", "create", "eve")
+    store.said("cube", "create", "plans")
+    assert store.said("cube", "transfer", "plans", "ana") == "plans belongs to ana\n"
+    left = store.said("user", "offboard", "ana", "--transfer-to", "eve")
+    assert "ana, bot: disabled, 2 keys revoked" in left
+    assert "plans belongs to eve" in left
+    assert store.told("user", "offboard", "eve")["kept"] == ["ana", "bot", "eve", "plans"]
+
     assert store.run("user", "create", "ana").exit_code == Conflict.exit_code
-    assert store.run("user", "create", "eve", "--kind", "ghost").exit_code == InvalidInput.exit_code
+    assert store.run("user", "create", "ghost", "--kind", "ghost").exit_code == InvalidInput.exit_code
     assert store.run("cube", "share", "ana", "nobody").exit_code == NotFound.exit_code
     assert store.run("user", "list", "--actor", "bot").exit_code == PermissionDenied.exit_code

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import check_release
+from scripts import check_release, lock
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,16 @@ def test_a_large_distribution_is_refused(tmp_path: Path) -> None:
     assert check_release.problems_of(wheel) == [
         f"is {wheel.stat().st_size:,} bytes, more than {check_release.MOST_BYTES:,}"
     ]
+
+
+def test_all_that_is_needed_to_serve_is_pinned_with_its_digests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lock.problems() == []
+    text = lock.HASHES.read_text(encoding="utf-8")
+    changed = tmp_path / lock.HASHES.name
+    monkeypatch.setattr(lock, "HASHES", changed)
+    changed.write_text(text.replace("\nanyio==", "\nanyio==0"), encoding="utf-8")
+    assert [problem.split()[0] for problem in lock.problems()] == ["anyio"]
+    changed.write_text(text.replace("\nnumpy==", "\nnumpi=="), encoding="utf-8")
+    assert any("numpy has no digest" in problem for problem in lock.problems())

@@ -534,6 +534,11 @@ export class Sharing extends Part {
     return (await this.api.request("delete", "/cubes/{cube}/grants/{identity}", given, options)).revoked;
   }
 
+  /** Make somebody else the owner of a cube. */
+  async transfer(cube: string, owner: string, fields: ForUser = {}, options?: CallOptions): Promise<void> {
+    await this.api.request("put", "/cubes/{cube}/owner", { path: { cube }, query: fields, body: { owner } }, options);
+  }
+
   /** Return the roles given on a cube. */
   grants(cube: string, fields: ForUser = {}, options?: CallOptions): Promise<types.Grant[]> {
     return this.api.request("get", "/cubes/{cube}/grants", { path: { cube }, query: fields }, options);
@@ -564,6 +569,11 @@ export class Users extends Part {
   /** Enable or disable an identity. Admins only. */
   enable(identity: string, enabled = true, options?: CallOptions): Promise<types.Identity> {
     return this.api.request("patch", "/users/{identity}", { path: { identity }, body: { enabled } }, options);
+  }
+
+  /** End all access of a user or agent who leaves. Admins only. */
+  offboard(identity: string, fields: Fields<"OffboardBody"> = {}, options?: CallOptions): Promise<types.Offboarding> {
+    return this.api.request("post", "/users/{identity}/offboard", { path: { identity }, body: fields }, options);
   }
 
   /** Return the members of a group by id. Admins only. */
@@ -607,6 +617,11 @@ export class Keys extends Part {
     options?: CallOptions,
   ): Promise<types.ApiKey> {
     return this.api.request("put", "/keys/{key}/limits", { path: { key }, body: { limits, ...fields } }, options);
+  }
+
+  /** Create a key in place of another, which goes on working for `overlap_s` seconds. */
+  rotate(key: string, fields: Fields<"RotateKeyBody"> = {}, options?: CallOptions): Promise<types.NewKey> {
+    return this.api.request("post", "/keys/{key}/rotate", { path: { key }, body: fields }, options);
   }
 
   revoke(key: string, fields: ForUser = {}, options?: CallOptions): Promise<types.ApiKey> {

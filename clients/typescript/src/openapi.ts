@@ -1013,6 +1013,23 @@ export interface paths {
 		patch?: never;
 		trace?: never;
 	};
+	"/cubes/{cube}/owner": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		/** @description Make somebody else the owner of a cube; other roles on it stay. For its owners. */
+		put: operations["cubes_transfer"];
+		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
 	"/cubes/{cube}": {
 		parameters: {
 			query?: never;
@@ -1083,6 +1100,27 @@ export interface paths {
 		head?: never;
 		/** @description Enable or disable a user, agent or group; a disabled one may do nothing, and keeps its data. */
 		patch: operations["users_enable"];
+		trace?: never;
+	};
+	"/users/{identity}/offboard": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/**
+		 * @description End all access of a user or agent who leaves: keys, sessions, roles and memberships; for admins.
+		 *
+		 *	 Their memories stay. Repeating it changes nothing more.
+		 */
+		post: operations["users_offboard"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
 		trace?: never;
 	};
 	"/groups/{group}/members": {
@@ -1172,6 +1210,23 @@ export interface paths {
 		patch?: never;
 		trace?: never;
 	};
+	"/keys/{key}/rotate": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Make a key in place of another, with its name, rights, cubes and limits; its secret is shown this once. */
+		post: operations["keys_rotate"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
 	"/keys/{key}": {
 		parameters: {
 			query?: never;
@@ -1233,6 +1288,24 @@ export interface paths {
 		/** @description Return who did what when, newest first: events of cubes one may read, sign-ins, and changes to users and keys. */
 		get: operations["audit_list"];
 		put?: never;
+		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/audit/reads": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		/** @description Return whether reads are recorded. */
+		get: operations["audit_records_reads"];
+		/** @description Record reads of cubes from now on, or no longer; for admins. */
+		put: operations["audit_record_reads"];
 		post?: never;
 		delete?: never;
 		options?: never;
@@ -3116,6 +3189,8 @@ export interface components {
 			expires_at?: string | null;
 			/** @description Limits of the key; only admins can set them */
 			limits?: components["schemas"]["LimitsBody"] | null;
+			/** @description The only cubes it reaches; default: all its owner has a role on */
+			cubes?: string[] | null;
 		};
 		/** @description A new user, agent or group. */
 		CreateUserBody: {
@@ -4051,6 +4126,10 @@ export interface components {
 			last_used_at: string | null;
 			/** @description Limits of the key */
 			limits: components["schemas"]["KeyLimits"];
+			/** @description Cubes it is limited to; null: all of its owner's */
+			cubes: string[] | null;
+			/** @description Key that replaces it after a rotation */
+			replaced_by: string | null;
 		};
 		/** @description Limits of a key; null means the default of the installation's settings. */
 		KeyLimits: {
@@ -4375,6 +4454,30 @@ export interface components {
 			/** @description The caller's id of the record: any text, at most 512 characters */
 			id: string;
 		};
+		/** @description What becomes of the cubes of somebody who leaves. */
+		OffboardBody: {
+			/** @description User or agent who owns them then; default: they stay theirs */
+			transfer_to?: string | null;
+		};
+		/** @description What ended when somebody left, and what became of their cubes. */
+		Offboarding: {
+			/** @description Who left */
+			identity: string;
+			/** @description Their agents, disabled too */
+			agents: string[];
+			/** @description Keys revoked */
+			keys: number;
+			/** @description Sessions ended */
+			sessions: number;
+			/** @description Roles on cubes of others taken back, and roles of others on cubes kept */
+			shares: number;
+			/** @description Groups they were members of */
+			groups: string[];
+			/** @description Cubes that have a new owner */
+			transferred: string[];
+			/** @description Cubes that stay theirs: only admins reach them */
+			kept: string[];
+		};
 		/**
 		 * @description Figures of one moment; rates are those of the `seconds` before it.
 		 *
@@ -4404,6 +4507,11 @@ export interface components {
 			running: components["schemas"]["Task"][];
 			/** @description Tokens of language models today */
 			tokens_today: number;
+		};
+		/** @description A new owner. */
+		OwnerBody: {
+			/** @description User or agent who owns the cube from now on */
+			owner: string;
 		};
 		/** @description Two statements. */
 		PairBody: {
@@ -4724,6 +4832,18 @@ export interface components {
 			/** @description Records with it */
 			records: number;
 		};
+		/** @description Whether reads are recorded. */
+		RecordReadsBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description Record reads of cubes from now on, or no longer */
+			enabled: boolean;
+		};
+		/** @description Whether reads are recorded. */
+		RecordsReads: {
+			/** @description Whether reads of cubes are recorded in the audit */
+			enabled: boolean;
+		};
 		/** @description A memory that a model was shown under a mark such as `m1`; `relevance` is that of a hit. */
 		Reference: {
 			/** @description Citation mark, such as `m1` */
@@ -4837,6 +4957,18 @@ export interface components {
 			to_version?: number | null;
 			/** @description Fail with 409 if the memory is at another version */
 			expected_version?: number | null;
+		};
+		/** @description A rotation of a key. */
+		RotateKeyBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/**
+			 * @description Seconds that the replaced key goes on working
+			 * @default 86400
+			 */
+			overlap_s?: number;
+			/** @description Expiry time of the new key; default: it lasts as long as the replaced one was made for */
+			expires_at?: string | null;
 		};
 		/** @description A rule of retention; an empty list means any. */
 		RuleBody: {
@@ -7553,6 +7685,34 @@ export interface operations {
 			};
 		};
 	};
+	cubes_transfer: {
+		parameters: {
+			query?: {
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path: {
+				/** @description Id of a cube */
+				cube: string;
+			};
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["OwnerBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			204: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content?: never;
+			};
+		};
+	};
 	cubes_get: {
 		parameters: {
 			query?: {
@@ -7759,6 +7919,33 @@ export interface operations {
 			};
 		};
 	};
+	users_offboard: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path: {
+				/** @description Id of a user, agent or group */
+				identity: string;
+			};
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["OffboardBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["Offboarding"];
+				};
+			};
+		};
+	};
 	users_members: {
 		parameters: {
 			query?: never;
@@ -7935,6 +8122,36 @@ export interface operations {
 			};
 		};
 	};
+	keys_rotate: {
+		parameters: {
+			query?: never;
+			header?: {
+				/** @description Repeats of the request with this key within 24 hours have no second effect; another request with it gets 409 */
+				"idempotency-key"?: string | null;
+			};
+			path: {
+				/** @description Id of a key */
+				key: string;
+			};
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["RotateKeyBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			201: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["NewKey"];
+				};
+			};
+		};
+	};
 	keys_revoke: {
 		parameters: {
 			query?: {
@@ -8037,6 +8254,53 @@ export interface operations {
 				};
 				content: {
 					"application/json": components["schemas"]["AuditEntry"][];
+				};
+			};
+		};
+	};
+	audit_records_reads: {
+		parameters: {
+			query?: {
+				/** @description User or agent to act for; default: the owner of the key */
+				user?: string | null;
+			};
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody?: never;
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["RecordsReads"];
+				};
+			};
+		};
+	};
+	audit_record_reads: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["RecordReadsBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["RecordsReads"];
 				};
 			};
 		};

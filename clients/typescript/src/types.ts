@@ -38,6 +38,7 @@ export type ChatPiece = { type: "text"; text: string } | { type: "end"; result: 
 export type AddReceipt = Schemas["AddReceipt"];
 export type Alias = Schemas["Alias"];
 export type ApiKey = Schemas["Key"];
+export type Offboarding = Schemas["Offboarding"];
 export type Chat = Schemas["Chat"];
 export type ChatModel = Schemas["ChatModel"];
 export type ChatPrompt = Schemas["ChatPrompt"];

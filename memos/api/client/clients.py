@@ -202,6 +202,7 @@ class Sharing(Part[C]):
     grant = sends(v1_cubes.grant)
     revoke = sends(v1_cubes.revoke)
     grants = sends(v1_cubes.grants)
+    transfer = sends(v1_cubes.transfer)
 
 
 class Users(Part[C]):
@@ -212,6 +213,7 @@ class Users(Part[C]):
     list = sends(v1_cubes.list_users)
     get = sends(v1_cubes.get_user)
     enable = sends(v1_cubes.enable_user)
+    offboard = sends(v1_cubes.offboard_user)
     members = sends(v1_cubes.members)
     join = sends(v1_cubes.join)
     leave = sends(v1_cubes.leave)
@@ -223,6 +225,7 @@ class Keys(Part[C]):
     create = sends(v1_cubes.create_key)
     list = sends(v1_cubes.list_keys)
     limit = sends(v1_cubes.limit_key)
+    rotate = sends(v1_cubes.rotate_key)
     revoke = sends(v1_cubes.revoke_key)
     used = sends(v1_cubes.key_usage)
 
@@ -232,6 +235,8 @@ class Audit(Part[C]):
 
     list = sends(v1_cubes.list_audit)
     verify = sends(v1_cubes.verify_audit)
+    records_reads = sends(v1_cubes.records_reads)
+    record_reads = sends(v1_cubes.record_reads)
 
 
 class Tasks(Part[C]):

@@ -215,6 +215,12 @@ def grants(cube: str, *, user: str | None = None) -> Call[list[values.Grant]]:
     return getting(path_of("cubes", ("cube", cube), "grants"), as_list(values.Grant), {"user": user})
 
 
+def transfer(cube: str, owner: str, *, user: str | None = None) -> Call[None]:
+    """Make somebody else the owner of a cube. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
+    path = path_of("cubes", ("cube", cube), "owner")
+    return changing("PUT", path, nothing, body={"owner": owner}, query={"user": user})
+
+
 def me(*, cube: str | None = None) -> Call[values.Me]:
     """Return the identity of the client's key, and its rights, or those it has in a cube. Raises: NotFound (cube)."""
     return getting(path_of("me"), as_model(values.Me), {"cube": cube})
@@ -249,6 +255,12 @@ def enable_user(id_: str, *, enabled: bool = True) -> Call[values.Identity]:
     return changing("PATCH", path_of("users", ("id_", id_)), as_model(values.Identity), body={"enabled": enabled})
 
 
+def offboard_user(id_: str, *, transfer_to: str | None = None) -> Call[values.Offboarding]:
+    """End all access of a user or agent who leaves. Admins only. Raises: InvalidInput, NotFound, PermissionDenied."""
+    path = path_of("users", ("id_", id_), "offboard")
+    return changing("POST", path, as_model(values.Offboarding), body={"transfer_to": transfer_to})
+
+
 def members(group: str) -> Call[tuple[str, ...]]:
     """Return the members of a group by id. Admins only. Raises: NotFound, PermissionDenied."""
     path = path_of("groups", ("group", group), "members")
@@ -272,6 +284,7 @@ def create_key(
     rights: Sequence[str] = ("read", "write", "own"),
     expires_at: datetime | None = None,
     limits: Mapping[str, int | None] | None = None,
+    cubes: Sequence[str] | None = None,
     user: str | None = None,
 ) -> Call[values.NewKey]:
     """Create a key, for oneself without `identity`. Its secret is in this answer only, so nothing is sent twice.
@@ -279,6 +292,17 @@ def create_key(
     Raises: InvalidInput, NotFound, PermissionDenied.
     """
     return changing("POST", path_of("keys"), as_model(values.NewKey), body=locals())
+
+
+def rotate_key(
+    key: str, *, overlap_s: float = 86_400, expires_at: datetime | None = None, user: str | None = None
+) -> Call[values.NewKey]:
+    """Create a key in place of another, which goes on working for `overlap_s` seconds.
+
+    Raises: InvalidInput, NotFound, Conflict (revoked, expired or replaced already), PermissionDenied.
+    """
+    body = {"overlap_s": overlap_s, "expires_at": expires_at, "user": user}
+    return changing("POST", path_of("keys", ("key", key), "rotate"), as_model(values.NewKey), body=body)
 
 
 def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[list[values.Key]]:
@@ -307,6 +331,18 @@ def list_audit(
     """
     query = {"cube": listed(cubes), "by": by, "kind": listed(kinds), "before": before, "limit": limit, "user": user}
     return getting(path_of("audit"), as_list(values.AuditEntry), query)
+
+
+def records_reads(*, user: str | None = None) -> Call[bool]:
+    """Return True if reads of cubes are recorded."""
+    path = path_of("audit", "reads")
+    return getting(path, as_field(values.RecordsReads, lambda found: found.enabled), {"user": user})
+
+
+def record_reads(*, enabled: bool = True, user: str | None = None) -> Call[bool]:
+    """Record reads of cubes from now on, or no longer. Admins only. Raises: PermissionDenied."""
+    answer = as_field(values.RecordsReads, lambda found: found.enabled)
+    return changing("PUT", path_of("audit", "reads"), answer, body={"enabled": enabled, "user": user})
 
 
 def verify_audit(cube: str, *, user: str | None = None) -> Call[values.ChainReport]:

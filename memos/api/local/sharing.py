@@ -17,6 +17,7 @@ from memos.api import endpoint
 from memos.api.endpoint import Endpoint, announced, new_token
 from memos.api.local.client import served
 from memos.api.local.routes import alone
+from memos.api.loopback import LoopbackOnly
 from memos.core.closing import Closing
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable
@@ -36,7 +37,7 @@ def in_background(home: Path, make: Callable[[str, Callable[[], bool]], ASGIApp]
         raise BackendUnavailable(f"Cannot listen on loopback ({error.strerror}).") from error
     with listening:
         config = uvicorn.Config(
-            make(token, lambda: server.should_exit),
+            LoopbackOnly(make(token, lambda: server.should_exit)),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -144,6 +144,7 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
         session: list[Json] = [] if body.session_id is None else [{"conversation": body.session_id}]
         wanted = {"and": [*session, *([body.filter] if body.filter else [])]} if session or body.filter else None
         for cube in cubes:
+            memos.chat.check_store(cube, actor=actor)  # also where nothing is found
             while found := memos.memories.list(cube=cube, actor=actor, filter=wanted, limit=_AT_ONCE):
                 memos.delete([item.id for item in found], cube=cube, actor=actor)
     return done({"status": "success"})

@@ -141,6 +141,20 @@ def unshare(cube: CubeId, identity: IdentityId, memos: CurrentMemos, acting: Cur
     return Revoked(revoked=memos.sharing.revoke(cube, identity, actor=acting.actor))
 
 
+class OwnerBody(BaseModel):
+    """A new owner."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    owner: str = Field(description="User or agent who owns the cube from now on")
+
+
+@router.put("/cubes/{cube:path}/owner", status_code=204)
+def transfer(cube: CubeId, body: OwnerBody, memos: CurrentMemos, acting: CurrentIdentity) -> None:
+    """Make somebody else the owner of a cube; other roles on it stay. For its owners."""
+    memos.sharing.transfer(cube, body.owner, actor=acting.actor)
+
+
 @router.get("/cubes/{cube:path}")
 def get(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Cube:
     """Return one cube."""

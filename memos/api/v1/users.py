@@ -24,7 +24,7 @@ from memos.api.v1.common import (
     value_router,
 )
 from memos.core.audit import AuditEntry, ChainReport
-from memos.core.identities import Identity, Key, NewKey, Session
+from memos.core.identities import Identity, Key, NewKey, Offboarding, Session
 
 router = value_router("users")
 keys_router = value_router("keys", prefix="/keys")
@@ -106,6 +106,23 @@ def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, cal
     return memos.users.enable(identity, enabled=body.enabled, actor=caller.identity.id)
 
 
+class OffboardBody(BaseModel):
+    """What becomes of the cubes of somebody who leaves."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    transfer_to: str | None = Field(None, description="User or agent who owns them then; default: they stay theirs")
+
+
+@router.post("/users/{identity:path}/offboard", name="offboard")
+def offboard_user(identity: IdentityId, body: OffboardBody, memos: CurrentMemos, caller: CurrentCaller) -> Offboarding:
+    """End all access of a user or agent who leaves: keys, sessions, roles and memberships; for admins.
+
+    Their memories stay. Repeating it changes nothing more.
+    """
+    return memos.users.offboard(identity, transfer_to=body.transfer_to, actor=caller.identity.id)
+
+
 @router.get("/groups/{group:path}/members", name="members")
 def list_members(group: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> values.Members:
     """Return a group's members by id."""
@@ -141,6 +158,7 @@ class CreateKeyBody(Body):
     rights: list[str] = Field(default=["read", "write", "own"], description="Rights of the key: `read`, `write`, `own`")
     expires_at: AwareDatetime | None = Field(None, description="Expiry time, with its UTC offset")
     limits: LimitsBody | None = Field(None, description="Limits of the key; only admins can set them")
+    cubes: list[str] | None = Field(None, description="The only cubes it reaches; default: all its owner has a role on")
 
 
 @keys_router.post("", status_code=201, name="create")
@@ -155,7 +173,13 @@ def create_key(
     made = memos.idempotency.once(
         creation(idempotency_key, "keys.create", RequestTarget(actor=actor, cube=identity), body),
         lambda: memos.keys.create(
-            identity, body.name, rights=body.rights, expires_at=expires_at, limits=limits, actor=actor
+            identity,
+            body.name,
+            rights=body.rights,
+            expires_at=expires_at,
+            limits=limits,
+            cubes=body.cubes,
+            actor=actor,
         ),
         ids=lambda new: [new.key.id],
         again=lambda ids: NewKey(memos.keys.get(ids[0], actor=actor), ""),
@@ -196,6 +220,34 @@ def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: Curre
     return memos.keys.limit(key, body.limits.model_dump(exclude_none=True), actor=actor)
 
 
+class RotateKeyBody(Body):
+    """A rotation of a key."""
+
+    overlap_s: float = Field(86_400, description="Seconds that the replaced key goes on working")
+    expires_at: AwareDatetime | None = Field(
+        None, description="Expiry time of the new key; default: it lasts as long as the replaced one was made for"
+    )
+
+
+@keys_router.post("/{key}/rotate", status_code=201, name="rotate")
+def rotate_key(
+    key: KeyId,
+    body: RotateKeyBody,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
+    idempotency_key: IdempotencyKey = None,
+) -> values.NewKey:
+    """Make a key in place of another, with its name, rights, cubes and limits; its secret is shown this once."""
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
+    made = memos.idempotency.once(
+        creation(idempotency_key, "keys.rotate", RequestTarget(actor=actor, cube=key), body),
+        lambda: memos.keys.rotate(key, overlap_s=body.overlap_s, expires_at=body.expires_at, actor=actor),
+        ids=lambda new: [new.key.id],
+        again=lambda ids: NewKey(memos.keys.get(ids[0], actor=actor), ""),
+    )
+    return values.NewKey(key=values.Key.model_validate(made.key), secret=made.secret or None)
+
+
 @keys_router.delete("/{key}", name="revoke")
 def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> Key:
     """Revoke a key, so that it no longer grants access."""
@@ -233,6 +285,25 @@ def list_audit(
 ) -> list[AuditEntry]:
     """Return who did what when, newest first: events of cubes one may read, sign-ins, and changes to users and keys."""
     return memos.audit.list(cubes=cube or None, actor=acting.actor, by=by, kinds=kind, before=before, limit=limit)
+
+
+class RecordReadsBody(Body):
+    """Whether reads are recorded."""
+
+    enabled: bool = Field(description="Record reads of cubes from now on, or no longer")
+
+
+@audit_router.get("/reads", name="records_reads")
+def get_records_reads(memos: CurrentMemos, acting: CurrentIdentity) -> values.RecordsReads:
+    """Return whether reads are recorded."""
+    return values.RecordsReads(enabled=memos.audit.records_reads(actor=acting.actor))
+
+
+@audit_router.put("/reads", name="record_reads")
+def set_records_reads(body: RecordReadsBody, memos: CurrentMemos, caller: CurrentCaller) -> values.RecordsReads:
+    """Record reads of cubes from now on, or no longer; for admins."""
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
+    return values.RecordsReads(enabled=memos.audit.record_reads(enabled=body.enabled, actor=actor))
 
 
 @audit_router.get("/verify", name="verify")

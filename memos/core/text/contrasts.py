@@ -377,7 +377,7 @@ def requests_a_task(text: str) -> bool:
 
 
 _TASK = re.compile(
-    r"\W*(?:hey|hi|ok|okay)?\W*(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
+    r"\W*+(?:hey|hi|ok|okay)?\W*+(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
     r"bitte)\s+)*"
     r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
     r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",

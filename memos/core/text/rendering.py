@@ -258,6 +258,9 @@ def _text_of(hit: Hit, part: str) -> str:
         shown = with_speaker(hit.item.speaker, said)
     if is_untrusted(hit.sources):
         shown = wrap_untrusted(said, speaker_of(hit.item, hit.sources))
+    else:  # what a user pasted opens and ends no fence either
+        shown = _without_tags(shown)
+    shown = remembered(shown)  # a program may put it into the fence of memories, or one of its own by that name
     return marked(hit.standing, shown, hit.item.memory)
 
 

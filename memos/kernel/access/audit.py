@@ -11,11 +11,12 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput
+from memos.kernel.access.guard import caller
 from memos.kernel.context import Context
 from memos.memcube.ledger import access
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.access import AuditPlace, AuditQuery
-from memos.reader.arguments import within
+from memos.reader.arguments import switch, within
 
 _MOST_CUBES = 100  # each is one query
 _MOST_KINDS = 100
@@ -43,8 +44,9 @@ class Audit:
         """Return what happened, newest first.
 
         Args:
-            cubes: Cubes whose events to return; None returns those of the 100 readable cubes that changed last, and
-                the access log: of everybody for an admin, else what one did oneself and what was done about one.
+            cubes: Cubes whose events to return, with reads of those that one owns where reads are recorded; None
+                returns events of the 100 readable cubes that changed last, and the access log: of everybody for an
+                admin, else what one did oneself, what was done about one, and reads of what one owns.
             actor: Who asks.
             by: Only what this actor did.
             kinds: Only of these kinds.
@@ -66,18 +68,41 @@ class Audit:
             None if by is None else check_name("by", by, 128),
             within("limit", limit, 1, 1_000),
         )
-        named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        named = self._context.scopes.cubes_of(cubes, actor, Right.READ, recorded=False)
         about = None if self._context.access.is_admin(actor) else actor
+        owned = self._context.access.owned(actor, named)
+        asking = caller()
+        # Sign-ins and keys of its owner are nothing to a key that is limited to cubes.
+        only_reads = cubes is not None or (asking is not None and asking.key.cubes is not None)
         with self._context.ledger.read() as connection:
-            found = [] if cubes is not None else [access.access_entries(connection, wanted, about)]
+            found = [access.access_entries(connection, wanted, about, owned, reads=only_reads)]
             for cube in access.changed_last(connection, named, _MOST_CUBES):
                 found.append(access.cube_entries(connection, cube, wanted))
-        self._context.scopes.cubes_of(cubes, actor, Right.READ)  # nothing read after a revocation is returned
+        self._context.scopes.cubes_of(
+            cubes, actor, Right.READ, recorded=False
+        )  # nothing read after a revocation is returned
         return [*islice(merge(*found, key=AuditPlace.of, reverse=True), wanted.limit)]
+
+    def record_reads(self, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> bool:
+        """Record reads of cubes from now on, or no longer; the installation keeps this, admins decide it.
+
+        A read is recorded before it is answered, once for each cube and request, with the actor, the key and the
+        memory if it was of one; what cannot be recorded is refused. Reads by the local owner are not recorded.
+        """
+        self._context.scopes.check_admin(actor)
+        self._context.lifecycle.check_space()
+        self._context.scopes.record_reads(enabled=switch("enabled", enabled), actor=actor)
+        return enabled
+
+    def records_reads(self, *, actor: str = LOCAL_OWNER) -> bool:
+        """Return True if reads are recorded: everybody may know. Raises: PermissionDenied (unknown actor)."""
+        self._context.lifecycle.check_open()
+        self._context.access.readable(check_name("actor", actor, 128))
+        return self._context.scopes.records_reads
 
     def verify(self, cube: str, *, actor: str = LOCAL_OWNER) -> ChainReport:
         """Check that a cube's chain of events is whole; takes about a second per 100,000 events. Raises: NotFound."""
-        self._context.scopes.cubes_of([cube], actor, Right.READ)
+        self._context.scopes.cubes_of([cube], actor, Right.READ, recorded=False)
         with self._context.ledger.read() as connection:
             events, problem = cube_rows.head(connection, cube), cube_rows.broken_event(connection, cube)
         return ChainReport(cube, events, problem is None, problem)

@@ -21,6 +21,7 @@ _REMEMBERED = 10_000
 _SHOWN_CUBES = 5
 _ALLOWED: ContextVar[frozenset[Right] | None] = ContextVar("memos_allowed", default=None)
 _CALLER: ContextVar[Caller | None] = ContextVar("memos_caller", default=None)
+_READ: ContextVar[set[str] | None] = ContextVar("memos_read", default=None)
 
 
 @contextmanager
@@ -36,11 +37,12 @@ def limit_rights(rights: Iterable[Right]) -> Iterator[None]:
 @contextmanager
 def acting_as(caller: Caller) -> Iterator[None]:
     """Run calls in the block as `caller`: with its key's rights, and only for identities it may act for."""
-    token = _CALLER.set(caller)
+    token, read = _CALLER.set(caller), _READ.set(set())
     try:
         with limit_rights(caller.key.rights):
             yield
     finally:
+        _READ.reset(read)
         _CALLER.reset(token)
 
 
@@ -53,11 +55,27 @@ def caller() -> Caller | None:
     return _CALLER.get()
 
 
+def first_read(subject: str) -> bool:
+    """Return True the first time that a request reads a subject; outside of requests always."""
+    read = _READ.get()
+    if read is None:
+        return True
+    new = subject not in read
+    read.add(subject)
+    return new
+
+
 @dataclass(frozen=True, slots=True)
 class ActorRights:
     everything: bool
     roles: Mapping[str, CubeRole]
     acts_for: str | None = None
+
+    def within(self, cubes: Collection[str]) -> ActorRights:
+        """Return the rights in some cubes alone, as a key has that is limited to them."""
+        if self.everything:
+            return ActorRights(False, dict.fromkeys(cubes, CubeRole.OWNER), self.acts_for)
+        return ActorRights(False, {cube: self.roles[cube] for cube in cubes if cube in self.roles}, self.acts_for)
 
 
 class AccessControl:
@@ -119,6 +137,12 @@ class AccessControl:
         if allowed is not None and right not in allowed:
             raise PermissionDenied(f"The API key lacks the right `{right}`; use a key with this right.")
 
+    def check_unlimited(self, what: str) -> None:
+        """Check that a call may reach more than cubes. Raises: PermissionDenied (its key is limited to some)."""
+        caller = _CALLER.get()
+        if caller is not None and caller.key.cubes is not None:
+            raise PermissionDenied(f"The API key is limited to cubes and cannot {what}; use a key without that limit.")
+
     def is_admin(self, actor: str) -> bool:
         """Return True if an actor may do everything, and its key has the right `own`."""
         allowed = _ALLOWED.get()
@@ -130,6 +154,14 @@ class AccessControl:
                 f"{actor!r} is not an admin of this installation; ask an admin to do it, or use an admin's key with "
                 "the right `own`."
             )
+
+    def owned(self, actor: str, among: Collection[str] | None) -> list[str]:
+        """Return the cubes of `among` (None: all with a role) that an actor may manage."""
+        standing = self._rights(actor)
+        if standing.everything:
+            return [*(among or ())]
+        known = standing.roles if among is None else set(among)
+        return [cube for cube, role in standing.roles.items() if role is CubeRole.OWNER and cube in known]
 
     def readable(self, actor: str) -> frozenset[str] | None:
         standing = self._rights(actor)
@@ -146,7 +178,8 @@ class AccessControl:
             raise
         if foreign and caller is not None and standing.acts_for != caller.identity.id:
             raise _not_its_own(actor)
-        return standing
+        limited = None if caller is None else caller.key.cubes
+        return standing if limited is None else standing.within(limited)
 
     def _rights_without_identities(self, actor: str) -> ActorRights:
         if actor == LOCAL_OWNER:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -22,6 +22,7 @@ from memos.core.identities import (
     Key,
     KeyLimits,
     NewKey,
+    Offboarding,
     Right,
 )
 from memos.core.text.validation import check_name, check_new_id, check_text
@@ -29,9 +30,9 @@ from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, shown
 from memos.kernel.access.guard import caller
 from memos.kernel.context import Context
-from memos.memcube.ledger import access
-from memos.memcube.ledger.cubes import record_event
-from memos.reader.arguments import member_of, members_of, switch, within
+from memos.memcube.ledger import access, adapters
+from memos.memcube.ledger.cubes import record_event, set_owner, unknown
+from memos.reader.arguments import member_of, members_of, seconds_of, switch, within
 
 _PREFIX = "mst_"
 _SECRET_BYTES = 32
@@ -41,6 +42,8 @@ _MOST = 10**15
 # A key's use is written down at most that often: a request must not wait for a write.
 _USE_NOTED_EVERY = timedelta(minutes=1)
 _MOST_CALLERS = 10_000
+_MOST_CUBES = 100
+_OVERLAP_S = 86_400.0
 CLOSED = "The API key is unknown, expired or revoked; use another key or create one."
 
 Identities = list[Identity]  # `list` is a method here
@@ -128,6 +131,44 @@ class Users:
             access.record(connection, self._context.clock.now(), actor, kind, id_, {})
         return self.get(id_)
 
+    def offboard(self, id_: str, *, transfer_to: str | None = None, actor: str = LOCAL_OWNER) -> Offboarding:
+        """End all access of a user or agent who leaves, and of their agents: keys, sessions, roles and memberships.
+
+        They are disabled, and their memories stay: with `transfer_to` their cubes belong to that user or agent, with
+        the roles given on them; without, only admins reach them, who can transfer (`sharing.transfer`) or erase
+        (`cubes.drop`) them later. Raises: InvalidInput, NotFound, PermissionDenied (no admin).
+        """
+        context = self._context
+        context.scopes.check_admin(actor)
+        if check_name("id", id_, 128) == actor:
+            raise InvalidInput("id", "is your own; ask another admin, or let the local owner do it")
+        with context.access.changing(), context.write() as connection:
+            if access.require_identity(connection, id_).kind is IdentityKind.GROUP:
+                raise InvalidInput("id", "is a group; take its members out, and disable it")
+            now = context.clock.now()
+            agents = access.agents_of(connection, id_)
+            those = [id_, *agents]
+            for each in those:
+                access.change_identity(connection, each, disabled=True)
+            if transfer_to is not None:
+                _check_new_owner(connection, transfer_to)
+            keys, sessions = access.revoke_keys(connection, those, now), access.end_sessions(connection, those)
+            groups, owned = access.leave_all(connection, those), access.owned_by(connection, those)
+            ended = access.grants_to(connection, those)
+            for cube in owned:
+                if transfer_to is None:
+                    ended += [each for each in access.grants_of(connection, cube) if each not in ended]
+                else:
+                    _transfer(connection, cube, transfer_to, now, actor)
+            for given in ended:
+                access.ungrant(connection, given.cube, given.identity)
+                record_event(connection, given.cube, now, actor, "unshare", None, {"identity": given.identity})
+            moved, kept = ([], owned) if transfer_to is None else (owned, [])
+            done = Offboarding(id_, tuple(agents), keys, sessions, len(ended), tuple(groups), tuple(moved), tuple(kept))
+            told = {"agents": agents, "keys": keys, "sessions": sessions, "shares": len(ended), "owner": transfer_to}
+            access.record(connection, now, actor, "user-offboard", id_, told)
+        return done
+
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Add a user or agent to a group. Raises: NotFound, InvalidInput, PermissionDenied."""
         self._context.scopes.check_admin(actor)
@@ -189,6 +230,25 @@ class Sharing:
                 )
         return taken
 
+    def transfer(self, cube: str, to: str, *, actor: str = LOCAL_OWNER) -> None:
+        """Make a user or agent the owner of a cube; for its owners. Other roles on it stay as they are.
+
+        The former owner keeps no role but those given to it, its groups or everyone, and consent to training ends.
+        Raises: NotFound, InvalidInput (a group, or disabled), PermissionDenied, Conflict (the home of somebody).
+        """
+        context = self._context
+        self._check_owner(cube, actor)
+        with context.access.changing(), context.write() as connection:
+            access.require_cube(connection, cube)
+            _check_new_owner(connection, check_name("to", to, 128))
+            home = access.home_of(connection, cube)
+            if home not in (None, to):
+                raise Conflict(
+                    f"Cube {cube!r} is where {home!r} works by default; it gets a new owner when {home!r} leaves "
+                    "(`memos user offboard`, `users.offboard`), or is disabled."
+                )
+            _transfer(connection, cube, to, context.clock.now(), actor)
+
     def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:
         """Return the grants of a cube; for its owners. Raises: NotFound, PermissionDenied."""
         self._check_owner(cube, actor)
@@ -201,6 +261,21 @@ class Sharing:
         context.access.check(check_name("actor", actor, 128), [check_name("cube", cube, 128)], Right.OWN)
         with context.ledger.read() as connection:
             access.require_cube(connection, cube)
+
+
+def _check_new_owner(connection: sa.Connection, to: str) -> None:
+    found = access.require_identity(connection, check_name("to", to, 128))
+    if found.kind is IdentityKind.GROUP:
+        raise InvalidInput("to", f"{shown(to)} is a group; only users and agents own cubes")
+    if found.disabled:
+        raise InvalidInput("to", f"{shown(to)} is disabled; enable it first, or choose another owner")
+
+
+def _transfer(connection: sa.Connection, cube: str, to: str, now: datetime, actor: str) -> None:
+    access.ungrant(connection, cube, to)
+    set_owner(connection, cube, to)
+    adapters.disallow(connection, cube)  # the new owner has not consented to training
+    record_event(connection, cube, now, actor, "transfer", None, {"owner": to})
 
 
 class Keys:
@@ -217,26 +292,35 @@ class Keys:
         rights: Collection[str] = ("read", "write", "own"),
         expires_at: datetime | None = None,
         limits: Mapping[str, int] | None = None,
+        cubes: Sequence[str] | None = None,
         actor: str = LOCAL_OWNER,
     ) -> NewKey:
         """Create a key of 256 random bits; only the return value has the secret. Identities may create their own.
 
-        Only admins set limits; usage of a key made with another key counts against that key. Raises: InvalidInput,
-        NotFound, PermissionDenied.
+        Args:
+            identity: User or agent the key stands for.
+            name: Where the key is used.
+            rights: Rights of the key.
+            expires_at: When it expires.
+            limits: How much it may use; only admins set them. What a key made with another key uses counts as that
+                one's.
+            cubes: The only cubes it reaches, which the identity must have a role on; None for all it has a role on.
+                The first is where calls go that name no cube, unless the identity's own cube is among them.
+            actor: Who creates it.
+
+        Raises: InvalidInput, NotFound, PermissionDenied.
         """
         context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)
+        context.access.check_unlimited("create keys")
         wanted = members_of("rights", rights, Right)
         if not wanted:
             raise InvalidInput("rights", f"must not be empty; choose from {', '.join(Right)}")
         for right in (Right.OWN, *wanted):  # a key makes none that may do more than itself
             context.access.check_key(right)
-        if expires_at is not None and not (
-            isinstance(expires_at, datetime) and expires_at.tzinfo is not None and expires_at > now
-        ):
-            raise InvalidInput("expires_at", "must be a time in the future, with a UTC offset")
+        _check_expiry(expires_at, now)
         allowed, counts_for = self._limits(limits, actor)
-        secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+        secret = _new_secret()
         key = Key(
             new_id(),
             identity,
@@ -248,20 +332,75 @@ class Keys:
             expires_at,
             limits=allowed,
             counts_for=counts_for,
+            cubes=_cube_names(cubes),
         )
         with context.write() as connection:
-            if access.require_identity(connection, identity).kind is IdentityKind.GROUP:
+            owner = access.require_identity(connection, identity)
+            if owner.kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; only users and agents can have keys")
+            _check_reach(connection, owner, key.cubes)
             access.add_key(connection, key, secret_digest(secret))
             access.record(connection, now, actor, "key-create", identity, _told(key))
         return NewKey(key, secret)
 
+    def rotate(
+        self,
+        key: str,
+        *,
+        overlap_s: float = _OVERLAP_S,
+        expires_at: datetime | None = None,
+        actor: str = LOCAL_OWNER,
+    ) -> NewKey:
+        """Create a key in place of another, with its name, rights, cubes and limits; both work for a while.
+
+        Args:
+            key: Id of the key to replace.
+            overlap_s: Seconds that the replaced key goes on working, unless it expires before; 0 ends it at once.
+            expires_at: When the new key expires; default: it lasts as long as the replaced one was made for.
+            actor: Who rotates it.
+
+        Raises: InvalidInput, NotFound, Conflict (revoked, expired or replaced already), PermissionDenied.
+        """
+        context, now = self._context, self._context.clock.now()
+        found = self.get(key, actor=actor)
+        for right in (Right.OWN, *found.rights):
+            context.access.check_key(right)
+        self._check_reached(found, "rotate other keys")
+        overlap = timedelta(seconds=seconds_of("overlap_s", overlap_s))
+        if expires_at is None and found.expires_at is not None:
+            expires_at = now + (found.expires_at - found.created_at)
+        _check_expiry(expires_at, now)
+        secret = _new_secret()
+        with context.access.changing(), context.write() as connection:
+            old = access.require_key(connection, found.id)
+            if not is_valid(old, now):
+                raise Conflict(f"The key {old.name!r} is revoked or expired; create a new one.")
+            if old.replaced_by is not None:
+                raise Conflict(f"The key {old.name!r} was rotated already; rotate {old.replaced_by} instead.")
+            new = replace(
+                old,
+                id=new_id(),
+                hint=secret[:_HINT_CHARS],
+                created_by=actor,
+                created_at=now,
+                expires_at=expires_at,
+                last_used_at=None,
+                counts_for=old.counts_as,
+            )
+            ends = now + overlap if old.expires_at is None else min(old.expires_at, now + overlap)
+            access.add_key(connection, new, secret_digest(secret))
+            access.change_key(connection, old.id, expires_at=ends, replaced_by=new.id)
+            access.record(connection, now, actor, "key-rotate", old.identity, _told(new) | {"replaces": old.id})
+        return NewKey(new, secret)
+
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
-        """Return an identity's keys, or all. Raises: PermissionDenied."""
+        """Return an identity's keys, or all; with a key that is limited to cubes itself. Raises: PermissionDenied."""
         self._check_self(identity, actor)
         self._context.access.check_key(Right.READ)
         with self._context.ledger.read() as connection:
-            return access.keys_of(connection, identity)
+            found = access.keys_of(connection, identity)
+        asking = caller()
+        return found if asking is None or asking.key.cubes is None else [k for k in found if k.id == asking.key.id]
 
     def limit(self, key: str, limits: Mapping[str, int], *, actor: str = LOCAL_OWNER) -> Key:
         """Replace a key's limits. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
@@ -286,6 +425,7 @@ class Keys:
         """Revoke a key. Raises: NotFound, PermissionDenied."""
         found = self.get(key, actor=actor)
         self._context.access.check_key(Right.OWN)
+        self._check_reached(found, "revoke other keys")
         with self._context.access.changing(), self._context.write() as connection:
             if found.revoked_at is None:
                 now = self._context.clock.now()
@@ -345,6 +485,11 @@ class Keys:
             raise NotFound("key", key)  # as if there were none
         return found
 
+    def _check_reached(self, key: Key, what: str) -> None:
+        asking = caller()
+        if asking is None or asking.key.id != key.id:
+            self._context.access.check_unlimited(what)
+
     def _is_its(self, key: Key, actor: str) -> bool:
         return self._context.access.readable(check_name("actor", actor, 128)) is None or actor == key.identity
 
@@ -367,8 +512,42 @@ class Keys:
 
 def opens(key: Key, identity: Identity, now: datetime) -> bool:
     """Return True if a key is valid and its owner enabled."""
-    over = key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now)
-    return not over and not identity.disabled
+    return is_valid(key, now) and not identity.disabled
+
+
+def is_valid(key: Key, now: datetime) -> bool:
+    """Return True if a key is neither revoked nor expired."""
+    return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
+
+
+def _new_secret() -> str:
+    return _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
+    if expires_at is not None and not (
+        isinstance(expires_at, datetime) and expires_at.tzinfo is not None and expires_at > now
+    ):
+        raise InvalidInput("expires_at", "must be a time in the future, with a UTC offset")
+
+
+def _cube_names(cubes: Sequence[str] | None) -> tuple[str, ...] | None:
+    if cubes is None:
+        return None
+    if isinstance(cubes, str) or not isinstance(cubes, Sequence):
+        raise InvalidInput("cubes", "must be a list of names")
+    if not 0 < len(cubes) <= _MOST_CUBES:
+        raise InvalidInput("cubes", f"must name 1 to {_MOST_CUBES} cubes; leave it out for all")
+    return tuple(dict.fromkeys(check_name("cubes", cube, 128) for cube in cubes))
+
+
+def _check_reach(connection: sa.Connection, owner: Identity, cubes: Collection[str] | None) -> None:
+    """Check that the owner of a key reaches the cubes it is limited to."""
+    for cube in cubes or ():
+        if owner.admin:
+            access.require_cube(connection, cube)
+        elif cube not in access.roles(connection, owner.id, [cube]):
+            raise unknown(cube)
 
 
 def _is_use_due(key: Key, now: datetime) -> bool:
@@ -376,7 +555,8 @@ def _is_use_due(key: Key, now: datetime) -> bool:
 
 
 def _told(key: Key) -> dict[str, str | list[str]]:
-    return {"key": key.id, "name": key.name, "rights": [str(right) for right in key.rights]}
+    limited = {} if key.cubes is None else {"cubes": [*key.cubes]}
+    return {"key": key.id, "name": key.name, "rights": [str(right) for right in key.rights], **limited}
 
 
 def _limits(given: Mapping[str, int]) -> KeyLimits:

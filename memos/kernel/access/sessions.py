@@ -10,6 +10,7 @@ from memos.core.identities import Caller, Identity, IdentityKind, Key, NewSessio
 from memos.core.text.validation import check_name, check_text
 from memos.core.types import LOCAL_OWNER
 from memos.errors import NotFound, PermissionDenied
+from memos.kernel.access.guard import caller
 from memos.kernel.access.service import CLOSED, opens, secret_digest
 from memos.kernel.context import Context
 from memos.memcube.ledger import access
@@ -111,7 +112,7 @@ class Sessions:
         self._context.access.check_key(Right.READ)
         now, mine = self._context.clock.now(), None if self._is_admin(actor) else actor
         with self._context.ledger.read() as connection:
-            return [each for each in access.sessions_of(connection, mine) if each.expires_at > now]
+            return [each for each in _reached(access.sessions_of(connection, mine)) if each.expires_at > now]
 
     def revoke(self, session: str, *, actor: str = LOCAL_OWNER) -> None:
         """End a session by its id. Raises: NotFound."""
@@ -120,7 +121,7 @@ class Sessions:
         self._context.access.check_key(Right.OWN)
         mine = None if self._is_admin(actor) else actor
         with self._context.write() as connection:
-            known = {each.id: each.identity for each in access.sessions_of(connection, mine)}
+            known = {each.id: each.identity for each in _reached(access.sessions_of(connection, mine))}
             if session not in known or not access.remove_session(connection, session):
                 raise NotFound("session", session)
             told = {"session": session}
@@ -157,6 +158,14 @@ class Sessions:
 
     def _is_admin(self, actor: str) -> bool:
         return self._context.access.is_admin(check_name("actor", actor, 128))
+
+
+def _reached(sessions: Sessions_) -> Sessions_:
+    """Return the sessions that a call may see: with a key that is limited to cubes those of this key."""
+    asking = caller()
+    if asking is None or asking.key.cubes is None:
+        return sessions
+    return [each for each in sessions if each.key == asking.key.id]
 
 
 def local_caller(clock: Clock) -> Caller:

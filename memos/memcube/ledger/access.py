@@ -39,6 +39,7 @@ from memos.memcube.ledger.schema import (
     identities,
     key_usage,
     memberships,
+    meta,
     row_of,
 )
 
@@ -169,8 +170,42 @@ def _to_identity(row: sa.Row[Any]) -> Identity:
 
 def _to_key(row: sa.Row[Any]) -> Key:
     told = fields_of(row) | {"rights": tuple(map(Right, row.rights)), "limits": KeyLimits(**(row.limits or {}))}
+    told["cubes"] = None if row.cubes is None else tuple(row.cubes)
     del told["digest"]
     return Key(**told)
+
+
+def revoke_keys(connection: sa.Connection, among: Collection[str], now: datetime) -> int:
+    """Revoke every key of identities; return how many were open."""
+    its = (api_keys.c.identity_id.in_(among), api_keys.c.revoked_at.is_(None))
+    return connection.execute(sa.update(api_keys).where(*its).values(revoked_at=now)).rowcount
+
+
+def agents_of(connection: sa.Connection, user: str) -> list[str]:
+    return list(connection.scalars(sa.select(identities.c.id).where(identities.c.acts_for == user)))
+
+
+def home_of(connection: sa.Connection, cube: str) -> str | None:
+    """Return the enabled identity whose home a cube is."""
+    its = (identities.c.home == cube, identities.c.disabled.is_(False))
+    return connection.scalar(sa.select(identities.c.id).where(*its))
+
+
+def owned_by(connection: sa.Connection, among: Collection[str]) -> list[str]:
+    return list(connection.scalars(sa.select(cubes.c.id).where(cubes.c.owner.in_(among)).order_by(cubes.c.id)))
+
+
+def grants_to(connection: sa.Connection, among: Collection[str]) -> list[Grant]:
+    rows = connection.execute(sa.select(grants).where(grants.c.identity_id.in_(among)).order_by(grants.c.cube_id))
+    return [Grant(**fields_of(row) | {"role": CubeRole(row.role)}) for row in rows]
+
+
+def leave_all(connection: sa.Connection, among: Collection[str]) -> list[str]:
+    """Take identities out of all groups; return these."""
+    its = memberships.c.member_id.in_(among)
+    found = list(connection.scalars(sa.select(memberships.c.group_id).where(its).distinct()))
+    connection.execute(sa.delete(memberships).where(its))
+    return sorted(found)
 
 
 def count_usage(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:
@@ -218,6 +253,12 @@ def remove_session(connection: sa.Connection, id_: str) -> bool:
     return connection.execute(sa.delete(console_sessions).where(console_sessions.c.id == id_)).rowcount == 1
 
 
+def end_sessions(connection: sa.Connection, among: Collection[str]) -> int:
+    """Remove the sessions of identities; return how many there were."""
+    its = console_sessions.c.identity_id.in_(among)
+    return connection.execute(sa.delete(console_sessions).where(its)).rowcount
+
+
 def _to_session(row: sa.Row[Any]) -> Session:
     return Session(row.id, row.identity_id, row.key_id, row.client, row.created_at, row.expires_at)
 
@@ -226,6 +267,21 @@ def record(connection: sa.Connection, at: datetime, actor: str, kind: str, subje
     """Log a sign-in, or a change to a user, group or key; `subject` is the identity it is about."""
     row = {"id": new_id(), "at": at, "actor": actor, "kind": kind, "subject": subject, "body": body}
     connection.execute(sa.insert(access_log).values(row))
+
+
+READ = "read"
+"""Kind of an entry that tells of a read; its subject is the cube, `*` for all that one may read."""
+_READS = "record_reads"
+
+
+def records_reads(connection: sa.Connection) -> bool:
+    return connection.scalar(sa.select(meta.c.value).where(meta.c.key == _READS)) is not None
+
+
+def set_records_reads(connection: sa.Connection, *, enabled: bool) -> None:
+    connection.execute(sa.delete(meta).where(meta.c.key == _READS))
+    if enabled:
+        connection.execute(sa.insert(meta).values(key=_READS, value="on"))
 
 
 class AuditPlace(NamedTuple):
@@ -265,16 +321,29 @@ class AuditQuery(NamedTuple):
     limit: int
 
 
-def access_entries(connection: sa.Connection, wanted: AuditQuery, about: str | None) -> list[AuditEntry]:
-    """Return entries of the access log, newest first; with `about` those by or about this identity."""
+def access_entries(
+    connection: sa.Connection,
+    wanted: AuditQuery,
+    about: str | None,
+    owned: Collection[str] = (),
+    *,
+    reads: bool = False,
+) -> list[AuditEntry]:
+    """Return entries of the access log, newest first; with `about` those by or about this identity.
+
+    Reads of cubes that are `owned` are among them; with `reads` nothing else is.
+    """
     log = access_log.c
     query = sa.select(access_log)
     if wanted.before is not None:
         at, cube, _, id_ = wanted.before
         earlier = log.at <= at if cube else sa.or_(log.at < at, sa.and_(log.at == at, log.id < id_))
         query = query.where(log.at <= at, earlier)
-    if about is not None:
-        query = query.where(sa.or_(log.actor == about, log.subject == about))
+    seen = sa.and_(log.kind == READ, log.subject.in_(owned))
+    if reads:
+        query = query.where(seen)
+    elif about is not None:
+        query = query.where(sa.or_(log.actor == about, sa.and_(log.subject == about, log.kind != READ), seen))
     rows = connection.execute(_narrowed(query, access_log, wanted).order_by(log.at.desc(), log.id.desc()))
     return [
         AuditEntry(f"{to_micros(row.at)}.0.{row.id}", row.at, row.actor, row.kind, None, None, row.subject, row.body)

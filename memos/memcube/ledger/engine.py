@@ -109,7 +109,7 @@ def _casefold(value: object) -> str | None:
     return value.casefold() if isinstance(value, str) else None
 
 
-HEAD = "0024"
+HEAD = "0027"
 """The schema revision this program reads and writes."""
 
 _VERSION = sa.Table(

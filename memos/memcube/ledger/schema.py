@@ -646,6 +646,10 @@ api_keys = sa.Table(
     sa.Column("limits", sa.JSON),
     # The key that created this one and whose quota its usage counts against.
     sa.Column("counts_for", sa.String(36)),
+    # Ids of the cubes the key is limited to; null is no limit.
+    sa.Column("cubes", sa.JSON),
+    # The key that was made in place of this one by a rotation.
+    sa.Column("replaced_by", sa.String(36)),
     sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
     sa.Index("ix_api_keys_identity", "identity_id"),
 )

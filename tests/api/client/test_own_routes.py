@@ -252,11 +252,22 @@ def test_users_groups_and_keys(listening: Listening, opened: Open) -> None:
         admin.keys.limit(made.key.id, {"items": 3})
     with pytest.raises(NotFound):
         admin.keys.limit("none", {})
+    rotated = admin.keys.rotate(made.key.id, overlap_s=60)
+    assert (rotated.key.replaced_by, rotated.key.rights) == (None, ("read",))
+    assert opened(listening.url, rotated.secret).users.me().identity.id == user
+    assert admin.keys.create(user, "one cube", cubes=[user]).key.cubes == (user,)
+    assert admin.audit.record_reads() is admin.audit.records_reads() is True
+    assert admin.audit.record_reads(enabled=False) is False
     assert admin.keys.revoke(made.key.id).revoked_at is not None
     with pytest.raises(PermissionDenied) as told:
         cleo.users.me()
     assert told.value.status == 401
     assert made.secret not in str(told.value)
+    cube = new_id()
+    admin.cubes.create(cube)
+    admin.sharing.transfer(cube, user)
+    left = admin.users.offboard(user)
+    assert (left.keys, left.transferred, left.kept) == (3, (), tuple(sorted((cube, user))))
     assert admin.users.enable(user, enabled=False).disabled
 
 

@@ -70,6 +70,20 @@ async def enable(view: View) -> Response:
     return await view.after(told, "/access", people, kind=view.query("kind"))
 
 
+async def offboard(view: View) -> Response:
+    form = await view.form()
+    id_, to = str(form.get("id", "")), str(form.get("transfer_to", "")).strip()
+    try:
+        done = await view.rest.post(f"/users/{part(id_)}/offboard", {"transfer_to": to or None})
+    except RestError as error:
+        return await people(view, problem=error.message)
+    cubes = f"{len(done['transferred'])} cubes belong to {to}" if to else f"{len(done['kept'])} cubes are kept"
+    told = (
+        f"{id_} has left: {done['keys']} keys, {done['sessions']} sessions and {done['shares']} shares ended; {cubes}."
+    )
+    return await view.after(told, "/access", people, kind=view.query("kind"))
+
+
 async def group(view: View, problem: str = "") -> Response:
     id_ = view.query("id")
     found = await view.rest.get(f"/groups/{part(id_)}/members")
@@ -149,6 +163,8 @@ async def create_key(view: View) -> Response:
         "name": str(form.get("name", "")).strip(),
         "rights": [str(right) for right in form.getlist("rights")],
     }
+    if cubes := [name.strip() for name in str(form.get("cubes", "")).splitlines() if name.strip()]:
+        body["cubes"] = cubes
     if days and days in _LIFETIMES:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=int(days))).isoformat()
     limits = {name: int(str(form[name])) for name in LIMITS if str(form.get(name, "")).isdecimal()}
@@ -156,6 +172,14 @@ async def create_key(view: View) -> Response:
         body["limits"] = limits
     try:
         made = await view.rest.post("/keys", body)
+    except RestError as error:
+        return await keys(view, problem=error.message)
+    return await keys(view, made=made)
+
+
+async def rotate_key(view: View) -> Response:
+    try:
+        made = await view.rest.post(f"/keys/{part(await view.field('key'))}/rotate", {})
     except RestError as error:
         return await keys(view, problem=error.message)
     return await keys(view, made=made)
@@ -183,11 +207,13 @@ PAGES = (
     Page("/access", people),
     Page("/access/create", create, "POST"),
     Page("/access/enable", enable, "POST"),
+    Page("/access/offboard", offboard, "POST"),
     Page("/access/group", group),
     Page("/access/group/join", join, "POST"),
     Page("/access/group/leave", leave, "POST"),
     Page("/access/keys", keys),
     Page("/access/keys/create", create_key, "POST"),
+    Page("/access/keys/rotate", rotate_key, "POST"),
     Page("/access/keys/revoke", revoke_key, "POST"),
     Page("/access/sessions", sessions),
     Page("/access/sessions/end", end_session, "POST"),

@@ -20,10 +20,11 @@ AREAS = {
         "Sign-ins, keys and sharing",
         [
             *("sign-in", "sign-out", "session-end", "key-create", "key-limit", "key-revoke", "user-create"),
-            *("user-enable", "user-disable", "group-join", "group-leave", "share", "unshare"),
-            *("allow_learning", "disallow_learning"),
+            *("key-rotate", "user-enable", "user-disable", "user-offboard", "group-join", "group-leave"),
+            *("share", "unshare", "transfer", "allow_learning", "disallow_learning", "record-reads"),
         ],
     ),
+    "read": ("What was read", ["read"]),
     "erase": ("Erasures and deletions", ["erase", "delete", "expire"]),
     "change": (
         "Corrections and settings",
@@ -34,6 +35,8 @@ AREAS = {
 _WORDS = {
     "sign-in": "signed in", "sign-out": "signed out", "session-end": "ended a session", "key-create": "created a key",
     "key-limit": "changed a key's limits", "key-revoke": "revoked a key", "user-create": "created",
+    "key-rotate": "rotated a key", "user-offboard": "ended all access of", "transfer": "gave the cube a new owner",
+    "read": "read", "record-reads": "changed whether reads are recorded",
     "user-enable": "enabled", "user-disable": "disabled", "group-join": "added to a group",
     "group-leave": "removed from a group", "share": "shared the cube", "unshare": "stopped sharing the cube",
     "add": "added memories", "update": "changed a memory", "delete": "deleted memories", "erase": "erased memories",
