@@ -150,6 +150,10 @@ class FeedbackReceipt(types.FeedbackReceipt, Value):
     """Receipt of a correction."""
 
 
+class ErasedForm(types.ErasedForm, Value):
+    """What there was of one form before an erasure and after it."""
+
+
 class EraseReceipt(types.EraseReceipt, Value):
     """Receipt of an erasure: the memories, and the places they were removed from."""
 
@@ -256,7 +260,7 @@ class AuditEntry(audit.AuditEntry, Value):
 
 
 class ChainReport(audit.ChainReport, Value):
-    """Result of checking a cube's chain of events."""
+    """Result of checking a chain of events."""
 
 
 class Key(identities.Key, Value):

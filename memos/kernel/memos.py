@@ -81,6 +81,7 @@ class MemOS(FormerNames):
             settings=settings,
             clock=clock,
             ledger=ledger,
+            key=installation.key,
             scopes=Scopes(ledger, access, installation.embedder.fingerprint, settings, self._lifecycle, clock),
             access=access,
             quotas=installation.quotas,
@@ -117,7 +118,7 @@ class MemOS(FormerNames):
         self.conversations, self.profiles = Conversations(context), Profiles(context)
         self.graph, self.timeline = Graph(context), Timeline(context)
         self.tools, self.images, self.review = Tools(context), Images(context), Review(context)
-        self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
+        self.documents = Documents(context, wake, self.maintenance.finish_erasure, installation.web_files)
         self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
         self.cubes = Cubes(context, self.maintenance.finish_erasure)

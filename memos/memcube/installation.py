@@ -102,6 +102,7 @@ PATHS: tuple[DataLocation, ...] = (
     DataLocation("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     # Weights, and while they are trained the exercises they are trained on, in words.
     DataLocation("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),
+    DataLocation("signing.key", DataKind.IDS, "", "memos.memcube.signing.open_key", ""),
     DataLocation("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
     DataLocation("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )

@@ -27,7 +27,7 @@ from memos.errors import (
     MemosError,
     PermissionDenied,
 )
-from memos.memcube.ledger import postgres
+from memos.memcube.ledger import audit_chain, postgres
 from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
 
@@ -103,7 +103,7 @@ def _casefold(value: object) -> str | None:
     return value.casefold() if isinstance(value, str) else None
 
 
-HEAD = "0024"
+HEAD = "0026"
 """The schema revision this program reads and writes."""
 
 _VERSION = sa.Table(
@@ -309,7 +309,9 @@ def _create_tables(connection: sa.Connection) -> None:
         connection.exec_driver_sql(postgres.fold_function().replace("%", "%%"))
     for statement in _definitions(connection.dialect.name):
         connection.exec_driver_sql(statement)
-    connection.execute(sa.insert(metadata.tables["meta"]).values(key="ledger_id", value=new_id()))
+    made = {"ledger_id": new_id(), audit_chain.HEAD: audit_chain.START}
+    rows = [{"key": key, "value": value} for key, value in made.items()]
+    connection.execute(sa.insert(metadata.tables["meta"]), rows)
     connection.execute(sa.insert(_VERSION).values(version_num=HEAD))
 
 
