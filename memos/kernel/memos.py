@@ -29,6 +29,7 @@ from memos.kernel.context import Context, Lifecycle, Scopes
 from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
+from memos.kernel.erasures import Erasures
 from memos.kernel.evaluation import EvaluationService
 from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
@@ -121,6 +122,7 @@ class MemOS(FormerNames):
         self.documents = Documents(context, wake, self.maintenance.finish_erasure, installation.web_files)
         self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
+        self.erasures = Erasures(context, installation)
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)

@@ -8,27 +8,28 @@ them, since they are handed out once and not stored. Both together find the pass
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from memos.core.clock import to_micros
 from memos.core.types import ErasedForm, EraseReceipt, ItemType, Json
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
-from memos.memcube.signing import SigningKey, is_signed
+from memos.memcube.signing import SigningKey, canonical, is_signed
 
 PASSAGE_BYTES = 16
-"""Length of a fingerprinted passage, which begins at the beginning of a word."""
+"""Length of a fingerprinted passage, which begins where a word begins."""
 
 _MOST_PASSAGES = 256
 _PASSAGES_OF_TEXT = 4
 _DIGEST_BYTES = 12
-_WORD_START = re.compile(r"(?<!\w)\w")
+# By byte: letters, digits, and whatever is not ASCII.
+_IN_WORDS = np.array([sign >= 0x80 or chr(sign).isalnum() or sign == ord("_") for sign in range(256)])
 _UNSIGNED = frozenset({"signature"})
 
 Forms = Mapping[str, list[int | None]]
@@ -110,14 +111,22 @@ def forms_of(told: Forms) -> tuple[ErasedForm, ...]:
 def passages_of(connection: sa.Connection, cube: str, ids: Collection[str], messages: Collection[str]) -> list[bytes]:
     """Return passages of what these items and messages say, spread over all of it."""
     chosen: dict[bytes, None] = {}
-    texts = dict.fromkeys(_texts(connection, cube, ids, messages))
-    for text in texts:
-        starts = [match.start() for match in _WORD_START.finditer(text)]
-        whole = [raw for start in starts if len(raw := text[start : start + PASSAGE_BYTES].encode()) >= PASSAGE_BYTES]
-        step = max(1, len(whole) // _PASSAGES_OF_TEXT)
-        chosen |= dict.fromkeys(raw[:PASSAGE_BYTES] for raw in whole[::step][:_PASSAGES_OF_TEXT])
+    for text in dict.fromkeys(_texts(connection, cube, ids, messages)):
+        raw = text.encode("utf-8", "surrogatepass")
+        starts = word_starts(raw)
+        step = max(1, len(starts) // _PASSAGES_OF_TEXT)
+        chosen |= dict.fromkeys(raw[start : start + PASSAGE_BYTES] for start in starts[::step][:_PASSAGES_OF_TEXT])
     found = list(chosen)
     return found[:: max(1, -(-len(found) // _MOST_PASSAGES))]
+
+
+def word_starts(raw: bytes) -> list[int]:
+    """Return where words begin in bytes that have a whole passage left: behind a sign of ASCII that is no letter."""
+    signs = _IN_WORDS[np.frombuffer(raw, np.uint8)]
+    begins = signs.copy()
+    begins[1:] &= ~signs[:-1]
+    found: list[int] = np.flatnonzero(begins[: max(0, len(raw) - PASSAGE_BYTES + 1)]).tolist()
+    return found
 
 
 def fingerprint(secret: bytes, passage: bytes) -> str:
@@ -169,6 +178,11 @@ def is_valid(receipt: EraseReceipt) -> bool:
     if receipt.public_key is None or receipt.signature is None:
         return False
     return is_signed(payload(receipt), receipt.public_key, receipt.signature)
+
+
+def canonical_payload(receipt: EraseReceipt) -> bytes:
+    """Return the bytes that are signed. Raises: TypeError, ValueError (a field has the wrong type)."""
+    return canonical(payload(receipt))
 
 
 def payload(receipt: EraseReceipt) -> dict[str, Json]:
