@@ -79,7 +79,7 @@ class Erasures:
         receipt: EraseReceipt | Mapping[str, Json] | str,
         *,
         texts: Sequence[str] = (),
-        folders: Sequence[Path] = (),
+        folders: Sequence[str | Path] = (),
         scan: bool = True,
         actor: str = LOCAL_OWNER,
         on_progress: Progress | None = None,
@@ -293,7 +293,7 @@ def _texts_of(texts: Sequence[str]) -> tuple[str, ...]:
     return told
 
 
-def _folders_of(folders: Sequence[Path]) -> tuple[Path, ...]:
+def _folders_of(folders: Sequence[str | Path]) -> tuple[Path, ...]:
     if isinstance(folders, str) or len(folders) > _MOST_FOLDERS:
         raise InvalidInput("folders", f"must be a list of at most {_MOST_FOLDERS} folders")
     places = tuple(Path(folder) for folder in folders)

@@ -218,6 +218,10 @@ class Maintenance:
         now = erasure.find(self._context.ledger, receipt.id) or receipt
         return self.signed(replace(now, fingerprints=receipt.fingerprints))
 
+    def forget_calls(self, cubes: Sequence[str]) -> None:
+        """Forget what was asked about cubes whose names are about to be forgotten, too."""
+        self._slow.forget(cubes)
+
     def signed(self, receipt: EraseReceipt) -> EraseReceipt:
         """Return a receipt with the installation's signature."""
         context = self._context

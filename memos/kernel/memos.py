@@ -47,6 +47,7 @@ from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
 from memos.kernel.statistics import Statistics
+from memos.kernel.subjects import Subjects
 from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
 from memos.kernel.timeline import Timeline
@@ -123,6 +124,7 @@ class MemOS(FormerNames):
         self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
         self.erasures = Erasures(context, installation)
+        self.subjects = Subjects(context, self.maintenance)
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)

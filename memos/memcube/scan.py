@@ -35,6 +35,7 @@ LEAST_BYTES = 4
 
 _CHUNK = 16 << 20
 _OVERLAP = 64 << 10
+_PIECE = 16 << 10
 _MOST_UNPACKED = 64 << 20
 _DEPTH = 3
 _MOST_TRACES = 1_000
@@ -44,6 +45,7 @@ _WIDE = re.compile(rb"(?:[\x20-\xff]\x00){12,}")
 _ESCAPED = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{24,}")
 
+Array = np.typing.NDArray[np.bool_]
 Progress = Callable[[int, int], None]
 
 
@@ -315,16 +317,15 @@ class Scan:
                 self._look(str(path), file.read(), 0)
                 self.read_bytes += size
                 return
-            for start, end in _extents(file.fileno(), size):
-                place = start
-                while place < end:
-                    data = os.pread(file.fileno(), min(_CHUNK + _OVERLAP, end - place), place)
-                    self.read_bytes += min(len(data), _CHUNK)
-                    if data.count(0) < len(data):
-                        self._look(str(path), data, place)
-                        if paged:
-                            self._pages(str(path), data, place)
-                    place += _CHUNK
+            extents = _extents(file.fileno(), size)
+            chunks = ((place, end) for start, end in extents for place in range(start, end, _CHUNK))
+            for place, end in chunks:
+                data = os.pread(file.fileno(), min(_CHUNK + _OVERLAP, end - place), place)
+                self.read_bytes += min(len(data), _CHUNK)
+                for start, part in _written(data):
+                    self._look(str(path), part, place + start)
+                    if paged:
+                        self._pages(str(path), part, place + start)
 
     def _pages(self, place: str, data: bytes, offset: int) -> None:
         for kind, start, unpacked in _payloads(data):
@@ -351,6 +352,20 @@ def _raw(value: Any) -> bytes | None:
         case Mapping():
             return _raw(dict(value))
     return None
+
+
+def _written(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the parts of bytes that are not zeros, in whole pieces."""
+    pieces = len(data) // _PIECE
+    some: np.typing.NDArray[np.bool_] = (
+        np.frombuffer(data, np.uint8, pieces * _PIECE).reshape(pieces, _PIECE).any(axis=1)
+    )
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], some, [False])).astype(np.int8)))
+    for first, last in edges.reshape(-1, 2).tolist():
+        # The rest that fills no piece belongs to the last one.
+        yield first * _PIECE, data[first * _PIECE : None if last == pieces else last * _PIECE]
+    if pieces == 0 or not some[-1]:
+        yield pieces * _PIECE, data[pieces * _PIECE :]
 
 
 def _extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
