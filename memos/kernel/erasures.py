@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from memos.core.text.validation import check_text
+from memos.core.erasures import ReceiptCheck, ScanReport, Trace
+from memos.core.text.validation import check_name, check_text
 from memos.core.types import LOCAL_OWNER, ErasedForm, EraseReceipt, Json
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
@@ -21,7 +22,7 @@ from memos.memcube import erasure, receipts
 from memos.memcube.ledger import audit_chain, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.audit_chain import AuditMark
-from memos.memcube.scan import LEAST_BYTES, Needles, Passages, Progress, Scan, Texts, Trace
+from memos.memcube.scan import LEAST_BYTES, Needles, Passages, Progress, Scan, Texts
 from memos.memcube.signing import id_of, known_keys
 from memos.reader.arguments import switch
 
@@ -37,42 +38,15 @@ _LIVE = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScanReport:
-    """What a scan read, and where it found what it looked for."""
-
-    files: Annotated[int, "Files that were read"]
-    read_bytes: Annotated[int, "Bytes that were read in them, without holes"]
-    rows: Annotated[int, "Rows of the ledger that were read"]
-    texts: Annotated[int, "Texts that were looked for"]
-    fingerprints: Annotated[int, "Passages that were looked for by their fingerprints"]
-    remnants: Annotated[tuple[Trace, ...], "Where they were found; at most 1,000"]
-    said_again: Annotated[tuple[Trace, ...], "Where passages were found that memories which are still there say, too"]
-    unread: Annotated[tuple[str, ...], "What could not be read, and why"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptCheck:
-    """Result of checking a receipt; `passed` if nothing contradicts it."""
-
-    receipt: Annotated[str, "Id of the receipt"]
-    passed: Annotated[bool, "Whether nothing contradicts it"]
-    problems: Annotated[tuple[str, ...], "What contradicts it"]
-    signature: Annotated[Literal["valid", "invalid", "missing"], "Whether it is as it was signed"]
-    signer: Annotated[str | None, "Fingerprint of the key that it was signed with"]
-    signed_here: Annotated[bool, "Whether that is a key of this installation"]
-    state: Annotated[str | None, "State of the erasure now; null if this installation does not know it"]
-    in_audit_log: Annotated[bool | None, "Whether the audit log has its entry unchanged; null if it names none"]
-    unreached: Annotated[tuple[str, ...], "Where it may still be, which nothing here can change or read"]
-    scan: Annotated[ScanReport | None, "What was looked for and found; null without a scan"]
-
-
 class Erasures:
     """Receipts of erasures, and proofs of them."""
 
-    def __init__(self, context: Context, installation: OpenedInstallation) -> None:
+    def __init__(
+        self, context: Context, installation: OpenedInstallation, find_receipt: Callable[..., EraseReceipt]
+    ) -> None:
         self._context = context
         self._installation = installation
+        self._find_receipt = find_receipt
 
     def verify(
         self,
@@ -90,7 +64,7 @@ class Erasures:
         for `texts`. It is for admins, since it tells what anybody's memories say.
 
         Args:
-            receipt: A receipt, or its JSON as an object or a text.
+            receipt: A receipt, or its JSON as an object or a text, or the id of one of this installation.
             texts: What was erased, if it is known: words or sentences of at least 4 bytes.
             folders: Other folders and files to scan, such as a backup, or the data of a database server.
             scan: Whether to scan; without it, anybody may check a receipt that they have.
@@ -101,13 +75,15 @@ class Erasures:
             InvalidInput: It is no receipt, or a text is too short or long.
             PermissionDenied: The actor is not an admin, and `scan` is set.
         """
-        found, extra = _receipt_of(receipt)
         context = self._context
         context.lifecycle.check_open()
         if switch("scan", scan):
             context.scopes.check_admin(actor)
         else:
-            context.access.readable(actor)
+            context.access.readable(check_name("actor", actor, 128))
+        if isinstance(receipt, str) and not receipt.lstrip().startswith("{"):
+            receipt = self._find_receipt(receipt, actor=actor)
+        found, extra = _receipt_of(receipt)
         told = _texts_of(texts)
         if not scan and (told or folders):
             raise InvalidInput("texts" if told else "folders", "are looked for by a scan only; leave out scan=False")

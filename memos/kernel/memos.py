@@ -123,7 +123,7 @@ class MemOS(FormerNames):
         self.documents = Documents(context, wake, self.maintenance.finish_erasure, installation.web_files)
         self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
-        self.erasures = Erasures(context, installation)
+        self.erasures = Erasures(context, installation, self.memories.erase_receipt)
         self.subjects = Subjects(context, self.maintenance)
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)

@@ -7,18 +7,19 @@ added to cubes that are shared with it. So nobody learns, or loses, anything of 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
+from memos.core.erasures import SubjectCube, SubjectExport, SubjectPreview, SubjectReceipt
 from memos.core.identities import Right
 from memos.core.text.validation import check_name
-from memos.core.types import LOCAL_OWNER, EraseReceipt, Item
+from memos.core.types import LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.context import Context
 from memos.kernel.maintenance import Maintenance
@@ -32,58 +33,6 @@ from memos.reader.arguments import switch, within
 USER, PERSON = "user", "person"
 _SAMPLE = 20
 _RELATIONS = {True: "owned", False: "shared"}
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectCube:
-    """What a cube holds of a person, and what forgetting the person removes of it."""
-
-    cube: Annotated[str, "The cube"]
-    relation: Annotated[str, "`owned` by the user, `shared` with it, or `searched` for a person who is spoken of"]
-    goes: Annotated[int, "Memories that go, without what was derived from them"]
-    derived: Annotated[int, "Memories that were derived from these and go with them"]
-    by_others: Annotated[int, "Memories that others added to an owned cube, and that go with it"]
-    mentions: Annotated[int, "Memories of others that mention the person"]
-    files: Annotated[int, "Files that go"]
-    allowed: Annotated[bool, "Whether the actor may erase in this cube; what goes there stays otherwise"]
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectPreview:
-    """What is held about a person, and what forgetting the person would remove."""
-
-    kind: Annotated[str, "`user` of the installation, or `person` who is spoken of"]
-    goes: Annotated[int, "Memories that go with what was derived from them; `forget` expects this number"]
-    mentions: Annotated[int, "Memories of others that mention the person, and stay unless they are asked for, too"]
-    out_of_reach: Annotated[int, "Memories that the actor may see but not erase"]
-    cubes: Annotated[tuple[SubjectCube, ...], "Cubes that hold something, by id"]
-    account: Annotated[Mapping[str, int], "Rows about a user itself, by table"]
-    sample: Annotated[tuple[Item, ...], "The newest memories of others that mention the person, at most 20"]
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectReceipt:
-    """What forgetting a person removed; it names nobody. Each cube has a signed receipt."""
-
-    id: Annotated[str, "Its id"]
-    kind: Annotated[str, "`user` or `person`"]
-    name: Annotated[str | None, "The name that stands where the user's was; null for a person who is spoken of"]
-    erased: Annotated[int, "Memories that went, with what was derived from them"]
-    receipts: Annotated[tuple[EraseReceipt, ...], "A receipt for each cube"]
-    account: Annotated[Mapping[str, int], "Rows about the user itself that went or were blanked, by table"]
-    left: Annotated[int, "Memories of others that still mention the person"]
-    out_of_reach: Annotated[int, "Memories that the actor may see but not erase"]
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectExport:
-    """An archive that was written."""
-
-    path: Annotated[str, "The file"]
-    memories: Annotated[int, "Memories in it"]
-    files: Annotated[int, "Original files in it"]
-    cubes: Annotated[int, "Cubes that these are from"]
-    bytes: Annotated[int, "Its size"]
 
 
 @dataclass(frozen=True, slots=True)

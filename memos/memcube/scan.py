@@ -20,12 +20,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import numpy as np
 import sqlalchemy as sa
 
+from memos.core.erasures import Trace
 from memos.core.ports import Vector
 from memos.memcube.ledger.schema import metadata
 from memos.memcube.receipts import PASSAGE_BYTES, fingerprint, word_starts
@@ -45,18 +46,7 @@ _WIDE = re.compile(rb"(?:[\x20-\xff]\x00){12,}")
 _ESCAPED = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{24,}")
 
-Array = np.typing.NDArray[np.bool_]
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """A place where a text or passage was found; it does not show it."""
-
-    place: Annotated[str, "File, or table and column of the ledger"]
-    encoding: Annotated[str, "How it is written there, such as `utf-8`, `base64` or `zlib: utf-8`"]
-    offset: Annotated[int, "Where in the file or value, in bytes; inside of what is packed, where that begins"]
-    number: Annotated[int, "Which text or fingerprint it is, from 0"]
 
 
 class Needles(Protocol):
@@ -357,9 +347,8 @@ def _raw(value: Any) -> bytes | None:
 def _written(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the parts of bytes that are not zeros, in whole pieces."""
     pieces = len(data) // _PIECE
-    some: np.typing.NDArray[np.bool_] = (
-        np.frombuffer(data, np.uint8, pieces * _PIECE).reshape(pieces, _PIECE).any(axis=1)
-    )
+    by_piece = np.frombuffer(data, np.uint8, pieces * _PIECE).reshape(pieces, _PIECE)
+    some = np.asarray(by_piece.any(axis=1), np.bool_)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], some, [False])).astype(np.int8)))
     for first, last in edges.reshape(-1, 2).tolist():
         # The rest that fills no piece belongs to the last one.

@@ -395,6 +395,23 @@ def look_at_server(url: str) -> LedgerInspection:
     return LedgerInspection(ledger.description, revision, None if newest is None else from_micros(newest))
 
 
+def audit_problem(place: Path | str) -> str | None:
+    """Return what is wrong with the audit log of a ledger in a file or on a server, which is only read."""
+    if isinstance(place, str):
+        parsed = _parsed(place)
+        engine, where = postgres.make_engine(parsed, pool_size=1), postgres.place_of(parsed)
+    else:
+        source = f"{place.absolute().as_uri()}?mode=ro"
+        engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(source, uri=True, timeout=5))
+        where = str(place)
+    ledger = Ledger(engine, where)
+    try:
+        with ledger.read() as connection:
+            return audit_chain.broken(connection)
+    finally:
+        ledger.close()
+
+
 def check_schema(look: LedgerInspection) -> None:
     if look.revision is not None and look.revision > HEAD:
         raise IntegrityError(
