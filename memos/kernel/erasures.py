@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from datetime import datetime
@@ -30,6 +31,7 @@ _MOST_TEXTS = 1_000
 _MOST_CHARS = 100_000
 _MOST_FOLDERS = 100
 _RECEIPT = "receipt"
+_ID = re.compile(r"[0-9a-f-]{36}")
 
 # Rows of these are what memories that are still there say; everything else that holds a passage is a remnant.
 _LIVE = tuple(
@@ -81,7 +83,7 @@ class Erasures:
             context.scopes.check_admin(actor)
         else:
             context.access.readable(check_name("actor", actor, 128))
-        if isinstance(receipt, str) and not receipt.lstrip().startswith("{"):
+        if isinstance(receipt, str) and _ID.fullmatch(receipt):
             receipt = self._find_receipt(receipt, actor=actor)
         found, extra = _receipt_of(receipt)
         told = _texts_of(texts)

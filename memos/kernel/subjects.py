@@ -245,7 +245,18 @@ class Subjects:
         return who, tuple(dict.fromkeys((subject, *named)))
 
     def _cubes(self, connection: sa.Connection, cubes: Sequence[str] | None, actor: str) -> list[tuple[str, str]]:
-        return subjects.cubes_among(connection, self._context.scopes.cubes_of(cubes, actor, Right.READ))
+        readable = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        if cubes is None and readable is not None:
+            # A user may do what the agents that act for it may.
+            agents = subjects.selves(connection, actor)[1:]
+            readable = tuple({*readable, *(cube for agent in agents for cube in self._readable(agent))})
+        return subjects.cubes_among(connection, readable)
+
+    def _readable(self, agent: str) -> frozenset[str]:
+        try:
+            return self._context.scopes.readable(agent) or frozenset()
+        except PermissionDenied:  # disabled
+            return frozenset()
 
     def _parts(
         self,
