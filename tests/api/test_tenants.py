@@ -113,7 +113,7 @@ LEFT_OUT = {
     "vectors", "kv", "adapters", "at", "stored", "about", "least", "merge", "trust",
     "restore_erased", "remove", "by", "sort", "around", "order",
     "before", "newest", "start", "everyone", "format", "on_bad", "progress", "together", "date_order",
-    "owner", "prefix", "depth", "ttl_s", "index", "refresh_ttl", "recent", "known",
+    "owner", "prefix", "depth", "ttl_s", "index", "refresh_ttl", "recent", "known", "texts", "scan", "mentions",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {
@@ -173,7 +173,7 @@ OUT_OF_REACH = {
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
     "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "GET /local/calls",
-    "POST /local/call",
+    "POST /local/call", "POST /api/v1/erasures/verify",  # a scan reads what everybody says
 }  # fmt: skip
 WHO = {"user", "user_id", "agent_id", "owner_id", "user_name"}
 WHERE = {
