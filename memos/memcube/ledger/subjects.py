@@ -152,6 +152,7 @@ def forget_account(connection: sa.Connection, names: Sequence[str], cubes: Colle
         k.identity_id,
         t.console_sessions.c.identity_id,
         t.memberships.c.member_id,
+        t.memberships.c.group_id,
         t.grants.c.identity_id,
         t.repeats.c.identity_id,
         t.repeats.c.cube_id,
