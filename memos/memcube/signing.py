@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from memos.core.types import Json
-from memos.errors import Conflict, IntegrityError, PermissionDenied
+from memos.errors import IntegrityError, PermissionDenied
 from memos.memcube.backup.files import disk_errors, sync_folder
+from memos.memcube.ledger import queues
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.schema import meta
 
@@ -151,17 +152,15 @@ def _in_ledger(ledger: Ledger) -> bytes:
             told = connection.scalar(query)
         if told is not None:
             return _bytes_of(told, _SECRET_BYTES)
-        with suppress(Conflict), ledger.write() as connection:  # another process may make it at this moment
+        with ledger.write() as connection:  # another process may make it at this moment
             secret = base64.b64encode(os.urandom(_SECRET_BYTES)).decode()
-            connection.execute(sa.insert(meta).values(key=_MARK, value=secret))
+            queues.insert_new(connection, meta, {"key": _MARK, "value": secret})
     raise IntegrityError("The ledger keeps no signing key; check that this program may write the table `meta`.")
 
 
 def note_public(connection: sa.Connection, key: SigningKey) -> None:
     """Note the public key as one of this installation, unless it is noted already."""
-    name = _PUBLIC + key.id
-    if connection.scalar(sa.select(meta.c.value).where(meta.c.key == name)) is None:
-        connection.execute(sa.insert(meta).values(key=name, value=key.public_key))
+    queues.insert_new(connection, meta, {"key": _PUBLIC + key.id, "value": key.public_key})
 
 
 def known_keys(connection: sa.Connection) -> dict[str, str]:
