@@ -49,8 +49,10 @@ def adopt(connection: sa.Connection) -> None:
     if connection.scalar(sa.select(meta.c.key).where(meta.c.key == HEAD)) is None:
         connection.execute(sa.insert(meta).values(key=HEAD, value=START))
     head = _lock(connection)
-    order = (access_log.c.at, access_log.c.id)
-    for row in connection.execute(sa.select(access_log).where(access_log.c.number.is_(None)).order_by(*order)).all():
+    log = access_log.c
+    # Named, since a migration runs this before later ones have added columns.
+    told = sa.select(log.id, log.at, log.actor, log.kind, log.subject, log.body)
+    for row in connection.execute(told.where(log.number.is_(None)).order_by(log.at, log.id)).all():
         sealed = _seal(row._asdict(), head)
         connection.execute(sa.update(access_log).where(access_log.c.id == row.id).values(sealed))
         head = _move(connection, sealed)
