@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from memos.core import audit, browsing, graph, identities, kv_cache, timeline, types
+from memos.core import audit, browsing, erasures, graph, identities, kv_cache, timeline, types
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -150,8 +150,43 @@ class FeedbackReceipt(types.FeedbackReceipt, Value):
     """Receipt of a correction."""
 
 
+class ErasedForm(types.ErasedForm, Value):
+    """What there was of one form before an erasure and after it."""
+
+
 class EraseReceipt(types.EraseReceipt, Value):
     """Receipt of an erasure: the memories, and the places they were removed from."""
+
+
+class Trace(erasures.Trace, Value):
+    """A place where a scan found something."""
+
+
+class ScanReport(erasures.ScanReport, Value):
+    """What a scan read and found."""
+
+
+class ReceiptCheck(erasures.ReceiptCheck, Value):
+    """Result of checking a receipt."""
+
+
+class SubjectCube(erasures.SubjectCube, Value):
+    """What a cube holds of a person."""
+
+
+class SubjectPreview(erasures.SubjectPreview, Value):
+    """What is held about a person."""
+
+    if TYPE_CHECKING:
+        sample: tuple[Item, ...]
+        cubes: tuple[SubjectCube, ...]
+
+
+class SubjectReceipt(erasures.SubjectReceipt, Value):
+    """What forgetting a person removed."""
+
+    if TYPE_CHECKING:
+        receipts: tuple[EraseReceipt, ...]
 
 
 class Facets(browsing.Facets, Value):
@@ -256,7 +291,7 @@ class AuditEntry(audit.AuditEntry, Value):
 
 
 class ChainReport(audit.ChainReport, Value):
-    """Result of checking a cube's chain of events."""
+    """Result of checking a chain of events."""
 
 
 class Key(identities.Key, Value):

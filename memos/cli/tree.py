@@ -191,8 +191,41 @@ USER = Group(
         "audit": Command("user:audit", "Show who did what when, newest first, or have reads recorded too, or not."),
     },
 )
+ERASURE = Group(
+    "Receipts of erasures, and proofs that what was erased is gone.",
+    {
+        "show": Command(
+            "erasures:show_receipt",
+            "Print the receipt of an erasure, signed, with what there was of each form before and after.",
+            example="memos data erasure show ID --json > receipt.json",
+        ),
+        "verify": Command(
+            "erasures:verify_receipt",
+            "Check a receipt, and look for what was erased in every file and row.",
+            example="memos data erasure verify receipt.json --text erased.txt",
+            more="Exit code 1 if something contradicts the receipt.",
+        ),
+    },
+)
+SUBJECT = Group(
+    "What is held about a person: show it, export it, or forget it.",
+    {
+        "preview": Command("erasures:preview_subject", "Show what is held about a person, and what would go."),
+        "export": Command(
+            "erasures:export_subject",
+            "Write what is held about a person to a ZIP file: JSON, pages to read, and original files.",
+            example="memos data subject export alice alice.zip",
+        ),
+        "forget": Command(
+            "erasures:forget_subject",
+            "Permanently erase what is held about a person.",
+            example="memos data subject forget 'Alice Miller' --person",
+            more="A user's cubes go with everything in them.",
+        ),
+    },
+)
 DATA = Group(
-    "Checks, backups and moves of the whole installation.",
+    "Checks, backups and moves of the whole installation, and requests of persons.",
     {
         "preview": Command(
             "data:preview",
@@ -233,6 +266,8 @@ DATA = Group(
             example="memos data migrate --from ./data --to servers.toml",
             more="The source is not changed.",
         ),
+        "erasure": ERASURE,
+        "subject": SUBJECT,
     },
 )
 DOCS = Group(

@@ -7,6 +7,7 @@ __all__ = [
     "clock",
     "closing",
     "effective_settings",
+    "erasures",
     "filters",
     "graph",
     "home",

@@ -11,7 +11,9 @@ from memos.core.types import Json
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what when: an event of a cube, or a sign-in or a change to users, groups and keys, where `cube` is None.
+    """Who did what when: an event of a cube, or an entry of the access log, where `cube` is None.
+
+    The access log has sign-ins, erasures, dumps, and changes to users, groups and keys.
 
     `id` continues a list behind the entry.
     """
@@ -28,9 +30,9 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """Result of checking a cube's chain of events; `problem` says where it is broken."""
+    """Result of checking a chain of events, of a cube or of the access log; `problem` says where it is broken."""
 
-    cube: Annotated[str, "The cube"]
-    events: Annotated[int, "Number of events in its chain"]
-    intact: Annotated[bool, "Whether each event follows from the one before"]
+    cube: Annotated[str | None, "The cube; null for the access log"]
+    events: Annotated[int, "Number of entries in the chain"]
+    intact: Annotated[bool, "Whether each entry follows from the one before"]
     problem: Annotated[str | None, "What is wrong"]

@@ -196,6 +196,9 @@ class VectorIndex(Protocol):
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube, in no order."""
 
+    def count(self, items: Sequence[str]) -> int:
+        """Return how many points there are of these items."""
+
     def cubes(self) -> list[str]:
         """Return the cubes that have at least one point."""
 

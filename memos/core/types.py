@@ -521,8 +521,21 @@ class FeedbackReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasedForm:
+    """What there was of one form before an erasure and after it.
+
+    Forms are rows of the ledger, points of the vector index, windows of neighbours, blocks of KV, adapters, and backups
+    and dumps, which an erasure does not reach.
+    """
+
+    name: Annotated[str, "The form, such as `versions`, `vectors`, `kv_blocks`, `backups` or `cube_keys`"]
+    before: Annotated[int, "How many there were"]
+    after: Annotated[int | None, "How many are left; null until the purge is over"]
+
+
+@dataclass(frozen=True, slots=True)
 class EraseReceipt:
-    """The result of an erasure; `state` goes from 'purging' to 'purged'.
+    """The result of an erasure, without content; `state` goes from 'purging' to 'purged'.
 
     `item_ids` includes ids of files that were erased whole. `backups` are the backup folders that still hold the
     data; restoring one of them leaves it out. `untold_backups` could not be reached to record the erasure; restoring a
@@ -538,6 +551,18 @@ class EraseReceipt:
     stores: Annotated[Mapping[str, str], "State of each store"]
     backups: Annotated[tuple[str, ...], "Backups that still contain it; a restore leaves it out"] = ()
     untold_backups: Annotated[tuple[str, ...], "Those of them in which the erasure could not be recorded"] = ()
+    at: Annotated[datetime | None, "When it was erased"] = None
+    forms: Annotated[tuple[ErasedForm, ...], "What there was of each form before and after; others had nothing"] = ()
+    key_destroyed: Annotated[bool | None, "Whether the cube's own encryption key was destroyed; null without one"] = (
+        None
+    )
+    fingerprints: Annotated[
+        tuple[str, ...], "Keyed digests of erased passages, given once; a verification finds the passages by them"
+    ] = ()
+    audit_number: Annotated[int | None, "Number of the erasure's entry in the audit log"] = None
+    audit_chain: Annotated[str | None, "Link of that entry in the audit log's hash chain"] = None
+    public_key: Annotated[str | None, "Public Ed25519 key of the installation, as base64"] = None
+    signature: Annotated[str | None, "Signature of all other fields, as base64"] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import access, expiry, items
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.signing import SigningKey
 from memos.reader.masking import Masking
 
 
@@ -295,6 +296,7 @@ class Context:
     settings: Settings
     clock: Clock
     ledger: Ledger
+    key: SigningKey
     scopes: Scopes
     access: AccessControl
     quotas: Quotas

@@ -123,7 +123,7 @@ class Cubes:
         scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         with context.access.changing():
             with context.change(scope) as change:
-                receipt = erasure.drop(change)
+                receipt = erasure.drop(change, context.key)
             self._context.scopes.forget()
         return self._finish_erasure(receipt)
 

@@ -24,7 +24,7 @@ from memos.errors import MemosError
 from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
 from memos.memcube.encryption.keys import SETTING, Keyring, KeyState, master_key
 from memos.memcube.encryption.vault import has_content, ledger_key, open_keys
-from memos.memcube.ledger.engine import LedgerInspection, check_schema, look_at_file, look_at_server
+from memos.memcube.ledger.engine import LedgerInspection, audit_problem, check_schema, look_at_file, look_at_server
 
 _ANSWER_S = 5.0
 _SHOWN_PARTS = 4
@@ -69,6 +69,7 @@ def examine(settings: Settings, *, server: Check, **instead: Check) -> list[Find
         "server": server,
         "encryption": _encryption,
         "ledger": _ledger,
+        "audit": _audit,
         "disk": _disk,
         "clock": _clock,
         "indexes": _indexes,
@@ -155,6 +156,19 @@ def _ledger(settings: Settings) -> Found:
     else:
         schema = look.revision or "none"
         yield State.DOUBTFUL, f"{look.place} has schema {schema}; back it up, as the next start migrates it"
+
+
+def _audit(settings: Settings) -> Found:
+    look = _look(settings)
+    if look is None or not look.is_current:
+        yield State.GOOD, "checked once the ledger has the current schema"
+        return
+    url = settings.ledger_url
+    problem = audit_problem(settings.home / "ledger.db" if url is None else url.get_secret_value())
+    if problem is None:
+        yield State.GOOD, "the log of sign-ins, keys and erasures is whole"
+    else:
+        yield State.BAD, f"the audit log was changed by other means ({problem}); compare it with a backup"
 
 
 def _disk(settings: Settings) -> Found:

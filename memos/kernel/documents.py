@@ -49,10 +49,14 @@ class Documents:
     """Documents of cubes of any kind."""
 
     def __init__(
-        self, context: Context, wake: Callable[[], object], purge: Callable[[], None], web: FileSource | None = None
+        self,
+        context: Context,
+        wake: Callable[[], object],
+        finish_erasure: Callable[[EraseReceipt], EraseReceipt],
+        web: FileSource | None = None,
     ) -> None:
         self._context = context
-        self._purge = purge
+        self._finish_erasure = finish_erasure
         self._wake = wake
         self._web = web
 
@@ -217,9 +221,8 @@ class Documents:
         with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             parts = [row.item_id for row in files.parts(change.connection, now.id)]
-            receipt = erasure.erase(change, parts, file_ids=[now.id])
-        self._purge()
-        return erasure.find(self._context.ledger, receipt.id) or receipt
+            receipt = erasure.erase(change, parts, file_ids=[now.id], key=self._context.key)
+        return self._finish_erasure(receipt)
 
     def _found(self, file: Json, cube: str | None, actor: str) -> StoredFile:
         self._context.lifecycle.check_open()

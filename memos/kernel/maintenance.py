@@ -21,16 +21,17 @@ from memos.errors import BackendUnavailable, Conflict
 from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
-from memos.memcube import erasure, verify
+from memos.memcube import erasure, receipts, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import BackupPlan, KnownBackup
 from memos.memcube.erasure import Purgeable, purge
+from memos.memcube.ledger import audit_chain, tasks
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import segments as segment_rows
-from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import forgetting
+from memos.memcube.signing import known_keys, note_public
 from memos.scheduler.index_worker import Repair
 from memos.scheduler.scheduler import BACKUP_EVERY
 from memos.scheduler.task import Job, TaskRun
@@ -214,13 +215,20 @@ class Maintenance:
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_current_embedder()
-            purge(ledger, Purgeable(indexes.projections, self._installation.files, self._forget_caches))
+            places = Purgeable(indexes.projections, self._installation.files, self._forget_caches, self._left)
+            purge(ledger, places)
 
-    def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
-        """Purge files and logs after an erasure, and return its current receipt.
+    def finish_erasure(self, receipt: EraseReceipt, *, wait: bool = True) -> EraseReceipt:
+        """Purge files and logs after an erasure if `wait`, and return its current receipt, signed.
 
         Raises: BackendUnavailable (the rows are gone; the background goes on with the rest).
         """
+        if wait:
+            self._purge_for(receipt)
+        now = erasure.find(self._context.ledger, receipt.id) or receipt
+        return self.signed(replace(now, fingerprints=receipt.fingerprints))
+
+    def _purge_for(self, receipt: EraseReceipt) -> None:
         try:
             self.purge()
         except BackendUnavailable as error:
@@ -230,7 +238,29 @@ class Maintenance:
                 f"The memories are erased. What files and logs still hold of them could not be purged yet: {why} "
                 f"The background tries again, and receipt {receipt.id} says when it is done."
             ) from error
-        return erasure.find(self._context.ledger, receipt.id) or receipt
+
+    def forget_calls(self, cubes: Sequence[str]) -> None:
+        """Forget what was asked about cubes whose names are about to be forgotten, too."""
+        self._slow.forget(cubes)
+
+    def signed(self, receipt: EraseReceipt) -> EraseReceipt:
+        """Return a receipt with the installation's signature."""
+        context = self._context
+        with context.ledger.read() as connection:
+            is_known = context.key.id in known_keys(connection)
+        if not is_known:
+            with context.ledger.write() as connection:
+                note_public(connection, context.key)
+        return receipts.sign(receipt, context.key)
+
+    def _left(self, receipt: EraseReceipt) -> dict[str, int]:
+        """Count what the vector index and the KV store still have of what a receipt erased."""
+        installation = self._installation
+        gone = set(receipt.item_ids)
+        blocks = [
+            block for block, *_ in installation.activations.blocks(receipt.cube) if gone.intersection(block.items)
+        ]
+        return {"vectors": installation.vector.count(receipt.item_ids), "kv_blocks": len(blocks)}
 
     def forget_if_due(self) -> None:
         """Remove adapter files that another process on the same ledger erased. Raises: BackendUnavailable."""
@@ -271,6 +301,10 @@ class Maintenance:
             Difference("parametric", "damaged", id_, f"{what}; the adapter is not used, train again")
             for id_, what in harmed
         ]
+        if strangers:
+            with self._context.ledger.read() as connection:
+                problem = audit_chain.broken(connection)
+            told += [] if problem is None else [Difference("audit", "broken", "access_log", problem)]
         if repair:  # blocks are removed, which is all there is to repair
             report = replace(report, repaired=report.repaired + len(damaged))
         else:

@@ -410,8 +410,8 @@ class Memories:
         ids, wait = ids_of(item_ids), switch("wait", wait)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            receipt = erasure.erase(change, ids)
-        return self._maintenance.finish_erasure(receipt) if wait else receipt
+            receipt = erasure.erase(change, ids, key=self._context.key)
+        return self._maintenance.finish_erasure(receipt, wait=wait)
 
     purge = erase
 
@@ -511,11 +511,14 @@ class Memories:
                 raise Conflict(f"{len(found):,} memories match now, not {expected:,}; look at the preview again.")
             if not found:
                 raise InvalidInput("filter", "matches nothing")
-            receipt = erasure.erase(change, found)
-        return self._maintenance.finish_erasure(receipt) if wait else receipt
+            receipt = erasure.erase(change, found, key=self._context.key)
+        return self._maintenance.finish_erasure(receipt, wait=wait)
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
-        """Return the current receipt of an erasure, to readers of its cube and to who erased. Raises: NotFound."""
+        """Return the current receipt of an erasure, to readers of its cube and to who erased. Raises: NotFound.
+
+        It is signed anew; the fingerprints were in the answer of the erasure alone.
+        """
         self._context.lifecycle.check_open()
         readable = self._context.scopes.readable(check_name("actor", actor, 128))
         ledger = self._context.ledger
@@ -524,7 +527,7 @@ class Memories:
         # A cube that was erased as a whole has no readers left.
         if receipt is None or not (reads or erasure.is_by(ledger, receipt.id, actor)):
             raise NotFound("receipt", receipt_id)
-        return receipt
+        return self._maintenance.signed(receipt)
 
     @retry_read
     def receipt(self, idempotency_key: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> AddReceipt:

@@ -29,6 +29,7 @@ from memos.kernel.context import Context, Lifecycle, Scopes
 from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
+from memos.kernel.erasures import Erasures
 from memos.kernel.evaluation import EvaluationService
 from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
@@ -46,6 +47,7 @@ from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
 from memos.kernel.statistics import Statistics
+from memos.kernel.subjects import Subjects
 from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
 from memos.kernel.timeline import Timeline
@@ -81,6 +83,7 @@ class MemOS(FormerNames):
             settings=settings,
             clock=clock,
             ledger=ledger,
+            key=installation.key,
             scopes=Scopes(ledger, access, installation.embedder.fingerprint, settings, self._lifecycle, clock),
             access=access,
             quotas=installation.quotas,
@@ -123,9 +126,11 @@ class MemOS(FormerNames):
         self.conversations, self.profiles = Conversations(context), Profiles(context)
         self.graph, self.timeline = Graph(context), Timeline(context)
         self.tools, self.images, self.review = Tools(context), Images(context), Review(context)
-        self.documents = Documents(context, wake, self.maintenance.purge, installation.web_files)
+        self.documents = Documents(context, wake, self.maintenance.finish_erasure, installation.web_files)
         self.retention, self.sharing = Retention(context, self.maintenance.purge), Sharing(context)
 
+        self.erasures = Erasures(context, installation, self.memories.erase_receipt)
+        self.subjects = Subjects(context, self.maintenance)
         self.cubes = Cubes(context, self.maintenance.finish_erasure)
         self.knowledge = KnowledgeBases(context, self.documents, self.cubes)
         self.users = Users(context, self.cubes.create_home)

@@ -69,6 +69,7 @@ from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
 from memos.memcube.parametric import forgetting
 from memos.memcube.relations import RelationFinder
+from memos.memcube.signing import SigningKey, open_key
 from memos.memcube.verify import ScannedIndex
 from memos.reader.images import MAX_IMAGE_BYTES
 from memos.search.rerank import ChatReranker
@@ -96,6 +97,7 @@ class OpenedInstallation:
     settings: Settings
     clock: Clock
     ledger: Ledger
+    key: SigningKey
     vector: VectorIndex
     graph: Graph
     scanned: Mapping[Target, ScannedIndex]
@@ -207,6 +209,7 @@ def open_installation(
             settings=settings,
             clock=rising,
             ledger=ledger,
+            key=open_key(ledger, home),
             vector=vector,
             graph=LedgerGraph(ledger) if graph_index is None else graph_index,
             scanned=scanned,

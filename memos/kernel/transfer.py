@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import tempfile
@@ -16,7 +17,7 @@ from memos.core.clock import to_micros
 from memos.core.identities import Right
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_name, check_new_id
 from memos.core.types import LOCAL_OWNER
-from memos.errors import Conflict, InvalidInput, MemosError
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError
 from memos.kernel.adapters.transfer import AdapterArrival
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
@@ -42,8 +43,10 @@ from memos.memcube.dump.ids import Ids
 from memos.memcube.dump.load import Load, Loaded, Target
 from memos.memcube.dump.vectors import DumpedVectors
 from memos.memcube.indexing.followers import SAME_TEXTS
-from memos.memcube.ledger import cubes
+from memos.memcube.ledger import access, cubes
 from memos.reader.arguments import switch
+
+log = logging.getLogger("memos.dumps")
 
 DUMP_BYTES = 8 * 2**30
 """Most bytes of a cube file, also unpacked."""
@@ -214,8 +217,15 @@ class Transfer:
         return Target(cube, actor, merge, trust, restore_erased, sees is None, sees)
 
     def _check_dump(self, cube: str, actor: str) -> None:
-        self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
-        self._context.scopes.record_read(actor, [cube])
+        """Check that an actor may dump a cube, and log the dump: receipts of erasures tell of it."""
+        context = self._context
+        context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        context.scopes.record_read(actor, [cube])
+        try:
+            with context.ledger.write() as connection:
+                access.record(connection, context.clock.now(), actor, "dump", cube, {})
+        except BackendUnavailable as error:  # what a full disk holds has to be saved all the same
+            log.warning("the dump of %s is not in the audit log, so receipts will not count it (%s)", cube, error)
 
     def _check_actor(self, actor: str) -> None:
         self._context.lifecycle.check_open()

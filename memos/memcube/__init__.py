@@ -16,9 +16,13 @@ __all__ = [
     "parametric",
     "profiles",
     "prompt_prefix",
+    "receipts",
     "records",
     "relations",
+    "scan",
+    "signing",
     "standing",
+    "subject_archive",
     "tools",
     "verify",
 ]

@@ -20,17 +20,30 @@ from memos.core.ports import Rewritable
 from memos.core.text.matching import words
 from memos.core.types import MODEL_INFO, EraseReceipt, Item, ItemType, Json, LinkKind, Status
 from memos.errors import BackendUnavailable
-from memos.memcube import changes, images, prompt_prefix, tools
+from memos.memcube import changes, images, prompt_prefix, receipts, tools
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.facts import WITHDRAWN, event_time, remove_sources
 from memos.memcube.indexing.projection import Projection
+from memos.memcube.ledger import (
+    access,
+    audit_chain,
+    cubes,
+    entities,
+    files,
+    idempotency,
+    items,
+    outbox,
+    queues,
+    segments,
+    tier_moves,
+)
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, entities, files, idempotency, items, outbox, queues, segments, tier_moves
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tools as tool_rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
+from memos.memcube.signing import SigningKey
 
 
 def _purging(connection: sa.Connection) -> dict[str, str]:
@@ -39,9 +52,17 @@ def _purging(connection: sa.Connection) -> dict[str, str]:
 
 
 def erase(
-    change: Change, item_ids: Sequence[str], *, file_ids: Collection[str] = (), whole_cube: bool = False
+    change: Change,
+    item_ids: Sequence[str],
+    *,
+    file_ids: Collection[str] = (),
+    whole_cube: bool = False,
+    key: SigningKey | None = None,
 ) -> EraseReceipt:
-    """Erase items, what was derived from them, their raw messages, and the bytes of their and the named files."""
+    """Erase items, what was derived from them, their raw messages, and the bytes of their and the named files.
+
+    With `key` the receipt gets fingerprints of what goes.
+    """
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
     doomed = _with_derived(connection, named)
@@ -53,17 +74,44 @@ def erase(
         connection, min(made, default=None), cubes.get(connection, change.cube).created_at if whole_cube else None
     )
     saw = adapter_rows.that_saw(connection, change.cube, doomed)
+    before = receipts.count_rows(connection, {*doomed, *touched})
+    before |= {"vectors": receipts.count_vectors(connection, doomed), "adapters": len(saw)}
+    messages, pages = _messages_of(connection, doomed), [page.id for page in segments.pages_of(connection, doomed)]
+    said = {"messages": (t.messages.c.id, messages), "topic_pages": (t.pages.c.id, pages)}
+    passages = [] if key is None else receipts.passages_of(connection, change.cube, {*doomed, *touched}, messages)
     removed, covered = _remove(change, doomed, named, touched)
     if saw:
         removed["adapters"] = len(saw)
     if whole_cube:
         removed["cubes"] = 1
+    before["windows"] = len(covered)
+    dumps = receipts.count_dumps(connection, change.cube, min(made, default=None))
+    forms: dict[str, list[int | None]] = {name: [number, None] for name, number in before.items()}
+    # These have no id in the tombstone, so they are counted again here.
+    for name, (column, ids) in said.items():
+        forms[name] = [len(ids), receipts.count_in(connection, column, ids)]
+    forms |= {"backups": [len(held), len(held)], "dumps": [dumps, dumps]}
     receipt_id, gone, stores = new_id(), tuple(sorted({*doomed, *whole})), _purging(connection)
     receipt = EraseReceipt(receipt_id, change.cube, "purging", gone, tuple(covered), dict(removed), stores)
-    _write_tombstones(change, receipt, saw)
+    _write_tombstones(change, receipt, saw, forms)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
-    return replace(receipt, backups=told, untold_backups=untold)
+    mark = access.record(connection, change.now, change.actor, ERASURE, receipt_id, {"items": len(gone)})
+    secret = b"" if key is None else receipts.secret_of(key, receipt_id)
+    return replace(
+        receipt,
+        backups=told,
+        untold_backups=untold,
+        at=change.now,
+        forms=receipts.forms_of(forms),
+        fingerprints=tuple(sorted(receipts.fingerprint(secret, passage) for passage in passages)),
+        audit_number=mark.number,
+        audit_chain=mark.chain,
+    )
+
+
+ERASURE = "erasure"
+"""Kind of an erasure's entry in the access log; its subject is the receipt."""
 
 
 def erase_again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
@@ -139,10 +187,10 @@ def _remove(
     return removed, covered
 
 
-def drop(change: Change) -> EraseReceipt:
+def drop(change: Change, key: SigningKey | None = None) -> EraseReceipt:
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
-    receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True)
+    receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True, key=key)
     remove_cube(connection, cube)
     return receipt
 
@@ -256,10 +304,12 @@ def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
 
 
-def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
+def _write_tombstones(
+    change: Change, receipt: EraseReceipt, adapters: Sequence[str], forms: Mapping[str, list[int | None]]
+) -> None:
     row = {"id": receipt.id, "cube_id": change.cube, "actor": change.actor, "at": change.now, "state": receipt.state}
     told = {"removed": dict(receipt.removed), "rebuilt": list(receipt.rebuilt), "stores": dict(receipt.stores)}
-    change.connection.execute(sa.insert(t.tombstones).values(**row, **told))
+    change.connection.execute(sa.insert(t.tombstones).values(**row, **told, forms=forms))
     if receipt.item_ids:
         rows = [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids]
         change.connection.execute(sa.insert(t.tombstone_items), rows)
@@ -300,19 +350,19 @@ def is_by(ledger: Ledger, receipt_id: str, actor: str) -> bool:
         return connection.scalar(of_actor) is not None
 
 
-def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
+def count(ledger: Ledger, pending: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
     with ledger.write() as connection:
-        for receipt in receipts:
+        for receipt in pending:
             if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
                 removed = dict(Counter(receipt.removed) + Counter(more))
                 query = sa.update(t.tombstones).where(t.tombstones.c.id == receipt.id)
                 connection.execute(query.values(removed=removed))
 
 
-def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
+def finish(ledger: Ledger, pending: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
     state = "purging" if "purging" in stores.values() else "purged"
     with ledger.write() as connection:
-        for batch in items.in_batches(receipt.id for receipt in receipts):
+        for batch in items.in_batches(receipt.id for receipt in pending):
             ended = sa.update(t.tombstones).where(t.tombstones.c.id.in_(batch))
             connection.execute(ended.values(state=state, stores=stores))
 
@@ -321,7 +371,19 @@ def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> Eras
     query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.tombstone_id == row.id)
     erased = tuple(connection.scalars(query.order_by(t.tombstone_items.c.item_id)))
     told = (erased, tuple(row.rebuilt), row.removed, row.stores)
-    return EraseReceipt(row.id, row.cube_id, row.state, *told, *backups.affected(connection, row.id))
+    mark = audit_chain.place_of(connection, ERASURE, row.id)
+    return EraseReceipt(
+        row.id,
+        row.cube_id,
+        row.state,
+        *told,
+        *backups.affected(connection, row.id),
+        at=row.at,
+        forms=receipts.forms_of(row.forms),
+        key_destroyed=row.forms["cube_keys"][1] == 0 if "cube_keys" in row.forms else None,
+        audit_number=None if mark is None else mark.number,
+        audit_chain=None if mark is None else mark.chain,
+    )
 
 
 _WAL_TRIES = 50
@@ -330,16 +392,20 @@ _WAL_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Purgeable:
-    """`forget_caches` gets the cubes with erasures and returns removed entries by cube and cache."""
+    """`forget_caches` gets the cubes with erasures and returns removed entries by cube and cache.
+
+    `measure` returns what is left of each form outside the ledger, of a receipt's items.
+    """
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]
     forget_caches: Callable[[Collection[str]], Mapping[str, Mapping[str, int]]]
+    measure: Callable[[EraseReceipt], Mapping[str, int]]
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
-    receipts = unfinished(ledger)
-    if not receipts:
+    pending = unfinished(ledger)
+    if not pending:
         return 0
     with ledger.write() as connection:
         others = set(outbox.targets(connection)).difference(p.target for p in places.projections)
@@ -350,17 +416,38 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         if not projection.drain(600) and projection.last_error is not None:
             raise projection.last_error
         projection.flush()
-    count(ledger, receipts, places.forget_caches({receipt.cube for receipt in receipts}))
+    cleaned = places.forget_caches({receipt.cube for receipt in pending})
+    count(ledger, pending, cleaned)
     for index_files in places.files.values():
         index_files.rewrite()
     stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}
     stores |= dict.fromkeys(("cache", "activation", "parametric"), "purged")
+    _measure(ledger, pending, cleaned, places)
     # The state is written before the log is emptied: the log then holds nothing but this.
-    finish(ledger, receipts, {**stores, "ledger": "purging"})
+    finish(ledger, pending, {**stores, "ledger": "purging"})
     ledger.vacuum()
     _truncate(ledger)
-    finish(ledger, receipts, {**stores, "ledger": "purged" if ledger.is_sqlite else "deleted"})
-    return len(receipts)
+    finish(ledger, pending, {**stores, "ledger": "purged" if ledger.is_sqlite else "deleted"})
+    return len(pending)
+
+
+def _measure(
+    ledger: Ledger, pending: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]], places: Purgeable
+) -> None:
+    """Count what is left of each form, and write it beside what there was before."""
+    outside = {receipt.id: places.measure(receipt) for receipt in pending}
+    with ledger.write() as connection:
+        for receipt in pending:
+            query = sa.select(t.tombstones.c.forms).where(t.tombstones.c.id == receipt.id)
+            forms: dict[str, list[int | None]] = dict(connection.execute(query.with_for_update()).scalar_one())
+            after = {**receipts.count_rows(connection, receipt.item_ids), **outside[receipt.id]}
+            after["windows"] = receipts.waiting_windows(connection, receipt.rebuilt)
+            blocks = forms.get("kv_blocks", [0, None])[0] or 0
+            forms["kv_blocks"] = [blocks + cleaned.get(receipt.cube, {}).get("kv_blocks", 0), None]
+            for name, number in after.items():
+                forms[name] = [forms.get(name, [0, None])[0], number]
+            mine = sa.update(t.tombstones).where(t.tombstones.c.id == receipt.id)
+            connection.execute(mine.values(forms=forms))
 
 
 def _truncate(ledger: Ledger) -> None:

@@ -123,6 +123,7 @@ PATHS: tuple[DataLocation, ...] = (
         "its copy beside the backups",
     ),
     DataLocation("keys.lock", DataKind.IDS, "", "memos.memcube.encryption.keys.Keyring.set_state", "program"),
+    DataLocation("signing.key", DataKind.IDS, "", "memos.memcube.signing.open_key", ""),
     DataLocation("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
     DataLocation("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )

@@ -334,7 +334,19 @@ def test_commands_change_memories_through_the_server(furnished: Furnished, tmp_p
     assert folder.told("memory", "rollback", item, "1")["memory"] == memos.get(item).memory == "Herons fish at dawn"
     assert folder.told("feedback", "no, at noon", "--about", item)["related"] == [item]
     assert folder.told("forget", item) == {"deleted": [item]}
-    assert folder.told("memory", "erase", item, "--yes")["state"] == "purged"
+    receipt = folder.told("memory", "erase", item, "--yes")
+    assert receipt["state"] == "purged"
+    assert folder.told("data", "erasure", "show", receipt["id"])["forms"] == receipt["forms"]
+    (tmp_path / "receipt.json").write_text(json.dumps(receipt))
+    (tmp_path / "erased.txt").write_text("Herons fish at\n")
+    texts = ("--text", str(tmp_path / "erased.txt"))
+    check = folder.told("data", "erasure", "verify", str(tmp_path / "receipt.json"), *texts)
+    assert (check["passed"], check["scan"]["texts"], check["scan"]["remnants"]) == (True, 1, [])
+    folder.told("add", "I saw Marabou Stork at dawn", "--name", "Heron Watcher")
+    seen = folder.told("data", "subject", "preview", "Heron Watcher", "--person")
+    made = folder.told("data", "subject", "export", "Heron Watcher", str(tmp_path / "held.zip"), "--person")
+    done = folder.told("data", "subject", "forget", "Heron Watcher", "--person", "--yes")
+    assert (seen["goes"], made["memories"], done["erased"]) == (1, 1, 1)
     assert folder.told("import", str(EXPORT))["added"] > 0
     assert folder.told("data", "reindex")["items"] > 0
     assert folder.told("evaluate", "--sample", "5", "--save", str(tmp_path / "found.json"))["evaluation"]["questions"]

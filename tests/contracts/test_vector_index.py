@@ -52,6 +52,9 @@ def test_what_is_held_of_points_is_their_revision_and_both_vectors(index: Vector
     assert np.allclose(held[one.id].turn, one.turn, atol=1e-2)  # an index may keep them less exactly
     assert np.allclose(held[one.id].window, one.window, atol=1e-2)
     assert index.held([]) == {}
+    assert (index.count(["item-1", "item-2", "item-9"]), index.count([])) == (2, 0)
+    index.prune({"item-1": None})
+    assert index.count(["item-1"]) == 0
 
 
 def axis(number: int) -> np.ndarray:

@@ -67,6 +67,7 @@ def make_first_schema(home: Path) -> None:
             ("items", "searchable"),
             ("links", "confidence"),
             ("links", "decided_by"),
+            ("tombstones", "forms"),
         ):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

@@ -10,6 +10,7 @@ from memos.kernel.access.quotas import Quotas
 from memos.kernel.context import Context, Lifecycle, Scopes
 from memos.kernel.idempotency import Idempotency
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.signing import SigningKey
 from tests.fakes import WordEmbedder
 
 
@@ -21,6 +22,7 @@ def context_of(ledger: Ledger, clock: Clock) -> Context:
         settings=settings,
         clock=clock,
         ledger=ledger,
+        key=SigningKey(bytes(32)),
         scopes=Scopes(ledger, access, WordEmbedder().fingerprint, settings, lifecycle, clock),
         access=access,
         quotas=Quotas(ledger, clock, KeyLimits()),

@@ -1320,10 +1320,78 @@ export interface paths {
 			path?: never;
 			cookie?: never;
 		};
-		/** @description Check that a cube's chain of events is whole. */
+		/** @description Check that a cube's chain of events, or that of the access log, is whole. */
 		get: operations["audit_verify"];
 		put?: never;
 		post?: never;
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/subjects/preview": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Return what is held about a person and would go; for admins, the user itself, and readers of the cubes. */
+		post: operations["subjects_preview"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/subjects/export": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Return what is held about a person as a ZIP archive: JSON, pages to read, and original files. */
+		post: operations["subjects_export"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/subjects/forget": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Erase what is held about a person in every form, all of it or nothing. */
+		post: operations["subjects_forget"];
+		delete?: never;
+		options?: never;
+		head?: never;
+		patch?: never;
+		trace?: never;
+	};
+	"/erasures/verify": {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		get?: never;
+		put?: never;
+		/** @description Check a receipt's signature and audit entry, and look for what was erased in every file and row. */
+		post: operations["erasures_verify"];
 		delete?: never;
 		options?: never;
 		head?: never;
@@ -2972,13 +3040,13 @@ export interface components {
 			/** @description Object or JSON text; the order of keys does not matter */
 			arguments?: unknown;
 		};
-		/** @description Result of checking a cube's chain of events. */
+		/** @description Result of checking a chain of events. */
 		ChainReport: {
-			/** @description The cube */
-			cube: string;
-			/** @description Number of events in its chain */
+			/** @description The cube; null for the access log */
+			cube: string | null;
+			/** @description Number of entries in the chain */
 			events: number;
-			/** @description Whether each event follows from the one before */
+			/** @description Whether each entry follows from the one before */
 			intact: boolean;
 			/** @description What is wrong */
 			problem: string | null;
@@ -3633,6 +3701,31 @@ export interface components {
 			backups: string[];
 			/** @description Those of them in which the erasure could not be recorded */
 			untold_backups: string[];
+			/** @description When it was erased */
+			at: string | null;
+			/** @description What there was of each form before and after; others had nothing */
+			forms: components["schemas"]["ErasedForm"][];
+			/** @description Whether the cube's own encryption key was destroyed; null without one */
+			key_destroyed: boolean | null;
+			/** @description Keyed digests of erased passages, given once; a verification finds the passages by them */
+			fingerprints: string[];
+			/** @description Number of the erasure's entry in the audit log */
+			audit_number: number | null;
+			/** @description Link of that entry in the audit log's hash chain */
+			audit_chain: string | null;
+			/** @description Public Ed25519 key of the installation, as base64 */
+			public_key: string | null;
+			/** @description Signature of all other fields, as base64 */
+			signature: string | null;
+		};
+		/** @description What there was of one form before an erasure and after it. */
+		ErasedForm: {
+			/** @description The form, such as `versions`, `vectors`, `kv_blocks`, `backups` or `cube_keys` */
+			name: string;
+			/** @description How many there were */
+			before: number;
+			/** @description How many are left; null until the purge is over */
+			after: number | null;
 		};
 		/** @description Memories of a cube that pass a filter. */
 		ErasureBody: {
@@ -3817,6 +3910,32 @@ export interface components {
 			 * @description When it was measured
 			 */
 			measured_at: string;
+		};
+		/** @description A person to forget, as a preview counted it. */
+		ForgetBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description User, or name of a person who is spoken of */
+			subject: string;
+			/**
+			 * @description `user`: the cubes it owns, what it added to others, and its account; `person`: what a person of that name said, and what is stated of them
+			 * @default user
+			 */
+			kind?: string;
+			/** @description Only these cubes; default: all one may read */
+			cubes?: string[] | null;
+			/**
+			 * @description Also erase memories of others that mention the person
+			 * @default false
+			 */
+			mentions?: boolean;
+			/** @description `goes` of the preview; fails with 409 if another number would go now */
+			expected: number;
+			/**
+			 * @description Wait until files and logs are purged too
+			 * @default true
+			 */
+			wait?: boolean;
 		};
 		/** @description Ids of records to return. */
 		GetRecordsBody: {
@@ -4825,6 +4944,32 @@ export interface components {
 				[key: string]: number;
 			};
 		};
+		/** @description Result of checking a receipt. */
+		ReceiptCheck: {
+			/** @description Id of the receipt */
+			receipt: string;
+			/** @description Whether nothing contradicts it */
+			passed: boolean;
+			/** @description What contradicts it */
+			problems: string[];
+			/**
+			 * @description Whether it is as it was signed
+			 * @enum {string}
+			 */
+			signature: "valid" | "invalid" | "missing";
+			/** @description Fingerprint of the key that it was signed with */
+			signer: string | null;
+			/** @description Whether that is a key of this installation */
+			signed_here: boolean;
+			/** @description State of the erasure now; null if this installation does not know it */
+			state: string | null;
+			/** @description Whether the audit log has its entry unchanged; null if it names none */
+			in_audit_log: boolean | null;
+			/** @description Where it may still be, which nothing here can change or read */
+			unreached: string[];
+			/** @description What was looked for and found; null without a scan */
+			scan: components["schemas"]["ScanReport"] | null;
+		};
 		/** @description What ids of records begin with, up to a separator. */
 		RecordPrefix: {
 			/** @description The prefix, with the separator at its end */
@@ -5016,6 +5161,25 @@ export interface components {
 			at: string | null;
 			/** @description Its text */
 			text: string;
+		};
+		/** @description What a scan read and found. */
+		ScanReport: {
+			/** @description Files that were read */
+			files: number;
+			/** @description Bytes that were read in them, without holes */
+			read_bytes: number;
+			/** @description Rows of the ledger that were read */
+			rows: number;
+			/** @description Texts that were looked for */
+			texts: number;
+			/** @description Passages that were looked for by their fingerprints */
+			fingerprints: number;
+			/** @description Where they were found; at most 1,000 */
+			remnants: components["schemas"]["Trace"][];
+			/** @description Where passages were found that memories which are still there say, too */
+			said_again: components["schemas"]["Trace"][];
+			/** @description What could not be read, and why */
+			unread: string[];
 		};
 		/** @description A search: the question, its scope, and the amount of detail to return. */
 		SearchBody: {
@@ -5269,6 +5433,98 @@ export interface components {
 			/** @description When it was read */
 			finished_at: string | null;
 		};
+		/** @description A person, and where to look. */
+		SubjectBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description User, or name of a person who is spoken of */
+			subject: string;
+			/**
+			 * @description `user`: the cubes it owns, what it added to others, and its account; `person`: what a person of that name said, and what is stated of them
+			 * @default user
+			 */
+			kind?: string;
+			/** @description Only these cubes; default: all one may read */
+			cubes?: string[] | null;
+		};
+		/** @description What a cube holds of a person. */
+		SubjectCube: {
+			/** @description The cube */
+			cube: string;
+			/** @description `owned` by the user, `shared` with it, or `searched` for a person who is spoken of */
+			relation: string;
+			/** @description Memories that go, without what was derived from them */
+			goes: number;
+			/** @description Memories that were derived from these and go with them */
+			derived: number;
+			/** @description Memories that others added to an owned cube, and that go with it */
+			by_others: number;
+			/** @description Memories of others that mention the person */
+			mentions: number;
+			/** @description Files that go */
+			files: number;
+			/** @description Whether the actor may erase in this cube; what goes there stays otherwise */
+			allowed: boolean;
+		};
+		/** @description What is held about a person. */
+		SubjectPreview: {
+			/** @description `user` of the installation, or `person` who is spoken of */
+			kind: string;
+			/** @description Memories that go with what was derived from them; `forget` expects this number */
+			goes: number;
+			/** @description Memories of others that mention the person, and stay unless they are asked for, too */
+			mentions: number;
+			/** @description Memories that the actor may see but not erase */
+			out_of_reach: number;
+			/** @description Cubes that hold something, by id */
+			cubes: components["schemas"]["SubjectCube"][];
+			/** @description Rows about a user itself, by table */
+			account: {
+				[key: string]: number;
+			};
+			/** @description The newest memories of others that mention the person, at most 20 */
+			sample: components["schemas"]["Item"][];
+		};
+		/** @description A person, and whether mentions by others would go, too. */
+		SubjectPreviewBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description User, or name of a person who is spoken of */
+			subject: string;
+			/**
+			 * @description `user`: the cubes it owns, what it added to others, and its account; `person`: what a person of that name said, and what is stated of them
+			 * @default user
+			 */
+			kind?: string;
+			/** @description Only these cubes; default: all one may read */
+			cubes?: string[] | null;
+			/**
+			 * @description Also erase memories of others that mention the person
+			 * @default false
+			 */
+			mentions?: boolean;
+		};
+		/** @description What forgetting a person removed. */
+		SubjectReceipt: {
+			/** @description Its id */
+			id: string;
+			/** @description `user` or `person` */
+			kind: string;
+			/** @description The name that stands where the user's was; null for a person who is spoken of */
+			name: string | null;
+			/** @description Memories that went, with what was derived from them */
+			erased: number;
+			/** @description A receipt for each cube */
+			receipts: components["schemas"]["EraseReceipt"][];
+			/** @description Rows about the user itself that went or were blanked, by table */
+			account: {
+				[key: string]: number;
+			};
+			/** @description Memories of others that still mention the person */
+			left: number;
+			/** @description Memories that the actor may see but not erase */
+			out_of_reach: number;
+		};
 		/** @description Tags to add to memories, and others to remove. */
 		TagBody: {
 			/** @description User or agent to act for; default: the owner of the key */
@@ -5464,6 +5720,17 @@ export interface components {
 			/** @description When it was called last */
 			last_used: string | null;
 		};
+		/** @description A place where a scan found something. */
+		Trace: {
+			/** @description File, or table and column of the ledger */
+			place: string;
+			/** @description How it is written there, such as `utf-8`, `base64` or `zlib: utf-8` */
+			encoding: string;
+			/** @description Where in the file or value, in bytes; inside of what is packed, where that begins */
+			offset: number;
+			/** @description Which text or fingerprint it is, from 0 */
+			number: number;
+		};
 		/** @description A value of a dimension of a profile; `static` if the operator set it. `item` holds it. */
 		Trait: {
 			/** @description Id of the dimension */
@@ -5645,6 +5912,25 @@ export interface components {
 			 * @default false
 			 */
 			repair?: boolean;
+		};
+		/** @description A receipt to check. */
+		VerifyReceiptBody: {
+			/** @description User or agent to act for; default: the owner of the key */
+			user?: string | null;
+			/** @description The receipt as an erasure answered it, or its id */
+			receipt: {
+				[key: string]: unknown;
+			} | string;
+			/**
+			 * @description What was erased, if it is known, to look for as well
+			 * @default []
+			 */
+			texts?: string[];
+			/**
+			 * @description Read every file and row, which is for admins; else check the signature alone
+			 * @default true
+			 */
+			scan?: boolean;
 		};
 		/** @description Report of a verification: checks and findings. */
 		VerifyReport: {
@@ -8307,9 +8593,9 @@ export interface operations {
 	};
 	audit_verify: {
 		parameters: {
-			query: {
-				/** @description The cube */
-				cube: string;
+			query?: {
+				/** @description The cube; default: the access log, for admins */
+				cube?: string | null;
 				/** @description User or agent to act for; default: the owner of the key */
 				user?: string | null;
 			};
@@ -8326,6 +8612,102 @@ export interface operations {
 				};
 				content: {
 					"application/json": components["schemas"]["ChainReport"];
+				};
+			};
+		};
+	};
+	subjects_preview: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["SubjectPreviewBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["SubjectPreview"];
+				};
+			};
+		};
+	};
+	subjects_export: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["SubjectBody"];
+			};
+		};
+		responses: {
+			/** @description The archive */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/zip": unknown;
+				};
+			};
+		};
+	};
+	subjects_forget: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["ForgetBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["SubjectReceipt"];
+				};
+			};
+		};
+	};
+	erasures_verify: {
+		parameters: {
+			query?: never;
+			header?: never;
+			path?: never;
+			cookie?: never;
+		};
+		requestBody: {
+			content: {
+				"application/json": components["schemas"]["VerifyReceiptBody"];
+			};
+		};
+		responses: {
+			/** @description Successful Response */
+			200: {
+				headers: {
+					[name: string]: unknown;
+				};
+				content: {
+					"application/json": components["schemas"]["ReceiptCheck"];
 				};
 			};
 		};

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_records, v1_requests, values
+from memos.api.client import openmem, v1_cubes, v1_graph, v1_models, v1_records, v1_requests, v1_subjects, values
 from memos.api.client.calls import Call, ClientOptions, Download, Options, Stream, Waiting, address_of
 from memos.api.client.connections import AsyncConnection, AsyncStreamed, Connection, Streamed
 from memos.core.aliases import bind, own_signature
@@ -230,6 +230,20 @@ class Keys(Part[C]):
     used = sends(v1_cubes.key_usage)
 
 
+class Erasures(Part[C]):
+    """Proofs of erasures."""
+
+    verify = sends(v1_subjects.verify_receipt)
+
+
+class Subjects(Part[C]):
+    """What is held about persons."""
+
+    preview = sends(v1_subjects.preview_subject)
+    export = sends(v1_subjects.export_subject)
+    forget = sends(v1_subjects.forget_subject)
+
+
 class Audit(Part[C]):
     """Who did what when."""
 
@@ -312,6 +326,8 @@ class _Client(Generic[C]):
         self.sharing: Sharing[C] = Sharing(connection)
         self.users: Users[C] = Users(connection)
         self.keys: Keys[C] = Keys(connection)
+        self.erasures: Erasures[C] = Erasures(connection)
+        self.subjects: Subjects[C] = Subjects(connection)
         self.audit: Audit[C] = Audit(connection)
         self.tasks: Tasks[C] = Tasks(connection)
         self.events: Events[C] = Events(connection)

@@ -345,8 +345,8 @@ def record_reads(*, enabled: bool = True, user: str | None = None) -> Call[bool]
     return changing("PUT", path_of("audit", "reads"), answer, body={"enabled": enabled, "user": user})
 
 
-def verify_audit(cube: str, *, user: str | None = None) -> Call[values.ChainReport]:
-    """Check that a cube's chain of events is whole. Raises: NotFound."""
+def verify_audit(cube: str | None = None, *, user: str | None = None) -> Call[values.ChainReport]:
+    """Check that a cube's chain of events or, for admins, that of the access log is whole. Raises: NotFound."""
     return getting(path_of("audit", "verify"), as_model(values.ChainReport), {"cube": cube, "user": user})
 
 

@@ -41,6 +41,7 @@ from memos.kernel.chat.results import ChatResult
 from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
+from memos.kernel.erasures import Erasures
 from memos.kernel.evaluation import EvaluationService
 from memos.kernel.events import Events
 from memos.kernel.graph import Graph
@@ -55,6 +56,7 @@ from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
 from memos.kernel.statistics import Overview, Statistics
+from memos.kernel.subjects import Subjects
 from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
 from memos.kernel.timeline import Timeline
@@ -73,6 +75,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "conversations": Conversations,
         "cubes": Cubes,
         "documents": Documents,
+        "erasures": Erasures,
         "evaluation": EvaluationService,
         "events": Events,
         "graph": Graph,
@@ -91,6 +94,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "sessions": Sessions,
         "sharing": Sharing,
         "statistics": Statistics,
+        "subjects": Subjects,
         "tasks": Tasks,
         "tiers": Tiers,
         "timeline": Timeline,
@@ -106,10 +110,12 @@ INTERNAL = frozenset(
         "cubes.create_home",
         "kv.job",
         "maintenance.finish_erasure",
+        "maintenance.forget_calls",
         "maintenance.forget_if_due",
         "maintenance.jobs",
         "maintenance.optimise",
         "maintenance.purge",
+        "maintenance.signed",
         "maintenance.start",
         "maintenance.use_current_embedder",
         "memories.read",

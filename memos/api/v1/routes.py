@@ -21,6 +21,7 @@ from memos.api.v1 import (
     records,
     review,
     search,
+    subjects,
     tasks,
     users,
 )
@@ -93,6 +94,8 @@ _ROUTERS = (
     users.keys_router,
     users.sessions_router,
     users.audit_router,
+    subjects.router,
+    subjects.proofs_router,
     imports.router,
     imports.backups_router,
     documents.router,

@@ -31,6 +31,7 @@ _SHORT_JOURNAL = 8
 # Bytes of disk without which the process is not started again: it allocates files by 2 MiB, and a write to a mapped
 # page for which there is no space kills it.
 _LEAST_FREE = 4_194_304
+_COUNTED = 1_000  # items asked about at once
 
 _Write = tuple[Literal["upsert", "prune"], Any]
 
@@ -128,6 +129,10 @@ class QdrantEdgeIndex:
             yield from (Stamp(*stamp) for stamp in page)
             if offset is None:
                 return
+
+    def count(self, items: Sequence[str]) -> int:
+        batches = (list(items[start : start + _COUNTED]) for start in range(0, len(items), _COUNTED))
+        return sum(int(self._call("count", batch)) for batch in batches)
 
     def cubes(self) -> list[str]:
         return list(self._call("cubes"))

@@ -257,6 +257,10 @@ class Shard:
         page = [(str(r.id), r.payload["item"], r.payload["revision"]) for r in records if r.payload is not None]
         return page, None if following is None else str(following)
 
+    def count(self, items: Sequence[str]) -> int:
+        mine = edge.Filter(must=[edge.FieldCondition("item", match=edge.MatchAny(list(items)))])
+        return int(self._shard.count(edge.CountRequest(filter=mine, exact=True)))
+
     def cubes(self) -> list[str]:
         if not self._indexed:  # facets need an index
             records, _ = self._shard.scroll(edge.ScrollRequest(limit=_INDEXED_FROM, with_payload=["cube"]))

@@ -501,6 +501,16 @@ class QdrantServerIndex:
             )
         )
 
+    def count(self, items: Sequence[str]) -> int:
+        def counted(batch: Sequence[str]) -> int:
+            mine = _SERVER.group(must=[_SERVER.among("item", batch)])
+            answer = self._connection.run(
+                lambda left_s: self._client.count(self._name, mine, exact=True, timeout=left_s)
+            )
+            return answer.count
+
+        return sum(counted(items[start : start + _PRUNE_BATCH]) for start in range(0, len(items), _PRUNE_BATCH))
+
     def cubes(self) -> list[str]:
         answer = self._connection.run(
             lambda left_s: self._client.facet(self._name, "cube", limit=_MOST_CUBES, exact=True, timeout=left_s)

@@ -22,7 +22,7 @@ from memos.memcube.backup.files import Progress, ProgressReporter
 from memos.memcube.changes import Change
 from memos.memcube.encryption.keys import Keyring
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, entities, outbox
+from memos.memcube.ledger import audit_chain, cubes, entities, outbox
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.items import rows_in, scalars_in
@@ -72,6 +72,7 @@ def restore_archive(
         except exc.IntegrityError as error:
             why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
             raise archive.damaged(folder, f"its rows contradict each other ({why})") from error
+        audit_chain.adopt(connection)  # a backup of an earlier version has no chain
         entities.rebuild(connection)
         for cube in unlearned:  # who took consent back since has not given it again
             adapter_rows.disallow(connection, cube)

@@ -60,7 +60,7 @@ _BATCH_CHARS = 4 << 20
 _EARLIEST = to_micros(datetime.min.replace(tzinfo=UTC))
 _LATEST = to_micros(datetime.max.replace(tzinfo=UTC))
 _LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt", "types", "statuses", "made"})
-_OBJECTS = frozenset({"info", "removed", "stores", "scope", "payload"})
+_OBJECTS = frozenset({"info", "removed", "stores", "forms", "scope", "payload"})
 # What somebody said happens at any time; what was recorded was recorded by now, or this ledger's clock would follow.
 _TOLD_TIMES = frozenset({"said_at", "chat_time", "valid_from", "valid_to", "expires_at"})
 _LONG_TEXTS = frozenset({"memory", "value", "text"})

@@ -3,6 +3,7 @@
 __all__ = [
     "access",
     "adapters",
+    "audit_chain",
     "browsing",
     "cubes",
     "engine",
@@ -22,6 +23,7 @@ __all__ = [
     "retention",
     "schema",
     "segments",
+    "subjects",
     "tasks",
     "tier_moves",
     "timeline",

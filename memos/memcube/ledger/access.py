@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from memos.core.audit import AuditEntry
-from memos.core.clock import from_micros, new_id, to_micros
+from memos.core.clock import from_micros, to_micros
 from memos.core.identities import (
     EVERYONE,
     RANK,
@@ -26,7 +26,8 @@ from memos.core.identities import (
 )
 from memos.core.types import Json
 from memos.errors import NotFound
-from memos.memcube.ledger import queues
+from memos.memcube.ledger import audit_chain, queues
+from memos.memcube.ledger.audit_chain import AuditMark
 from memos.memcube.ledger.cubes import exists, unknown
 from memos.memcube.ledger.schema import (
     access_log,
@@ -263,10 +264,9 @@ def _to_session(row: sa.Row[Any]) -> Session:
     return Session(row.id, row.identity_id, row.key_id, row.client, row.created_at, row.expires_at)
 
 
-def record(connection: sa.Connection, at: datetime, actor: str, kind: str, subject: str, body: Json) -> None:
-    """Log a sign-in, or a change to a user, group or key; `subject` is the identity it is about."""
-    row = {"id": new_id(), "at": at, "actor": actor, "kind": kind, "subject": subject, "body": body}
-    connection.execute(sa.insert(access_log).values(row))
+def record(connection: sa.Connection, at: datetime, actor: str, kind: str, subject: str, body: Json) -> AuditMark:
+    """Log a sign-in, an erasure, or a change to a user, group or key; `subject` is what it is about."""
+    return audit_chain.append(connection, at, actor, kind, subject, body)
 
 
 READ = "read"
@@ -349,6 +349,11 @@ def access_entries(
         AuditEntry(f"{to_micros(row.at)}.0.{row.id}", row.at, row.actor, row.kind, None, None, row.subject, row.body)
         for row in rows
     ]
+
+
+def count_entries(connection: sa.Connection) -> int:
+    """Return the number of entries of the access log."""
+    return connection.scalar(sa.select(sa.func.count()).select_from(access_log)) or 0
 
 
 def cube_entries(connection: sa.Connection, cube: str, wanted: AuditQuery) -> list[AuditEntry]:

@@ -27,7 +27,7 @@ from memos.errors import (
     MemosError,
     PermissionDenied,
 )
-from memos.memcube.ledger import postgres, sqlcipher
+from memos.memcube.ledger import audit_chain, postgres, sqlcipher
 from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
 
@@ -325,7 +325,9 @@ def _create_tables(connection: sa.Connection) -> None:
         connection.exec_driver_sql(postgres.fold_function().replace("%", "%%"))
     for statement in _definitions(connection.dialect.name):
         connection.exec_driver_sql(statement)
-    connection.execute(sa.insert(metadata.tables["meta"]).values(key="ledger_id", value=new_id()))
+    made = {"ledger_id": new_id(), audit_chain.HEAD: audit_chain.START}
+    rows = [{"key": key, "value": value} for key, value in made.items()]
+    connection.execute(sa.insert(metadata.tables["meta"]), rows)
     connection.execute(sa.insert(_VERSION).values(version_num=HEAD))
 
 
@@ -411,6 +413,23 @@ def look_at_server(url: str) -> LedgerInspection:
     finally:
         ledger.close()
     return LedgerInspection(ledger.description, revision, None if newest is None else from_micros(newest))
+
+
+def audit_problem(place: Path | str) -> str | None:
+    """Return what is wrong with the audit log of a ledger in a file or on a server, which is only read."""
+    if isinstance(place, str):
+        parsed = _parsed(place)
+        engine, where = postgres.make_engine(parsed, pool_size=1), postgres.place_of(parsed)
+    else:
+        source = f"{place.absolute().as_uri()}?mode=ro"
+        engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(source, uri=True, timeout=5))
+        where = str(place)
+    ledger = Ledger(engine, where)
+    try:
+        with ledger.read() as connection:
+            return audit_chain.broken(connection)
+    finally:
+        ledger.close()
 
 
 def check_schema(look: LedgerInspection) -> None:

@@ -406,6 +406,8 @@ tombstones = sa.Table(
     sa.Column("removed", sa.JSON, nullable=False),
     sa.Column("rebuilt", sa.JSON, nullable=False),
     sa.Column("stores", sa.JSON, nullable=False),
+    # What was there of each form before and after the erasure, as [before, after].
+    sa.Column("forms", sa.JSON, nullable=False, server_default="{}"),
 )
 
 tombstone_items = sa.Table(
@@ -671,7 +673,9 @@ console_sessions = sa.Table(
     sa.Index("ix_console_sessions_identity", "identity_id"),
 )
 
-# Sign-ins, and changes to users, groups and keys: what no cube's chain of events can hold. Ids only, no secret.
+# Sign-ins, erasures, dumps, and changes to users, groups and keys: what no cube's chain of events can hold. Ids only,
+# no secret. The entries are a hash chain (`memos.memcube.ledger.audit_chain`); `salt` is null in those where somebody
+# was forgotten.
 access_log = sa.Table(
     "access_log",
     metadata,
@@ -681,7 +685,13 @@ access_log = sa.Table(
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("subject", sa.String(128), nullable=False),
     sa.Column("body", sa.JSON, nullable=False),
+    sa.Column("number", sa.BigInteger),
+    sa.Column("salt", sa.LargeBinary(16)),
+    sa.Column("digest", sa.LargeBinary(32)),
+    sa.Column("chain", sa.LargeBinary(32)),
     sa.Index("ix_access_log_at", "at", "id"),
+    sa.Index("ix_access_log_subject", "subject"),
+    sa.Index("uq_access_log_number", "number", unique=True),
 )
 
 # Idempotency keys of calls that create something, by caller; `made` are the created ids, null until the call has

@@ -134,6 +134,7 @@ class QdrantDouble:
             ("POST", f"{one}/points/batch", self._batch),
             ("POST", f"{one}/points/query/batch", self._query),
             ("POST", f"{one}/points/scroll", self._scroll),
+            ("POST", f"{one}/points/count", self._count),
             ("POST", f"{one}/facet", self._facet),
         ]
 
@@ -192,6 +193,10 @@ class QdrantDouble:
             with_payload=asked.with_payload or False,
         )
         return {"points": _plain(records), "next_page_offset": following}
+
+    def _count(self, name: str, body: Body) -> Any:
+        asked = models.CountRequest(**body)
+        return self.holds.count(name, asked.filter, exact=True)
 
     def _facet(self, name: str, body: Body) -> Any:
         asked = models.FacetRequest(**body)

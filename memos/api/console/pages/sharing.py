@@ -25,7 +25,7 @@ AREAS = {
         ],
     ),
     "read": ("What was read", ["read"]),
-    "erase": ("Erasures and deletions", ["erase", "delete", "expire"]),
+    "erase": ("Erasures, deletions and dumps", ["erase", "delete", "expire", "erasure", "forget", "dump"]),
     "change": (
         "Corrections and settings",
         ["update", "supersede", "end", "rollback", "change", "rule", "ttl", "template"],
@@ -44,7 +44,8 @@ _WORDS = {
     "supersede": "replaced a memory", "end": "ended a memory", "derive": "read facts", "move": "moved memories",
     "pin": "pinned a memory", "unpin": "unpinned a memory", "heat": "noted uses", "template": "changed the template",
     "rule": "changed a retention rule", "load": "loaded a file", "ttl": "changed a time to live",
-    "expire": "erased memories at the end of their time",
+    "expire": "erased memories at the end of their time", "erasure": "got a receipt", "dump": "dumped the cube",
+    "forget": "forgot a person",
 }  # fmt: skip
 _PAGE = 50
 
