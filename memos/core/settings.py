@@ -105,6 +105,8 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "timeout_s": "the timeout is 10 s",
         "shards": "new collections use the server's default",
         "replicas": "new collections use the server's default",
+        "collection": "write a prefix other than `memos` into MEMOS_QDRANT__URL, as in "
+        "http://HOST:6333?collection=PREFIX",
     },
     "neo4j": {
         "database": "the database `neo4j` is used",
@@ -309,7 +311,13 @@ class EmbedSettings(_Group):
 
 
 class IndexSettings(_Group):
-    """Time that a change waits for the indexes."""
+    """Where the vector index is, and how long a change waits for the indexes."""
+
+    vectors: Literal["qdrant", "pgvector"] = Field(
+        "qdrant",
+        description="Vector index: `qdrant`, embedded or at MEMOS_QDRANT__URL, or `pgvector`, in the PostgreSQL of "
+        "MEMOS_LEDGER_URL",
+    )
 
     wait_s: float = Field(
         5.0, ge=0, le=600, description="Maximum time `add` waits for the indexes before it returns `indexed: false`"
@@ -331,12 +339,37 @@ Key = Annotated[SecretStr | None, AfterValidator(sendable)]
 class QdrantSettings(_Group):
     """A Qdrant server that holds the vector index; without a URL the embedded engine does."""
 
-    url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
-    api_key: Key = Field(None, description="Qdrant's API key")
-    collection: str = Field(
-        "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Prefix of the collection names"
+    url: str | None = Field(
+        None,
+        description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; `?collection=PREFIX` sets the prefix of its "
+        "collections, which is `memos`; default: embedded",
     )
+    api_key: Key = Field(None, description="Qdrant's API key")
     on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk, and only 8-bit vectors in its memory")
+
+    @field_validator("url")
+    @classmethod
+    def _known_prefix(cls, value: str | None) -> str | None:
+        query = (value or "").partition("?")[2]
+        if query and not _COLLECTION.fullmatch(query):
+            raise ValueError(
+                "may end in `?collection=` and a prefix of up to 64 letters, digits and `_`, and in nothing else"
+            )
+        return value
+
+    @property
+    def address(self) -> str | None:
+        """Return the server's URL without the prefix of the collections."""
+        return None if self.url is None else self.url.partition("?")[0]
+
+    @property
+    def collection(self) -> str:
+        """Return the prefix of the names of the collections."""
+        found = _COLLECTION.fullmatch((self.url or "").partition("?")[2])
+        return found[1] if found else "memos"
+
+
+_COLLECTION = re.compile(r"collection=([A-Za-z0-9_]{1,64})")
 
 
 class Neo4jSettings(_Group):
@@ -678,6 +711,15 @@ class Settings(BaseSettings):
 
     _former: tuple[tuple[str, str], ...] = PrivateAttr(())
 
+    @model_validator(mode="after")
+    def _has_one_vector_index(self) -> Self:
+        if self.index.vectors == "pgvector":
+            if self.ledger_url is None:
+                raise ValueError("index.vectors is `pgvector` but there is no PostgreSQL; set MEMOS_LEDGER_URL")
+            if self.qdrant.url is not None:
+                raise ValueError("index.vectors is `pgvector` but MEMOS_QDRANT__URL is set too; unset one of them")
+        return self
+
     @model_validator(mode="wrap")
     @classmethod
     def _ignore_former(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -692,6 +734,16 @@ class Settings(BaseSettings):
     def former(self) -> tuple[tuple[str, str], ...]:
         """Return the settings that were given, are no settings any more and have no effect; each with what applies."""
         return self._former
+
+    @property
+    def embeds_vectors(self) -> bool:
+        """Return True if the vector index is in the home folder."""
+        return self.index.vectors == "qdrant" and self.qdrant.url is None
+
+    @property
+    def needs_folder(self) -> bool:
+        """Return True unless all stores are on servers."""
+        return self.ledger_url is None or self.embeds_vectors or self.neo4j.url is None
 
     @property
     def prefix_room(self) -> int:

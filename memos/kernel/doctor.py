@@ -21,7 +21,7 @@ import httpx2
 from memos.core.ports import Embedder, Reranker
 from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
-from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
+from memos.kernel.opening import embedder_of, reach_graph, reach_pgvector, reach_vector, reranker_of
 from memos.memcube.ledger.engine import LedgerInspection, check_schema, look_at_file, look_at_server
 
 _ANSWER_S = 5.0
@@ -104,7 +104,7 @@ def _config(settings: Settings) -> Found:
 
 def _folder(settings: Settings) -> Found:
     home = settings.home
-    if None not in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url):
+    if not settings.needs_folder:
         yield State.GOOD, "not needed: all stores are on servers"
         return
     existing = next(path for path in (home, *home.absolute().parents) if path.exists())
@@ -165,23 +165,25 @@ def _clock(settings: Settings) -> Found:
 
 def _indexes(settings: Settings) -> Found:
     qdrant, neo4j = settings.qdrant, settings.neo4j
-    if qdrant.url is None:
+    if settings.embeds_vectors:
         yield _on_disk(settings.home, "vector")
+    elif settings.index.vectors == "pgvector":
+        yield _on_server("vector: in the ledger's PostgreSQL, pgvector", lambda: reach_pgvector(settings))
     else:
-        yield _on_server(f"vector: Qdrant on {qdrant.url}", lambda: reach_vector(qdrant))
+        yield _on_server(f"vector: Qdrant on {qdrant.address}", lambda: reach_vector(qdrant))
     if neo4j.url is None:
         yield State.GOOD, "graph: in the ledger"
     else:
         yield _on_server(f"graph: Neo4j on {neo4j.url}", lambda: reach_graph(neo4j))
 
 
-def _on_server(index: str, reach: Callable[[], None]) -> tuple[State, str]:
+def _on_server(index: str, reach: Callable[[], str | None]) -> tuple[State, str]:
     """Return the state of an index's server; an error here does not hide the other server's state."""
     try:
-        reach()
+        version = reach()
     except MemosError as error:
         return State.BAD, f"{index}: {error}"
-    return State.GOOD, index
+    return State.GOOD, index if version is None else f"{index} {version}"
 
 
 def _on_disk(home: Path, name: str) -> tuple[State, str]:

@@ -128,8 +128,8 @@ def open_installation(
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     # What is mostly waiting for a process or a file to be read is begun at once.
     with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
-        servers = {"ledger": settings.ledger_url, "vector": settings.qdrant.url}
-        embedded = [name for name, server in servers.items() if server is None]
+        in_folder = {"ledger": settings.ledger_url is None, "vector": settings.embeds_vectors}
+        embedded = [name for name, is_there in in_folder.items() if is_there]
         if embedded:
             _lock_folder(home, embedded, stack)
         loading = soon.submit((lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed))
@@ -153,10 +153,11 @@ def open_installation(
         cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
         terms = QdrantBm25()
         if vector_soon is None:
-            vector, generations = _open_vector(home, settings, installation, print_)
-            stack.callback(vector.close)
+            vectors = _open_vector(home, settings, installation, print_)
+            stack.callback(vectors.index.close)
         else:
-            vector, generations = vector_soon.result()
+            vectors = vector_soon.result()
+        vector = vectors.index
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
         activations = LocalModels(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
@@ -197,8 +198,8 @@ def open_installation(
             vector_follower=vector_follower,
             indexes=_indexes(ledger, vector_follower, graph_index, files, settings),
             files=files,
-            building=edge,
-            generations=generations,
+            building=vectors.building,
+            generations=vectors.generations,
             quotas=quotas,
             closing=stack.pop_all(),
         )
@@ -272,20 +273,35 @@ def write_private(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def _open_vector(
-    home: Path, settings: Settings, installation: str, print_: Fingerprint
-) -> tuple[VectorIndex, Generations]:
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    index: VectorIndex
+    generations: Generations
+    building: Optimisable | None
+
+
+def _open_vector(home: Path, settings: Settings, installation: str, print_: Fingerprint) -> _Vectors:
     space, dimension = _space(print_), print_.dimension
-    if settings.qdrant.url is None:
+    if settings.embeds_vectors:
         folders = SpaceFolders(home / "vector", space)
         edge = _recovered(lambda: QdrantEdgeIndex.open(folders.mine, dimension), lambda: qdrant_edge.wipe(folders.mine))
-        return edge, folders
+        return _Vectors(edge, folders, edge)
+    if settings.index.vectors == "pgvector":
+        from memos.backends.pgvector.index import PgVectorIndex  # noqa: PLC0415 - an optional extra
+
+        table = PgVectorIndex.open(_postgres(settings), space, dimension)
+        return _Vectors(table, table, table)
     from memos.backends.qdrant.server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
 
     # Two installations on one server never share a collection, whatever their settings are.
     prefix = f"{settings.qdrant.collection}_{installation}"
-    server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
-    return server, server
+    server = QdrantServerIndex.open(settings.qdrant, space, dimension, prefix=prefix)
+    return _Vectors(server, server, None)
+
+
+def _postgres(settings: Settings) -> str:
+    assert settings.ledger_url is not None  # the settings see to it
+    return settings.ledger_url.get_secret_value()
 
 
 def _remove_former_graph(folder: Path) -> None:
@@ -308,10 +324,10 @@ def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> Grap
     return graph
 
 
-def _close_opened(opening: Future[tuple[VectorIndex, Generations]]) -> None:
+def _close_opened(opening: Future[_Vectors]) -> None:
     """Close an index that was opened meanwhile; whoever waits for one that failed to open gets the error."""
     if opening.exception() is None:
-        opening.result()[0].close()
+        opening.result().index.close()
 
 
 def _installation(ledger: Ledger) -> str:
@@ -389,11 +405,16 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
 
 
 def reach_vector(settings: QdrantSettings) -> None:
-    try:
-        from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
-    except ModuleNotFoundError as error:
-        raise BackendUnavailable("Qdrant needs its client: pip install '.[qdrant]' in the clone.") from error
+    from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
+
     connect(settings).close()
+
+
+def reach_pgvector(settings: Settings) -> str:
+    """Return the version of pgvector in the ledger's database."""
+    from memos.backends.pgvector.schema import reach  # noqa: PLC0415 - an optional extra
+
+    return reach(_postgres(settings))
 
 
 def reach_graph(settings: Neo4jSettings) -> None:

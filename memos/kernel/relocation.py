@@ -108,7 +108,8 @@ def settings_of(option: str, place: str) -> Settings:
 
     What neither says comes from `MEMOS_*`, but never where the stores are. Raises: InvalidInput, NotFound.
     """
-    stores = {"ledger_url": None, "qdrant": QdrantSettings(), "neo4j": Neo4jSettings()}
+    index = Settings().index.model_copy(update={"vectors": "qdrant"})
+    stores = {"ledger_url": None, "qdrant": QdrantSettings(), "neo4j": Neo4jSettings(), "index": index}
     if not place.endswith(".toml"):
         return Settings().model_copy(update={**stores, "home": Path(place)})
     try:
@@ -121,7 +122,7 @@ def settings_of(option: str, place: str) -> Settings:
         raise InvalidInput(option, f'{place} cannot be read ({error}); write it like `home = "/srv/memos"`') from error
     if unknown := sorted(without_former(told)[0].keys() - Settings.model_fields.keys()):
         raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/reference/settings.md")
-    base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores}
+    base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores} | {"index": index}
     try:
         return Settings().model_copy(update=dict(_Told(**{**base, **told})))
     except ValidationError as error:
@@ -159,7 +160,7 @@ def _bring_up(
 def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Ledger]:
     """Open a ledger without its indexes; `alone`, nobody else may have it. Raises: NotFound, BackendUnavailable."""
     home, path = settings.home, settings.home / "ledger.db"
-    embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
+    embedded = settings.needs_folder
     with ExitStack() as stack:
         if settings.ledger_url is None and must_exist and not path.is_file():
             raise NotFound("installation", str(home), "Pass the folder that contains ledger.db.")
@@ -200,6 +201,6 @@ def _drop_leftovers(ledger: Ledger, settings: Settings) -> None:
 def _refuse_same(source: Settings, target: Settings) -> None:
     if source.ledger_url is not None and source.ledger_url == target.ledger_url:
         raise InvalidInput("--to", "has the same ledger as --from")
-    uses = [None in (place.ledger_url, place.qdrant.url, place.neo4j.url) for place in (source, target)]
+    uses = [place.needs_folder for place in (source, target)]
     if all(uses) and source.home.resolve() == target.home.resolve():
         raise InvalidInput("--to", f"has the same folder as --from ({target.home}); give it another as `home`")

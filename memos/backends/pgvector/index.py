@@ -39,14 +39,16 @@ _WRITE_BATCH = 500
 # Up to so many points all are compared, 0.5 us each: a graph would have to pass by the points of other cubes.
 _COMPARED = 5_000
 _COMPARED_FILTERED = 20_000
-# Statistics of smaller corpora are counted for each search, those of larger ones are kept for a time.
+# The sizes of larger corpora are counted again after a time, how many points have a common word after some growth.
 _SMALL_CORPUS = 2_000
+_COMMON_WORD = 500
 _KEPT_S = 120.0
+_KEPT_GROWTH = 1.05
 _MOST_KEPT = 50_000
 # Rows of the rarest words of a question, from which candidates are taken; the other words count for these alone.
-_READ_ROWS = 4_000
-_MOST_ROWS_OF_A_WORD = 8_000
-_CANDIDATES = 4
+_READ_ROWS = 2_000
+_MOST_ROWS_OF_A_WORD = 4_000
+_CANDIDATES = 2
 _COUNTED = 10_000
 
 _COLUMN_TYPES = {
@@ -80,12 +82,19 @@ _TERM_SIZES = {"columns": 5, "corpus_size": 8, "term_size": 4, "point_size": 8, 
 _COPY_HEAD, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 
 
-class _Counted(NamedTuple):
-    """How many points a corpus has, and a word among their turns and windows; at a time of the monotonic clock."""
+class _Size(NamedTuple):
+    """How many points a cube has, counted at a time of the monotonic clock."""
 
+    points: int
     at: float
-    turn: int
-    win: int
+
+
+class _Word(NamedTuple):
+    """How many turns and windows of a corpus have a word, counted when it had so many points."""
+
+    turns: int
+    windows: int
+    of: int
 
 
 class PgVectorIndex:
@@ -96,8 +105,8 @@ class PgVectorIndex:
         self._base = base
         self._points, self._terms = f"{base}_points", f"{base}_terms"
         self._dimension = dimension
-        self._sizes: dict[str, _Counted] = {}
-        self._words: dict[tuple[tuple[str, ...], int], _Counted] = {}
+        self._sizes: dict[str, _Size] = {}
+        self._words: dict[tuple[tuple[str, ...], int], _Word] = {}
         self._builder: Connection | None = None
         self._builds = threading.Lock()
         self._no_builds = False
@@ -203,8 +212,11 @@ class PgVectorIndex:
             if isinstance(arm.query, SparseVector)
             for term in _signed(arm.query.indices).tolist()
         }
-        size, words = self._count(connection, request.cubes, terms)
-        asked = [self._ask(request, arm, size, words) for arm in request.arms]
+        size = self._size(connection, request.cubes)
+        words = self._count(connection, request.cubes, size, terms)
+        # Several arms ask by one vector.
+        vectors = {id(arm.query): _written(arm.query) for arm in request.arms if isinstance(arm.query, np.ndarray)}
+        asked = [self._ask(request, arm, size, words, vectors) for arm in request.arms]
         found = self._fetch(connection, [None if ask is None else ask.statement(wide=False) for ask in asked])
         # A graph, and a part of the words, may have found fewer than there are.
         again = [
@@ -226,46 +238,53 @@ class PgVectorIndex:
                 cursors.append(cursor)
         return [[] if cursor is None else cursor.fetchall() for cursor in cursors]
 
-    def _ask(self, request: VectorSearch, arm: ArmQuery, size: int, words: Mapping[int, _Counted]) -> _Asked | None:
+    def _ask(
+        self, request: VectorSearch, arm: ArmQuery, size: int, words: Mapping[int, _Word], vectors: Mapping[int, str]
+    ) -> _Asked | None:
         where, values = _where(request, arm)
         limit = arm.limit(request.limit)
         if isinstance(arm.query, SparseVector):
             weighed = _weighed(arm, size, words)
             return _Words(self._base, where, values, limit, request, arm.arm, weighed) if weighed else None
         few = size <= (_COMPARED if request.filter is None and request.as_of is None else _COMPARED_FILTERED)
-        return _Nearest(self._base, where, values, limit, arm, _unit(arm.query), few or arm.arm is Arm.DATED)
+        return _Nearest(self._base, where, values, limit, arm, vectors[id(arm.query)], few or arm.arm is Arm.DATED)
 
-    def _count(
-        self, connection: Connection, cubes: tuple[str, ...], terms: set[int]
-    ) -> tuple[int, Mapping[int, _Counted]]:
-        """Return how many points there are in these cubes, and of each term in how many of them it is."""
+    def _size(self, connection: Connection, cubes: tuple[str, ...]) -> int:
+        """Return how many points there are in these cubes."""
         since = time.monotonic() - _KEPT_S
-        kept = {cube: self._sizes.get(cube, _NEVER) for cube in cubes}
-        unknown = [cube for cube, size in kept.items() if size.at < since]
-        missing = [term for term in terms if self._words.get((cubes, term), _NEVER).at < since]
-        statements: list[_Statement | None] = [None, None]
+        kept = {cube: size for cube in cubes if (size := self._sizes.get(cube)) is not None and size.at > since}
+        unknown = [cube for cube in cubes if cube not in kept]
         if unknown:
-            statements[0] = _Statement(
-                f"SELECT cube, count(*) FROM {self._points} WHERE cube = ANY(%s) GROUP BY cube", [unknown]
-            )
+            text = f"SELECT cube, count(*) FROM {self._points} WHERE cube = ANY(%s) GROUP BY cube"
+            [rows] = self._fetch(connection, [_Statement(text, [unknown])])
+            counted = {cube: _Size(count, time.monotonic()) for cube, count in rows}
+            kept |= counted
+            if len(self._sizes) > _MOST_KEPT:
+                self._sizes = {}
+            self._sizes.update({cube: size for cube, size in counted.items() if size.points >= _SMALL_CORPUS})
+        return sum(size.points for size in kept.values())
+
+    def _count(self, connection: Connection, cubes: tuple[str, ...], size: int, terms: set[int]) -> Mapping[int, _Word]:
+        """Return for each of these terms that some point has how many have it."""
+        kept = {
+            term: word
+            for term in terms
+            if (word := self._words.get((cubes, term))) is not None and size < word.of * _KEPT_GROWTH
+        }
+        missing = [term for term in terms if term not in kept]
         if missing:
-            statements[1] = _Statement(
+            text = (
                 "SELECT term, count(*) FILTER (WHERE turn > 0), count(*) FILTER (WHERE win > 0)"
-                f" FROM {self._terms} WHERE corpus = ANY(%s) AND term = ANY(%s) GROUP BY term",
-                [[_corpus(cube) for cube in cubes], missing],
+                f" FROM {self._terms} WHERE corpus = ANY(%s) AND term = ANY(%s) GROUP BY term"
             )
-        sizes, counts = self._fetch(connection, statements) if unknown or missing else ([], [])
-        now = time.monotonic()
-        kept |= dict.fromkeys(unknown, _Counted(now, 0, 0)) | {cube: _Counted(now, n, n) for cube, n in sizes}
-        words = {term: self._words[cubes, term] for term in terms.difference(missing)}
-        words |= dict.fromkeys(missing, _Counted(now, 0, 0)) | {term: _Counted(now, *each) for term, *each in counts}
-        size = sum(each.turn for each in kept.values())
-        if size >= _SMALL_CORPUS:
-            if len(self._words) + len(self._sizes) > _MOST_KEPT:
-                self._words, self._sizes = {}, {}
-            self._sizes.update(kept)
-            self._words.update({(cubes, term): words[term] for term in missing})
-        return size, words
+            [rows] = self._fetch(connection, [_Statement(text, [[_corpus(cube) for cube in cubes], missing])])
+            counted = {term: _Word(turns, windows, size) for term, turns, windows in rows}
+            kept |= counted
+            if len(self._words) > _MOST_KEPT:
+                self._words = {}
+            # The count of a rare word is cheap, and soon another.
+            self._words.update({(cubes, t): word for t, word in counted.items() if word.windows >= _COMMON_WORD})
+        return kept
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
         rows = self._read(ids, "turn::real[]")
@@ -394,9 +413,6 @@ class PgVectorIndex:
                     self._builder.cancel()
 
 
-_NEVER = _Counted(-1e18, 0, 0)
-
-
 class _Statement(NamedTuple):
     text: str
     values: list[Any]
@@ -410,7 +426,7 @@ class _Nearest(NamedTuple):
     values: list[Any]
     limit: int
     arm: ArmQuery
-    vector: Vector
+    vector: str
     is_few: bool
 
     @property
@@ -419,17 +435,16 @@ class _Nearest(NamedTuple):
 
     def statement(self, *, wide: bool) -> _Statement:
         column = "win" if self.arm.arm is Arm.WINDOW else "turn"
-        vector = "[" + ",".join(map(repr, self.vector.tolist())) + "]"
         distance = f"({column} <#> %s::halfvec)"
         # An index is not asked for the order of a sum.
         order = f"{distance} + 0" if self.is_few or wide else distance
         return _Statement(
             f"SELECT item, version, -{distance} FROM {self.base}_points WHERE {self.where} ORDER BY {order} LIMIT %s",
-            [vector, *self.values, vector, self.limit],
+            [self.vector, *self.values, self.vector, self.limit],
         )
 
 
-class _Word(NamedTuple):
+class _Weight(NamedTuple):
     term: int
     idf: float
     rows: int
@@ -444,7 +459,7 @@ class _Words(NamedTuple):
     limit: int
     request: VectorSearch
     arm: Arm
-    words: list[_Word]
+    words: list[_Weight]
 
     @property
     def is_narrow(self) -> bool:
@@ -454,41 +469,42 @@ class _Words(NamedTuple):
         """Return what asks for candidates by the rarest words, and weighs these by all; `wide`, by all words of all."""
         column = "win" if self.arm is Arm.WINDOW_BM25 else "turn"
         naming, read = list(self.words), 0
-        if not wide:
-            for place, word in enumerate(self.words):
-                read += min(word.rows, _MOST_ROWS_OF_A_WORD)
-                if read >= _READ_ROWS:
-                    naming = self.words[: place + 1]
-                    break
-        is_whole = wide or (len(naming) == len(self.words) and naming[-1].rows <= _MOST_ROWS_OF_A_WORD)
+        for place, word in enumerate([] if wide else self.words):
+            read += min(word.rows, _MOST_ROWS_OF_A_WORD)
+            if read >= _READ_ROWS:
+                naming = self.words[: place + 1]
+                break
+        # Of a more frequent word the newest rows are read, and of the candidates all.
+        whole = [wide or word.rows <= _MOST_ROWS_OF_A_WORD for word in naming]
+        weighing = [word for word, read_all in zip(naming, whole, strict=True) if not read_all]
+        weighing += self.words[len(naming) :]
         corpora = [_corpus(cube) for cube in self.request.cubes]
         among = "= ANY(%s)" if len(corpora) > 1 else "= %s"
-        given = corpora if len(corpora) > 1 else corpora[0]
         newest = "" if wide else f" ORDER BY t.point DESC LIMIT {_MOST_ROWS_OF_A_WORD}"
-        best = "" if wide else f" ORDER BY score DESC LIMIT {_CANDIDATES * self.limit}"
+        best = "" if wide else f" ORDER BY sum(r.weight * e.idf) DESC LIMIT {_CANDIDATES * self.limit}"
         near = (
-            "SELECT r.point, sum(r.weight * e.idf) AS score FROM unnest(%s::int[], %s::float8[]) AS e(term, idf),"
+            "SELECT r.point, coalesce(sum(r.weight * e.idf) FILTER (WHERE e.whole), 0) AS score"
+            " FROM unnest(%s::int[], %s::float8[], %s::bool[]) AS e(term, idf, whole),"
             f" LATERAL (SELECT t.point, t.{column} AS weight FROM {self.base}_terms AS t"
             f" WHERE t.corpus {among} AND t.term = e.term AND t.{column} > 0{newest}) AS r GROUP BY r.point{best}"
         )
-        values: list[Any] = [*_columns(naming), given]
-        if is_whole:
-            score = "near.score"
-        else:
-            score = (
-                f"(SELECT sum(t.{column} * e.idf) FROM unnest(%s::int[], %s::float8[]) AS e(term, idf)"
-                f" JOIN {self.base}_terms AS t ON t.corpus = p.corpus AND t.term = e.term AND t.point = p.no)"
+        values: list[Any] = [*_columns(naming), whole, corpora if len(corpora) > 1 else corpora[0]]
+        score = "near.score"
+        if weighing:
+            score += (
+                f" + coalesce((SELECT sum(t.{column} * e.idf) FROM unnest(%s::int[], %s::float8[]) AS e(term, idf)"
+                f" JOIN {self.base}_terms AS t ON t.corpus = p.corpus AND t.term = e.term AND t.point = p.no), 0)"
             )
-            values += _columns(self.words)
+            values += _columns(weighing)
         text = (
             f"WITH near AS MATERIALIZED ({near}) SELECT p.item, p.version, {score} AS score"
             f" FROM near JOIN {self.base}_points AS p ON p.no = near.point WHERE {self.where}"
-            " ORDER BY score DESC LIMIT %s"
+            " ORDER BY 3 DESC LIMIT %s"
         )
         return _Statement(text, [*values, *self.values, self.limit])
 
 
-def _columns(words: Sequence[_Word]) -> list[list[Any]]:
+def _columns(words: Sequence[_Weight]) -> list[list[Any]]:
     return [[word.term for word in words], [word.idf for word in words]]
 
 
@@ -514,17 +530,17 @@ def _where(request: VectorSearch, arm: ArmQuery) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _weighed(arm: ArmQuery, size: int, words: Mapping[int, _Counted]) -> list[_Word]:
+def _weighed(arm: ArmQuery, size: int, words: Mapping[int, _Word]) -> list[_Weight]:
     """Return an arm's words that some point has, the rarest first, with their inverse document frequencies."""
     assert isinstance(arm.query, SparseVector)
     found = []
     for term in _signed(arm.query.indices).tolist():
-        counted = words[term]
-        rows = counted.turn if arm.arm is Arm.TURN_BM25 else counted.win
+        word = words.get(term)
+        rows = 0 if word is None else word.turns if arm.arm is Arm.TURN_BM25 else word.windows
         if rows:
-            # Statistics may be a little older than the points.
+            # What is kept of a word may be a little older than the size, or the other way round.
             rarity = (max(size, rows) - rows + 0.5) / (rows + 0.5)
-            found.append(_Word(term, float(np.log1p(rarity)), rows))
+            found.append(_Weight(term, float(np.log1p(rarity)), rows))
     return sorted(found, key=lambda word: word.rows)
 
 
@@ -541,6 +557,10 @@ def _corpus(cube: str) -> int:
 def _signed(terms: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return 32-bit terms as PostgreSQL has them: it knows no unsigned numbers."""
     return terms.astype(np.uint32).view(np.int32)
+
+
+def _written(vector: Vector) -> str:
+    return "[" + ",".join(map(str, _unit(vector).tolist())) + "]"
 
 
 def _unit(vector: Vector) -> Vector:

@@ -32,6 +32,14 @@ MOST_DIMENSIONS = 4_000
 """Of an index on half-precision vectors. Source: pgvector's README, "HNSW"."""
 
 TIMEOUT_S = 10
+_CONNECT: dict[str, Any] = {
+    "connect_timeout": 5,
+    "application_name": "hippocube vectors",
+    "client_encoding": "utf8",
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
 _PAUSES_S = (0.05, 0.15, 0.4, 0.9)
 _CONNECTIONS = 8
 SPACES = "vector_spaces"
@@ -60,14 +68,7 @@ class Database:
             max_overflow=_CONNECTIONS,
             pool_timeout=TIMEOUT_S,
             pool_use_lifo=True,
-            connect_args={
-                "connect_timeout": 5,
-                "application_name": "hippocube vectors",
-                "client_encoding": "utf8",
-                "keepalives_idle": 30,
-                "keepalives_interval": 10,
-                "keepalives_count": 3,
-            },
+            connect_args=_CONNECT,
         )
         sa.event.listen(self._engine, "connect", _prepare)
         self._closed = threading.Event()
@@ -104,10 +105,13 @@ class Database:
 
     def alone(self) -> Connection:
         """Return a connection outside the pool, without a limit of time; the caller closes it."""
-        pooled = self._engine.raw_connection()
-        pooled.detach()
-        connection: Any = pooled.driver_connection
-        connection.execute("SET statement_timeout = 0")
+        arguments, options = self._engine.dialect.create_connect_args(self._engine.url)
+        try:
+            connection: Any = psycopg.connect(*arguments, **{**options, **_CONNECT})
+        except psycopg.Error as error:
+            raise self.translated(error) from error
+        _prepare(connection, None)
+        connection.execute("SET statement_timeout = 0; SET lock_timeout = 0")
         return connection  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -148,7 +152,8 @@ def _prepare(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             f"SET statement_timeout = '{TIMEOUT_S}s'; SET lock_timeout = '{TIMEOUT_S}s'; SET jit = off;"
-            "SET max_parallel_workers_per_gather = 0; SET random_page_cost = 1.1"
+            "SET max_parallel_workers_per_gather = 0; SET random_page_cost = 1.1;"
+            "SET plan_cache_mode = force_custom_plan"
         )
         if cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone():
             # A library that is not loaded yet does not know its settings.

@@ -214,11 +214,11 @@ def server_settings(**options: Any) -> Iterator[QdrantSettings]:
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
     if url is None:
         with QdrantDouble() as double:
-            yield QdrantSettings(url=double.url, collection=prefix, **options)
+            yield QdrantSettings(url=f"{double.url}?collection={prefix}", **options)
         return
     try:
         secret = None if key is None else SecretStr(key)
-        yield QdrantSettings(url=url, api_key=secret, collection=prefix, **options)
+        yield QdrantSettings(url=f"{url}?collection={prefix}", api_key=secret, **options)
     finally:
         client = QdrantClient(url=url, headers={} if key is None else {"api-key": key}, check_compatibility=False)
         for entry in client.get_collections().collections:
