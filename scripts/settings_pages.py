@@ -60,6 +60,7 @@ EXAMPLES = {
 ALLOWED = {
     "ledger_url": "a URL",
     "time_zone": "an IANA name",
+    "embed.model": "see the description",
     "parametric.night": "`HH:MM-HH:MM`, an hour or more",
 }
 

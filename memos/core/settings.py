@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -301,13 +302,42 @@ class _Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+OLLAMA_URL = "http://127.0.0.1:11434/v1"
+"""Where Ollama is unless it is said."""
+
+_ENDPOINT = re.compile(r"(openai|ollama):([^\s@]{1,200}(?:@(?!https?:)[^\s@]{1,100})*)(?:@(https?://\S+))?")
+
+
+def _endpoint(value: str) -> str:
+    """Check the name of a model behind an endpoint. Raises: ValueError."""
+    found = _ENDPOINT.fullmatch(value)
+    if found is None or (found[1] == "openai" and found[3] is None):
+        raise ValueError("must be `minilm`, `e5`, `openai:MODEL@URL` or `ollama:MODEL`")
+    plain_url(found[3])
+    return value
+
+
 class EmbedSettings(_Group):
     """The embedder of new cubes, and its share of the machine."""
 
-    model: Literal["minilm", "e5"] = Field(
-        "minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)"
+    model: Literal["minilm", "e5"] | Annotated[str, AfterValidator(_endpoint)] = Field(
+        "minilm",
+        description="Embedder: `minilm` (English), `e5` (extra `multilingual`), `ollama:MODEL`, or "
+        "`openai:MODEL@URL` behind an endpoint with a path `/embeddings`, such as "
+        "`openai:bge-m3@http://127.0.0.1:8080/v1`",
     )
     threads: int = Field(2, ge=1, le=256, description="CPU threads per embedding call")
+
+    @property
+    def endpoint(self) -> tuple[str, str] | None:
+        """Return the model and the address of an embedder behind an endpoint, None for one in this process."""
+        found = _ENDPOINT.fullmatch(self.model)
+        if found is None:
+            return None
+        url = (found[3] or OLLAMA_URL).rstrip("/")
+        if found[1] == "ollama" and not urlsplit(url).path:
+            url += "/v1"
+        return found[2], url
 
 
 class IndexSettings(_Group):
@@ -734,6 +764,16 @@ class Settings(BaseSettings):
     def former(self) -> tuple[tuple[str, str], ...]:
         """Return the settings that were given, are no settings any more and have no effect; each with what applies."""
         return self._former
+
+    @property
+    def embed_key(self) -> SecretStr | None:
+        """Return the key of the embedder's endpoint: the chat model's on one server with it, else OPENAI_API_KEY."""
+        if self.embed.endpoint is None:
+            return None
+        ours, theirs = urlsplit(self.embed.endpoint[1]), urlsplit(self.chat_model.base_url or "")
+        if (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc):
+            return self.chat_model.api_key
+        return sendable(SecretStr(os.environ.get("OPENAI_API_KEY", "")))
 
     @property
     def embeds_vectors(self) -> bool:

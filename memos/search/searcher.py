@@ -181,6 +181,11 @@ class _Vectors(NamedTuple):
     many_speak: bool
 
     @property
+    def missing(self) -> bool:
+        """Return True if the embedder is away: the vector is then of zeros."""
+        return not self.question.any()
+
+    @property
     def turn(self) -> Vector:
         """The vector for turns: among many people with the names, since a turn has the name of who speaks."""
         return self.with_names if self.with_names is not None and self.many_speak else self.question
@@ -317,12 +322,15 @@ class Searcher:
             helped = self.helper.submit(self._recall_without_vector, request, rules, limit, merged)
         except RuntimeError as error:  # its threads were ended meanwhile
             raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
-        dense = self.embedder.embed_query(text)
-        if merged:
-            otherwise = spelled_otherwise(request.query, merged, _MOST_VARIANTS)
-            others = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in otherwise)
-            dense = mean_of([dense, *(self.embedder.embed_query(each) for each in others if each != text)])
-        named = with_names(dense, [self.embedder.embed_query(name) for name in names])
+        others = spelled_otherwise(request.query, merged, _MOST_VARIANTS) if merged else []
+        alike = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in others)
+        try:
+            dense = self.embedder.embed_query(text)
+            if merged:
+                dense = mean_of([dense, *(self.embedder.embed_query(each) for each in alike if each != text)])
+            named = with_names(dense, [self.embedder.embed_query(name) for name in names])
+        except BackendUnavailable:  # one behind an endpoint: words are left
+            dense, named = np.zeros(self.embedder.fingerprint.dimension, dtype=np.float32), None
         return _Vectors(dense, named, many), helped
 
     def _rank(
@@ -341,7 +349,13 @@ class Searcher:
             missing = [arm for arm, points in arms.items() if points is None and arm not in _BESIDE]
             recalled = {arm: points or [] for arm, points in arms.items()}
             self._add_unindexed(
-                connection, request, search.rules, recalled, search.vectors, lexical, down=bool(missing)
+                connection,
+                request,
+                search.rules,
+                recalled,
+                search.vectors,
+                lexical,
+                down=bool(missing) and not search.vectors.missing,
             )
             standing = [self._comparable(recalled.pop(arm.value, []), question) for arm in STANDING_OF]
             preferences = select_preferences(question, *standing)
@@ -463,12 +477,14 @@ class Searcher:
         if not queries:
             return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)
-        wanted = VectorSearch(request.scope.cubes, queries, limit, rules.pushed, as_of, rules.live)
-        try:
-            found = recall(self.ledger, self.index, wanted, meanwhile)
-        except BackendUnavailable:
-            return {query.arm.value: None for query in queries}
-        return {query.arm.value: points for query, points in zip(queries, found, strict=True)}
+        arms: Arms = {query.arm.value: None for query in queries}
+        # A vector of zeros is none.
+        asked = tuple(query for query in queries if isinstance(query.query, SparseVector) or query.query.any())
+        wanted = VectorSearch(request.scope.cubes, asked, limit, rules.pushed, as_of, rules.live)
+        with suppress(BackendUnavailable):
+            found = recall(self.ledger, self.index, wanted, meanwhile) if asked else []
+            arms |= {query.arm.value: points for query, points in zip(asked, found, strict=True)}
+        return arms
 
     def _dated(
         self,
@@ -511,6 +527,7 @@ class Searcher:
 
         Cosines join their arm. Without the index there is no IDF, so terms become an arm of their own.
         """
+        down = down and not vectors.missing
         if not lexical.waiting and not down:
             return
         cubes = request.scope.cubes
@@ -532,8 +549,10 @@ class Searcher:
         shared = [document.values[np.isin(document.indices, lexical.terms.indices)].sum() for document in documents]
         by_terms = [ScoredPoint(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
         arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
+        if vectors.missing:
+            return
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
-        with suppress(ModelError):
+        with suppress(ModelError, BackendUnavailable):
             given = self.embedder.embed_documents(texts)
             by_arm = {Arm.TURN: _by_cosine(keys, given, vectors.turn)}
             for point, chunk in zip(_by_cosine(keys, given, vectors.question), chunks, strict=True):
