@@ -174,16 +174,14 @@ Arms = dict[str, list[ScoredPoint] | None]
 
 
 class _Vectors(NamedTuple):
-    """The vector of a question, and approximately of the question with its speakers' names if those were removed."""
+    """The vector of a question, and approximately of the question with its speakers' names if those were removed.
+
+    It is of zeros where the embedder is away.
+    """
 
     question: Vector
     with_names: Vector | None
     many_speak: bool
-
-    @property
-    def missing(self) -> bool:
-        """Return True if the embedder is away: the vector is then of zeros."""
-        return not self.question.any()
 
     @property
     def turn(self) -> Vector:
@@ -349,13 +347,7 @@ class Searcher:
             missing = [arm for arm, points in arms.items() if points is None and arm not in _BESIDE]
             recalled = {arm: points or [] for arm, points in arms.items()}
             self._add_unindexed(
-                connection,
-                request,
-                search.rules,
-                recalled,
-                search.vectors,
-                lexical,
-                down=bool(missing) and not search.vectors.missing,
+                connection, request, search.rules, recalled, search.vectors, lexical, down=bool(missing)
             )
             standing = [self._comparable(recalled.pop(arm.value, []), question) for arm in STANDING_OF]
             preferences = select_preferences(question, *standing)
@@ -527,7 +519,7 @@ class Searcher:
 
         Cosines join their arm. Without the index there is no IDF, so terms become an arm of their own.
         """
-        down = down and not vectors.missing
+        down = down and bool(vectors.question.any())
         if not lexical.waiting and not down:
             return
         cubes = request.scope.cubes
@@ -549,7 +541,7 @@ class Searcher:
         shared = [document.values[np.isin(document.indices, lexical.terms.indices)].sum() for document in documents]
         by_terms = [ScoredPoint(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
         arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
-        if vectors.missing:
+        if not vectors.question.any():
             return
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
         with suppress(ModelError, BackendUnavailable):
