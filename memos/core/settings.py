@@ -559,7 +559,9 @@ class HeatSettings(_Group):
 class UpkeepSettings(_Group):
     """Schedule of periodic maintenance."""
 
-    backup_folder: Path | None = Field(None, description="Folder for backups, one a day; default: none")
+    backup_folder: str | Path | None = Field(
+        None, description="Folder, or `s3://BUCKET/PREFIX` (extra `s3`), for backups, one a day; default: none"
+    )
     backups_kept: int = Field(
         7, ge=1, le=10_000, description="Number of periodic backups to keep; older ones are removed"
     )

@@ -24,6 +24,7 @@ from memos.memcube import erasure, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import BackupPlan, KnownBackup
+from memos.memcube.backup.places import inside
 from memos.memcube.erasure import Purgeable, purge
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import segments as segment_rows
@@ -149,7 +150,7 @@ class Maintenance:
         installation = self._installation
         with self._purging:  # until its moment is written, a purge could not empty the ledger's log
             return backups.back_up(
-                installation.ledger, Path(folder), installation.clock, on_progress, apart_from=installation.home
+                installation.ledger, folder, installation.clock, on_progress, apart_from=installation.home
             )
 
     def backups(self) -> tuple[KnownBackup, ...]:
@@ -186,7 +187,7 @@ class Maintenance:
     def forget_backup(self, folder: str | Path) -> None:
         """Remove a deleted backup from the register. Raises: NotFound, Conflict (the backup is still there)."""
         self._context.lifecycle.check_open()
-        backups.forget(self._context.ledger, Path(folder))
+        backups.forget(self._context.ledger, folder)
 
     # What the background does
 
@@ -286,6 +287,6 @@ class Maintenance:
             def progressed(done: int, total: int) -> None:
                 run.check_cancelled(done / max(total, 1))
 
-            folder = settings.backup_folder / named(self._context.clock.now(), attempt)
+            folder = inside(settings.backup_folder, named(self._context.clock.now(), attempt))
             self.backup(folder, on_progress=progressed)
             backups.keep_newest(self._context.ledger, settings.backup_folder, settings.backups_kept)

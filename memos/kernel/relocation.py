@@ -50,7 +50,7 @@ class MoveSummary(CopySummary):
     differences: tuple[Difference, ...]
 
 
-def backup(settings: Settings, folder: Path, *, on_progress: Progress | None = None) -> Manifest:
+def backup(settings: Settings, folder: Path | str, *, on_progress: Progress | None = None) -> Manifest:
     """Back up an installation that is not open in this process; one with a ledger on a server may be in use.
 
     Raises: NotFound (no installation), Conflict (the folder holds something), BackendUnavailable (in use, disk full).
@@ -62,7 +62,7 @@ def backup(settings: Settings, folder: Path, *, on_progress: Progress | None = N
 
 
 def restore(
-    folder: Path,
+    folder: Path | str,
     settings: Settings,
     *,
     replace: bool = False,

@@ -19,6 +19,7 @@ from memos.memcube import erasure as erase
 from memos.memcube.backup import archive, backups, rows
 from memos.memcube.backup.backups import Erased
 from memos.memcube.backup.files import Progress, ProgressReporter
+from memos.memcube.backup.places import place_of
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, entities, outbox
@@ -39,12 +40,13 @@ class Restored:
 
 
 def restore_archive(
-    folder: Path, ledger: Ledger, now: datetime, *, replace: bool = False, on_progress: Progress | None = None
+    where: Path | str, ledger: Ledger, now: datetime, *, replace: bool = False, on_progress: Progress | None = None
 ) -> Restored:
     """Fill a ledger from a backup; it is seen whole or not at all. With `replace` what it has goes, erasures stay.
 
     Raises: NotFound (no backup), IntegrityError (damaged, newer), Conflict (the ledger is not empty).
     """
+    folder = place_of(where)
     manifest = archive.read_manifest(folder)
     with ledger.read() as connection:
         refuse_unless_blank(connection, replace=replace)
