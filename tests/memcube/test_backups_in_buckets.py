@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
+import urllib.request
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
+import obstore
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
+from obstore.exceptions import UnauthenticatedError
+from obstore.store import S3Store
 from typer.testing import CliRunner
 
 from memos import MemOS, Settings
@@ -22,51 +21,48 @@ from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidIn
 from memos.kernel.relocation import restore
 from memos.memcube.backup import backups, places
 from tests.fakes import WordEmbedder
+from tests.support.servers import s3_server as servers
+from tests.support.servers.fixtures import unavailable
+from tests.support.servers.s3_server import S3Server
 
+pytestmark = pytest.mark.heavy
 BUCKET = "memories"
 WHERE = f"s3://{BUCKET}/backups/monday"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
+def server() -> Iterator[S3Server]:
+    if not servers.program().exists():
+        unavailable("no S3-compatible store: run scripts/install_servers.sh")
+    with S3Server() as running:
+        yield running
 
 
 @pytest.fixture
-def s3(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
     """Yield a client of a store with one empty bucket, which the environment names."""
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(places, "_CONNECT_S", 1)
-    monkeypatch.setattr(places, "_ATTEMPTS", 1)
-    client = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}))
-    client.create_bucket(Bucket=BUCKET)
+    monkeypatch.setattr(places, "_CONNECT", timedelta(seconds=1))
+    monkeypatch.setattr(places, "_RETRIES", 0)
+    urllib.request.urlopen(urllib.request.Request(f"{server.url}/{BUCKET}", method="PUT")).close()
+    client = S3Store(BUCKET, client_options={"allow_http": True})
     yield client
-    for key in keys(client):
-        client.delete_object(Bucket=BUCKET, Key=key)
-    client.delete_bucket(Bucket=BUCKET)
-    client.close()
+    obstore.delete(client, keys(client))
 
 
-def keys(client: Any) -> list[str]:
-    return [entry["Key"] for entry in client.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+def keys(client: S3Store) -> list[str]:
+    return [entry["path"] for part in obstore.list(client) for entry in part]
 
 
 def opened(home: Path, **fields: Any) -> MemOS:
     return MemOS.open(settings=Settings(home=home, **fields), embedder=WordEmbedder())
 
 
-def test_a_backup_in_a_bucket_is_restored_without_what_was_erased_since(s3: Any, tmp_path: Path) -> None:
+def test_a_backup_in_a_bucket_is_restored_without_what_was_erased_since(s3: S3Store, tmp_path: Path) -> None:
     with opened(tmp_path / "here") as memos:
         kept, gone = memos.add(["I keep bees.", "I sold the piano."]).item_ids
         made = memos.maintenance.backup(WHERE)
@@ -85,7 +81,7 @@ def test_a_backup_in_a_bucket_is_restored_without_what_was_erased_since(s3: Any,
         assert [hit.item.id for hit in memos.search("bees piano").hits] == [kept]
 
 
-def test_the_commands_take_urls(s3: Any, tmp_path: Path) -> None:
+def test_the_commands_take_urls(s3: S3Store, tmp_path: Path) -> None:
     with opened(tmp_path / "here") as memos:
         memos.add("I keep bees.")
     run = CliRunner().invoke
@@ -99,7 +95,7 @@ def test_the_commands_take_urls(s3: Any, tmp_path: Path) -> None:
 
 
 def test_an_upload_that_was_cut_off_is_no_backup_and_is_written_over(
-    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path / "here") as memos:
         memos.add("I keep bees.")
@@ -119,21 +115,21 @@ def test_an_upload_that_was_cut_off_is_no_backup_and_is_written_over(
     assert restore(WHERE, Settings(home=tmp_path / "there"), embedder=WordEmbedder()).items == 1
 
 
-def test_a_changed_object_is_noticed(s3: Any, tmp_path: Path) -> None:
+def test_a_changed_object_is_noticed(s3: S3Store, tmp_path: Path) -> None:
     with opened(tmp_path / "here") as memos:
         memos.add("I keep bees.")
         memos.maintenance.backup(WHERE)
     key = "backups/monday/versions.jsonl.gz"
-    content = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-    s3.put_object(Bucket=BUCKET, Key=key, Body=content[:-9] + b"x" + content[-8:])
+    content = bytes(obstore.get(s3, key).bytes())
+    obstore.put(s3, key, content[:-9] + b"x" + content[-8:])
     with pytest.raises(IntegrityError, match=r"versions\.jsonl\.gz"):
         restore(WHERE, Settings(home=tmp_path / "there"), embedder=WordEmbedder())
-    s3.delete_object(Bucket=BUCKET, Key=key)
+    obstore.delete(s3, key)
     with pytest.raises(IntegrityError, match=r"versions\.jsonl\.gz is missing"):
         restore(WHERE, Settings(home=tmp_path / "there"), embedder=WordEmbedder())
 
 
-def test_only_the_newest_periodic_backups_stay(s3: Any, tmp_path: Path) -> None:
+def test_only_the_newest_periodic_backups_stay(s3: S3Store, tmp_path: Path) -> None:
     folder = f"s3://{BUCKET}/daily/"
     with opened(tmp_path, upkeep=UpkeepSettings(backup_folder=folder, backups_kept=1)) as memos:
         memos.maintenance.backup(f"{folder}mine")
@@ -157,27 +153,27 @@ def test_only_the_newest_periodic_backups_stay(s3: Any, tmp_path: Path) -> None:
     ],
 )
 def test_places_that_are_none_are_refused(
-    s3: Any, tmp_path: Path, where: str, kind: type[Exception], message: str
+    s3: S3Store, tmp_path: Path, where: str, kind: type[Exception], message: str
 ) -> None:
     with opened(tmp_path) as memos, pytest.raises(kind, match=message):
         memos.maintenance.backup(where)
 
 
-def test_a_prefix_with_other_files_is_left_alone(s3: Any, tmp_path: Path) -> None:
-    s3.put_object(Bucket=BUCKET, Key="backups/monday/holiday.jpg", Body=b"x")
-    s3.put_object(Bucket=BUCKET, Key="backups/monday-2/x", Body=b"x")  # a neighbour, not a part
+def test_a_prefix_with_other_files_is_left_alone(s3: S3Store, tmp_path: Path) -> None:
+    obstore.put(s3, "backups/monday/holiday.jpg", b"x")
+    obstore.put(s3, "backups/monday-2/x", b"x")  # a neighbour, not a part
     with opened(tmp_path) as memos, pytest.raises(Conflict, match=r"holiday\.jpg"):
         memos.maintenance.backup(WHERE)
     assert len(keys(s3)) == 2
 
 
 def test_wrong_keys_and_a_store_that_is_away_are_told_apart(
-    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refusing(places.BucketPlace):
         def names(self) -> set[str]:
             with self._errors():
-                raise ClientError({"Error": {"Code": "InvalidAccessKeyId"}}, "ListObjectsV2")
+                raise UnauthenticatedError("InvalidAccessKeyId")
 
     with pytest.raises(PermissionDenied, match="AWS_ACCESS_KEY_ID"):
         Refusing(WHERE).names()
@@ -189,8 +185,3 @@ def test_wrong_keys_and_a_store_that_is_away_are_told_apart(
             memos.maintenance.backup(f"{WHERE}-2")
         receipt = memos.erase(item)
         assert receipt.untold_backups == (WHERE,)
-        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-        monkeypatch.setenv("HOME", str(tmp_path))
-        with pytest.raises(PermissionDenied, match="no credentials"):
-            memos.maintenance.backup(f"{WHERE}-2")
-    shutil.rmtree(tmp_path / "here")

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -19,7 +20,8 @@ from memos.memcube.backup.files import created, disk_errors, sync_folder
 S3 = "s3://"
 """The beginning of a place in a bucket."""
 
-_ATTEMPTS, _CONNECT_S, _READ_S = 4, 5, 60
+_CONNECT, _TIMEOUT = timedelta(seconds=5), timedelta(minutes=10)
+_RETRIES, _RETRY_FOR = 4, timedelta(seconds=30)
 
 
 class Place(Protocol):
@@ -132,21 +134,18 @@ class BucketPlace:
             raise InvalidInput(
                 "backup", f"{url:.200} must be a bucket and a prefix, such as s3://bucket/backups/monday"
             )
-        self._bucket, self._prefix = bucket, f"{prefix}/"
+        self._bucket, self._prefix = bucket, prefix
         self._made: Any = None
 
     def __str__(self) -> str:
-        return f"{S3}{self._bucket}/{self._prefix.rstrip('/')}"
+        return f"{S3}{self._bucket}/{self._prefix}"
 
     def prepare(self) -> None:
-        with self._errors():
-            self._client.head_bucket(Bucket=self._bucket)
+        """Do nothing: a prefix is there with its first file, and the names are asked next."""
 
     def names(self) -> set[str]:
         with self._errors():
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
-            keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-        return {key.removeprefix(self._prefix) for key in keys}
+            return {entry["path"] for part in self._store.list() for entry in part}
 
     @contextmanager
     def create(self, name: str) -> Iterator[IO[bytes]]:
@@ -155,28 +154,29 @@ class BucketPlace:
             file.seek(0)
             with self._errors():
                 # In parts, each sent again if that failed; of an upload that was cut off no file is seen.
-                self._client.upload_fileobj(file, self._bucket, self._prefix + name)
+                self._store.put(name, file)
 
     def put_last(self, name: str, data: bytes) -> None:
         with self._errors():
-            self._client.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=data)
+            self._store.put(name, data)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         with tempfile.TemporaryFile() as file:
             with self._errors(name):
-                self._client.download_fileobj(self._bucket, self._prefix + name, file)
+                for part in self._store.get(name).stream():
+                    file.write(part)
             file.seek(0)
             yield file
 
     def append(self, name: str, lines: Callable[[bytes], bytes]) -> None:
         with self._errors(name):
-            before = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name)["Body"].read()
+            before = bytes(self._store.get(name).bytes())
         self.put_last(name, before + lines(before))
 
     def unlink(self, name: str) -> None:
         with self._errors():
-            self._client.delete_object(Bucket=self._bucket, Key=self._prefix + name)
+            self._store.delete(name)
 
     def remove(self) -> None:
         """Do nothing: a prefix without files is not there."""
@@ -185,64 +185,48 @@ class BucketPlace:
         return bool(self.names())
 
     @property
-    def _client(self) -> Any:
+    def _store(self) -> Any:
         if self._made is None:
             try:
-                import boto3  # noqa: PLC0415 - an optional extra, 0.3 s to import
-                from botocore.config import Config  # noqa: PLC0415
+                from obstore.store import S3Store  # noqa: PLC0415 - an optional extra
             except ImportError as error:
                 raise BackendUnavailable(
                     f"{self} needs a client of S3; install it with: `pip install '.[s3]'` in hippocube's clone."
                 ) from error
-            config = Config(
-                connect_timeout=_CONNECT_S,
-                read_timeout=_READ_S,
-                retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
-                # Stores other than Amazon's may not know the checksums that are newer than S3's own.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-            )
+            address = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
             with self._errors():
-                self._made = boto3.session.Session().client("s3", config=config)
+                self._made = S3Store(
+                    self._bucket,
+                    prefix=self._prefix,
+                    config={"endpoint": address} if address else None,
+                    client_options={
+                        "allow_http": address.startswith("http://"),
+                        "connect_timeout": _CONNECT,
+                        "timeout": _TIMEOUT,
+                    },
+                    retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY_FOR},
+                )
         return self._made
 
     @contextmanager
     def _errors(self, name: str | None = None) -> Iterator[None]:
-        from boto3.exceptions import Boto3Error  # noqa: PLC0415
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415
+        """Translate the client's errors; a `name` that is not there is a FileNotFoundError."""
+        from obstore import exceptions  # noqa: PLC0415
 
         try:
             yield
-        except ClientError as error:
-            raise self._told(error.response.get("Error", {}).get("Code", ""), name) from error
-        except NoCredentialsError as error:
+        except (FileNotFoundError, exceptions.NotFoundError) as error:
+            if name is not None and "NoSuchBucket" not in str(error):
+                raise FileNotFoundError(name) from error
+            raise NotFound("bucket", self._bucket, "Create it, or correct the place of the backup.") from error
+        except (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise PermissionDenied(
-                f"There are no credentials for {self}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                f"{self} refused the credentials; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the rights to "
+                "list, read, write and delete there."
             ) from error
-        except (Boto3Error, BotoCoreError, ValueError) as error:
-            cause = error.__cause__ or error.__context__
-            if isinstance(cause, ClientError):
-                raise self._told(cause.response.get("Error", {}).get("Code", ""), name) from error
+        except exceptions.BaseError as error:
+            if "NoSuchBucket" in str(error):
+                raise NotFound("bucket", self._bucket, "Create it, or correct the place of the backup.") from error
             raise BackendUnavailable(
-                f"{self} cannot be reached ({type(error).__name__}); check AWS_ENDPOINT_URL, AWS_REGION and the "
-                "network."
+                f"{self} cannot be reached; check AWS_ENDPOINT_URL, AWS_REGION, the credentials and the network."
             ) from error
-
-    def _told(self, code: str, name: str | None) -> Exception:
-        if code in ("NoSuchKey", "404") and name is not None:
-            return FileNotFoundError(name)
-        if code in ("NoSuchBucket", "404"):
-            return NotFound("bucket", self._bucket, "Create it, or correct the place of the backup.")
-        if code in (
-            "403",
-            "AccessDenied",
-            "InvalidAccessKeyId",
-            "SignatureDoesNotMatch",
-            "ExpiredToken",
-            "InvalidToken",
-        ):
-            return PermissionDenied(
-                f"{self} refused the credentials ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the "
-                "rights to list, read, write and delete there."
-            )
-        return BackendUnavailable(f"{self} refused a call ({code}); check the store's log.")
