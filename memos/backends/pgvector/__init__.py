@@ -1,3 +1,3 @@
 """The vector index in PostgreSQL, with the extension pgvector."""
 
-__all__ = ["filters", "index", "schema"]
+__all__ = ["index", "schema"]
