@@ -399,7 +399,7 @@ class PgVectorIndex:
         graphs = self._database.run(self._graphs)
         if len(graphs) == len(schema.graph_definitions(self._base)) and all(graphs.values()):
             return 0
-        [(count,)] = self._rows(f"SELECT count(*) FROM (SELECT FROM {self._points} LIMIT {_COUNTED}) AS some", [])
+        [(count,)] = self._rows(f"SELECT count(*) FROM (SELECT FROM {self._points} LIMIT {_COUNTED}) AS first", [])
         return int(count)
 
     def optimised(self) -> int:

@@ -167,7 +167,7 @@ def _may_pass(error: Exception) -> bool:
     state = getattr(cause, "sqlstate", None)
     if state is None:
         return isinstance(cause, psycopg.OperationalError)
-    return state.startswith(("08", "57P")) or state in ("40001", "40P01")
+    return state.startswith(("08", "57P")) or state in ("23505", "40001", "40P01")
 
 
 def reach(url: str) -> str:

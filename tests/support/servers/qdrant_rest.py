@@ -6,8 +6,8 @@ payload indexes are only noted, searches are exact, one lock serves one call at 
 
 from __future__ import annotations
 
-import json
 import atexit
+import json
 import os
 import re
 import threading
