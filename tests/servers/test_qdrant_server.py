@@ -1,8 +1,8 @@
 """The index on a Qdrant server under faults, races and wrong settings; what it asks of the server.
 
 These need a server that fails on command, so they ask the double of `tests/support/servers/qdrant_rest.py`, which
-differs from a real one as told there. The contract suite and the filter tests ask a real server when QDRANT_URL names
-one.
+differs from a real one as told there. The contract suite and the filter tests ask a real server when QDRANT_URL or
+QDRANT_BIN names one; what needs a real one is in `test_real_qdrant.py`.
 """
 
 from __future__ import annotations
