@@ -54,7 +54,8 @@ test: $(VENV)/.dev
 	$(PYTEST) -m "not heavy" --dist worksteal
 
 # The rest: first what needs all processors, then the others beside one another. PostgreSQL and Neo4j are started on
-# loopback, from temporary folders, and stopped. Qdrant's tests use the server in QDRANT_URL, or a stand-in. CI=1 makes a
+# loopback, from temporary folders, and stopped. Qdrant's tests use the server in QDRANT_URL
+# or of QDRANT_BIN, or a stand-in. CI=1 makes a
 # missing server a failure instead of a skipped test.
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py

@@ -39,7 +39,7 @@ def environment(settings: Settings) -> dict[str, str]:
     if settings.ledger_url is not None:
         told["MEMOS_LEDGER_URL"] = settings.ledger_url.get_secret_value()
     if settings.qdrant.url is not None:
-        told |= {"MEMOS_QDRANT__URL": settings.qdrant.url, "MEMOS_QDRANT__COLLECTION": settings.qdrant.collection}
+        told |= {"MEMOS_QDRANT__URL": settings.qdrant.url}
     if settings.qdrant.api_key is not None:
         told["MEMOS_QDRANT__API_KEY"] = settings.qdrant.api_key.get_secret_value()
     if settings.neo4j.url is not None and settings.neo4j.password is not None:
@@ -154,7 +154,7 @@ def _qdrant() -> Iterator[QdrantSettings]:
         return
     from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
 
-    settings = QdrantSettings(url=qdrant_url(), api_key=_qdrant_key(), collection=f"bench_{uuid.uuid4().hex[:12]}")
+    settings = QdrantSettings(url=f"{qdrant_url()}?collection=bench_{uuid.uuid4().hex[:12]}", api_key=_qdrant_key())
     try:
         yield settings
     finally:

@@ -22,7 +22,7 @@ for command in git cargo clang cmake protoc; do
 done
 
 work=${QDRANT_BUILD:-$cache/qdrant-build}
-mkdir -p "$work"
+mkdir -p "$cache" "$work"
 [ -d "$work/qdrant" ] || git clone --quiet "${QDRANT_SOURCE:-https://github.com/qdrant/qdrant}" "$work/qdrant"
 [ -d "$work/raft-rs" ] || git clone --quiet "${RAFT_SOURCE:-https://github.com/tikv/raft-rs}" "$work/raft-rs"
 git -C "$work/raft-rs" checkout --quiet --force "$raft_revision"

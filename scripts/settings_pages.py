@@ -42,7 +42,7 @@ GROUPS = {
     "Advanced": """
         chat_model.timeout_s chat_model.parallel chat_model.max_tokens chat_model.prefix_cache reader_model.base_url
         reader_model.model reader_model.api_key vision_model.base_url vision_model.model vision_model.api_key
-        embed.threads index.wait_s qdrant.collection qdrant.on_disk heat.promote_above recall.tokens
+        embed.threads index.vectors index.wait_s qdrant.on_disk heat.promote_above recall.tokens
         rerank.model rerank.base_url rerank.api_key activation.host_bytes activation.disk_bytes
         activation.prefix_tokens parametric.base parametric.night parametric.recipe
         cube_passphrase
@@ -62,7 +62,7 @@ ALLOWED = {
     "ledger_url": "a URL",
     "time_zone": "an IANA name",
     "encryption_key": "`file:`, `env:`, `keyring:` or `command:` and a value",
-    "qdrant.collection": "letters, digits, `_`",
+    "embed.model": "see the description",
     "parametric.night": "`HH:MM-HH:MM`, an hour or more",
 }
 

@@ -35,7 +35,7 @@ hypothesis.settings.register_profile("more", max_examples=1_000)
 _HEAVY_FOLDERS = ("benchmarks", "browser", "models", "processes", "servers")
 _IN_SHORT = ("test_signing_in", "test_start", "test_walk")
 _SERVER_FIXTURES = {"neo4j_server", "postgres_server"}
-_SERVER_PARAMETERS = {"postgresql"}
+_SERVER_PARAMETERS = {"pgvector", "postgresql"}
 
 
 def pytest_configure() -> None:

@@ -77,7 +77,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         )
         url = _url(listening)
         key = first_key(memos)
-        own_folder = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
+        own_folder = settings.needs_folder
         server = uvicorn.Server(config)
         endpoint = Endpoint(_url(listening, local=True), token, os.getpid())
         with announced(memos.home, endpoint) if own_folder else nullcontext():

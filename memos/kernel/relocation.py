@@ -52,7 +52,7 @@ class MoveSummary(CopySummary):
     differences: tuple[Difference, ...]
 
 
-def backup(settings: Settings, folder: Path, *, on_progress: Progress | None = None) -> Manifest:
+def backup(settings: Settings, folder: Path | str, *, on_progress: Progress | None = None) -> Manifest:
     """Back up an installation that is not open in this process; one with a ledger on a server may be in use.
 
     Raises: NotFound (no installation), Conflict (the folder holds something), BackendUnavailable (in use, disk full).
@@ -64,7 +64,7 @@ def backup(settings: Settings, folder: Path, *, on_progress: Progress | None = N
 
 
 def restore(
-    folder: Path,
+    folder: Path | str,
     settings: Settings,
     *,
     replace: bool = False,
@@ -120,7 +120,8 @@ def settings_of(option: str, place: str) -> Settings:
 
     What neither says comes from `MEMOS_*`, but never where the stores are. Raises: InvalidInput, NotFound.
     """
-    stores = {"ledger_url": None, "qdrant": QdrantSettings(), "neo4j": Neo4jSettings()}
+    index = Settings().index.model_copy(update={"vectors": "qdrant"})
+    stores = {"ledger_url": None, "qdrant": QdrantSettings(), "neo4j": Neo4jSettings(), "index": index}
     if not place.endswith(".toml"):
         return Settings().model_copy(update={**stores, "home": Path(place)})
     try:
@@ -133,7 +134,7 @@ def settings_of(option: str, place: str) -> Settings:
         raise InvalidInput(option, f'{place} cannot be read ({error}); write it like `home = "/srv/memos"`') from error
     if unknown := sorted(without_former(told)[0].keys() - Settings.model_fields.keys()):
         raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/reference/settings.md")
-    base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores}
+    base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores} | {"index": index}
     if "ledger_url" in told:
         del base["encryption_key"]  # of folders here; a ledger on a server has none
     try:
@@ -185,7 +186,7 @@ def _ledger(
     Raises: NotFound, BackendUnavailable.
     """
     home, path = settings.home, settings.home / "ledger.db"
-    embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
+    embedded = settings.needs_folder
     with ExitStack() as stack:
         if settings.ledger_url is None and must_exist and not path.is_file():
             raise NotFound("installation", str(home), "Pass the folder that contains ledger.db.")
@@ -267,6 +268,6 @@ def _drop_leftovers(ledger: Ledger, settings: Settings, keys: Keyring | None) ->
 def _refuse_same(source: Settings, target: Settings) -> None:
     if source.ledger_url is not None and source.ledger_url == target.ledger_url:
         raise InvalidInput("--to", "has the same ledger as --from")
-    uses = [None in (place.ledger_url, place.qdrant.url, place.neo4j.url) for place in (source, target)]
+    uses = [place.needs_folder for place in (source, target)]
     if all(uses) and source.home.resolve() == target.home.resolve():
         raise InvalidInput("--to", f"has the same folder as --from ({target.home}); give it another as `home`")

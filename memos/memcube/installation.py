@@ -99,6 +99,13 @@ TABLES: tuple[DataLocation, ...] = (
     DataLocation("adapter_items", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
 )
 
+# Of a vector index in PostgreSQL: `vectors_`, a digest of the embedder, and these endings.
+VECTOR_TABLES: tuple[DataLocation, ...] = (
+    DataLocation("vector_spaces", DataKind.IDS, "", "memos.backends.pgvector.schema.create", "program"),
+    DataLocation("points", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
+    DataLocation("terms", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
+)
+
 PATHS: tuple[DataLocation, ...] = (
     DataLocation("ledger.db", DataKind.TEXT, _PURGE, _LEDGER, _BACKUP, _SQLCIPHER),
     DataLocation("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db", _SQLCIPHER),

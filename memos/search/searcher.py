@@ -174,7 +174,10 @@ Arms = dict[str, list[ScoredPoint] | None]
 
 
 class _Vectors(NamedTuple):
-    """The vector of a question, and approximately of the question with its speakers' names if those were removed."""
+    """The vector of a question, and approximately of the question with its speakers' names if those were removed.
+
+    It is of zeros where the embedder is away.
+    """
 
     question: Vector
     with_names: Vector | None
@@ -318,12 +321,15 @@ class Searcher:
             helped = self.helper.submit(self._recall_without_vector, request, rules, limit, merged)
         except RuntimeError as error:  # its threads were ended meanwhile
             raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
-        dense = self.embedder.embed_query(text)
-        if merged:
-            otherwise = spelled_otherwise(request.query, merged, _MOST_VARIANTS)
-            others = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in otherwise)
-            dense = mean_of([dense, *(self.embedder.embed_query(each) for each in others if each != text)])
-        named = with_names(dense, [self.embedder.embed_query(name) for name in names])
+        others = spelled_otherwise(request.query, merged, _MOST_VARIANTS) if merged else []
+        alike = dict.fromkeys(without_speaker_names(each, speakers)[0] for each in others)
+        try:
+            dense = self.embedder.embed_query(text)
+            if merged:
+                dense = mean_of([dense, *(self.embedder.embed_query(each) for each in alike if each != text)])
+            named = with_names(dense, [self.embedder.embed_query(name) for name in names])
+        except BackendUnavailable:  # one behind an endpoint: words are left
+            dense, named = np.zeros(self.embedder.fingerprint.dimension, dtype=np.float32), None
         return _Vectors(dense, named, many), helped
 
     def _rank(
@@ -471,12 +477,14 @@ class Searcher:
         if not queries:
             return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)
-        wanted = VectorSearch(request.scope.cubes, queries, limit, rules.pushed, as_of, rules.live)
-        try:
-            found = recall(self.ledger, self.index, wanted, meanwhile)
-        except BackendUnavailable:
-            return {query.arm.value: None for query in queries}
-        return {query.arm.value: points for query, points in zip(queries, found, strict=True)}
+        arms: Arms = {query.arm.value: None for query in queries}
+        # A vector of zeros is none.
+        asked = tuple(query for query in queries if isinstance(query.query, SparseVector) or query.query.any())
+        wanted = VectorSearch(request.scope.cubes, asked, limit, rules.pushed, as_of, rules.live)
+        with suppress(BackendUnavailable):
+            found = recall(self.ledger, self.index, wanted, meanwhile) if asked else []
+            arms |= {query.arm.value: points for query, points in zip(asked, found, strict=True)}
+        return arms
 
     def _dated(
         self,
@@ -519,6 +527,7 @@ class Searcher:
 
         Cosines join their arm. Without the index there is no IDF, so terms become an arm of their own.
         """
+        down = down and bool(vectors.question.any())
         if not lexical.waiting and not down:
             return
         cubes = request.scope.cubes
@@ -540,8 +549,10 @@ class Searcher:
         shared = [document.values[np.isin(document.indices, lexical.terms.indices)].sum() for document in documents]
         by_terms = [ScoredPoint(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
         arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
+        if not vectors.question.any():
+            return
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
-        with suppress(ModelError):
+        with suppress(ModelError, BackendUnavailable):
             given = self.embedder.embed_documents(texts)
             by_arm = {Arm.TURN: _by_cosine(keys, given, vectors.turn)}
             for point, chunk in zip(_by_cosine(keys, given, vectors.question), chunks, strict=True):

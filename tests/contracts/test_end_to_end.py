@@ -24,6 +24,7 @@ KINDS = {
     "only the ledger": ("postgres",),
     "only the indexes": ("qdrant", "neo4j"),
     "all but the graph": ("postgres", "qdrant"),
+    "one server": ("postgres", "pgvector"),
 }
 
 
@@ -46,7 +47,7 @@ def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             neo4j=Neo4jSettings()
             if neo4j is None
             else Neo4jSettings(url=neo4j.url, password=SecretStr(neo4j.password)),
-            index=IndexSettings(wait_s=30),
+            index=IndexSettings(wait_s=30, vectors="pgvector" if "pgvector" in parts else "qdrant"),
             limits=LimitSettings(min_free_bytes=1_000_000),
         )
         yield lambda: MemOS.open(settings=settings, embedder=WordEmbedder())

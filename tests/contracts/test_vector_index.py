@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.pgvector.index import PgVectorIndex
 from memos.backends.qdrant.embedded import QdrantEdgeIndex
 from memos.backends.qdrant.server import QdrantServerIndex
 from memos.core.filters import Condition, Op, matches, parse
@@ -27,11 +28,15 @@ BM25 = QdrantBm25()
 Factory = Callable[[Path], VectorIndex]
 
 
-@pytest.fixture(params=["qdrant_edge", "qdrant_server"])
+@pytest.fixture(params=["qdrant_edge", "qdrant_server", "pgvector"])
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
     """Yield what opens an index in a folder, or on a server under the folder's name."""
     if request.param == "qdrant_edge":
         yield lambda folder: QdrantEdgeIndex.open(folder, DIMENSION)
+        return
+    if request.param == "pgvector":
+        url = request.getfixturevalue("postgres_server").url()
+        yield lambda folder: PgVectorIndex.open(url, folder.name, DIMENSION)
         return
     with server_settings() as server:
         yield lambda folder: QdrantServerIndex.open(server, folder.name, DIMENSION)

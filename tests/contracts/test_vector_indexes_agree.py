@@ -1,8 +1,9 @@
-"""The embedded index and the server's answer the same search alike, up to the embedded one's 8-bit vectors."""
+"""The embedded index and those on servers answer the same search alike, up to the embedded one's 8-bit vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memos.backends.pgvector.index import PgVectorIndex
 from memos.backends.qdrant.embedded import QdrantEdgeIndex
 from memos.backends.qdrant.server import QdrantServerIndex
 from memos.core.filters import parse
@@ -58,14 +60,19 @@ def searches(draw: st.DrawFn) -> VectorSearch:
     )
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with server_settings() as server:
+@pytest.fixture(scope="module", params=["qdrant_server", "pgvector"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with ExitStack() as stack:
         embedded = QdrantEdgeIndex.open(tmp_path_factory.mktemp("agree") / "index", DIMENSION)
-        served = QdrantServerIndex.open(server, "agree", DIMENSION)
+        stack.callback(embedded.close)
+        served: VectorIndex
+        if request.param == "pgvector":
+            url = request.getfixturevalue("postgres_server").url()
+            served = PgVectorIndex.open(url, "agree", DIMENSION)
+        else:
+            served = QdrantServerIndex.open(stack.enter_context(server_settings()), "agree", DIMENSION)
+        stack.callback(served.close)
         yield embedded, served
-        embedded.close()
-        served.close()
 
 
 def agree(one: list[ScoredPoint], other: list[ScoredPoint], limit: int, noise: float) -> None:

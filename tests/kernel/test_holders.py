@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS
-from memos.memcube.installation import BACKUP_PATHS, PATHS, TABLES, DataKind, DataLocation
+from memos.memcube.installation import BACKUP_PATHS, PATHS, TABLES, VECTOR_TABLES, DataKind, DataLocation
 
 
 def test_every_table_is_registered(memos: MemOS) -> None:
@@ -26,7 +26,7 @@ def test_every_path_of_an_installation_is_registered(memos: MemOS) -> None:
     assert {"ledger.db", "vector", "lock"} <= found
 
 
-@pytest.mark.parametrize("holder", [*TABLES, *PATHS, *BACKUP_PATHS], ids=lambda holder: holder.name)
+@pytest.mark.parametrize("holder", [*TABLES, *VECTOR_TABLES, *PATHS, *BACKUP_PATHS], ids=lambda holder: holder.name)
 def test_what_holds_text_names_functions_that_exist(holder: DataLocation) -> None:
     if holder.holds is not DataKind.IDS:
         assert holder.erased_by

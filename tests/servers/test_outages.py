@@ -74,10 +74,12 @@ def cut_off(
 ) -> Iterator[tuple[Settings, Proxy]]:
     """An installation that reaches its Qdrant server through a proxy."""
     with on_servers(tmp_path, postgres_server, neo4j_server, index=QUICK) as settings:
-        assert settings.qdrant.url is not None
-        with Proxy(int(settings.qdrant.url.rsplit(":", 1)[1])) as proxy:
+        assert settings.qdrant.address is not None
+        with Proxy(int(settings.qdrant.address.rsplit(":", 1)[1])) as proxy:
             monkeypatch.setattr("memos.backends.qdrant.server.TIMEOUT_S", 2)
-            qdrant = settings.qdrant.model_copy(update={"url": f"http://127.0.0.1:{proxy.port}"})
+            qdrant = settings.qdrant.model_copy(
+                update={"url": f"http://127.0.0.1:{proxy.port}?collection={settings.qdrant.collection}"}
+            )
             yield settings.model_copy(update={"qdrant": qdrant}), proxy
 
 

@@ -1,8 +1,8 @@
 """The index on a Qdrant server under faults, races and wrong settings; what it asks of the server.
 
 These need a server that fails on command, so they ask the double of `tests/support/servers/qdrant_rest.py`, which
-differs from a real one as told there. The contract suite and the filter tests ask a real server when QDRANT_URL names
-one.
+differs from a real one as told there. The contract suite and the filter tests ask a real server when QDRANT_URL or
+QDRANT_BIN names one; what needs a real one is in `test_real_qdrant.py`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def found(index: QdrantServerIndex, **options: Any) -> set[str]:
 
 
 def settings_of(double: QdrantDouble, **options: Any) -> QdrantSettings:
-    return QdrantSettings(**{"url": double.url, "collection": "memos", **options})
+    return QdrantSettings(**{"url": double.url, **options})
 
 
 @pytest.fixture
@@ -334,7 +334,9 @@ class TestCollection:
     def test_the_alias_moves_and_only_former_collections_go(self, double: QdrantDouble) -> None:
         for name in ("memos-shop", "memosaic", "other-words-8-2"):
             foreign(double, name)
-        QdrantServerIndex.open(settings_of(double, collection="memos2"), "words-8-2", DIMENSION).close()
+        QdrantServerIndex.open(
+            settings_of(double, url=f"{double.url}?collection=memos2"), "words-8-2", DIMENSION
+        ).close()
         former = QdrantServerIndex.open(settings_of(double), "words-8-2", DIMENSION)
         former.use()
         assert aliases(double) == {"memos": "memos-words-8-2"}

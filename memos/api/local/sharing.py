@@ -109,7 +109,7 @@ class SharedInstallation(Closing):
         settings = memos.settings
         with ExitStack() as stack:
             stack.enter_context(memos)
-            if None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url):
+            if settings.needs_folder:
                 stack.enter_context(in_background(memos.home, lambda token, stopping: alone(memos, token, stopping)))
             self._closing = stack.pop_all()
         return memos

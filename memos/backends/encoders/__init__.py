@@ -1,3 +1,3 @@
 """Embedders, sparse encoders and rerankers."""
 
-__all__ = ["bm25", "cache", "cross_encoder", "e5", "minilm", "rerank_endpoint"]
+__all__ = ["bm25", "cache", "cross_encoder", "e5", "endpoint", "minilm", "rerank_endpoint"]

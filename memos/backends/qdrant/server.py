@@ -70,7 +70,7 @@ class Connection:
     def __init__(self, client: QdrantClient, settings: QdrantSettings) -> None:
         self.client = client
         self._settings = settings
-        self._where = _shown(settings.url or "")
+        self._where = _shown(settings.address or "")
         self._closed = False
 
     def run(self, ask: Callable[[int], Answer]) -> Answer:
@@ -179,10 +179,10 @@ class _NotFound(BackendUnavailable):
 
 def connect(settings: QdrantSettings) -> Connection:
     try:
-        if urlsplit(settings.url or "").scheme not in ("http", "https"):
+        if urlsplit(settings.address or "").scheme not in ("http", "https"):
             raise _bad_url()
         client = QdrantClient(
-            url=settings.url,
+            url=settings.address,
             # As a header and not as `api_key`: the client would warn of plain HTTP at each start of each program,
             # also inside a container network.
             headers=None if settings.api_key is None else {"api-key": settings.api_key.get_secret_value()},
@@ -310,13 +310,14 @@ def _check(info: models.CollectionInfo, name: str, dimension: int) -> None:
     sizes = _sizes(info)
     if not sizes:
         raise IntegrityError(
-            f"The Qdrant collection {name} was not made by hippocube; choose another MEMOS_QDRANT__COLLECTION."
+            f"The Qdrant collection {name} was not made by hippocube; choose another prefix in "
+            "MEMOS_QDRANT__URL, as in http://HOST:6333?collection=PREFIX."
         )
     if sizes != {dimension}:
         raise IntegrityError(
             f"The Qdrant collection {name} holds vectors of {max(sizes)} dimensions, but the embedder makes "
-            f"{dimension}; choose another MEMOS_QDRANT__COLLECTION, or delete that collection to have it rebuilt from "
-            "the ledger."
+            f"{dimension}; choose another prefix in MEMOS_QDRANT__URL (?collection=PREFIX), or delete that collection "
+            "to have it rebuilt from the ledger."
         )
 
 
@@ -368,10 +369,10 @@ _RESCORED = models.QuantizationSearchParams(rescore=True, oversampling=2.0)
 class QdrantServerIndex:
     """A `VectorIndex` on a Qdrant server; thread-safe, and any number of processes may share a collection."""
 
-    def __init__(self, connection: Connection, settings: QdrantSettings, name: str) -> None:
+    def __init__(self, connection: Connection, settings: QdrantSettings, prefix: str, name: str) -> None:
         self._connection = connection
         self._client = connection.client
-        self._prefix = settings.collection
+        self._prefix = prefix
         self._name = name
         quantization = _RESCORED if settings.on_disk else None
         self._dense = {
@@ -379,15 +380,19 @@ class QdrantServerIndex:
         }
 
     @classmethod
-    def open(cls, settings: QdrantSettings, space: str, dimension: int) -> QdrantServerIndex:
+    def open(
+        cls, settings: QdrantSettings, space: str, dimension: int, *, prefix: str | None = None
+    ) -> QdrantServerIndex:
+        """Open a collection, with the settings' prefix if none is given."""
         connection = connect(settings)
-        name = f"{settings.collection}-{space}"
+        prefix = settings.collection if prefix is None else prefix
+        name = f"{prefix}-{space}"
         try:
             ensure(connection, name, dimension, settings)
         except BaseException:
             connection.close()
             raise
-        return cls(connection, settings, name)
+        return cls(connection, settings, prefix, name)
 
     @property
     def restart_count(self) -> int:

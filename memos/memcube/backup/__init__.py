@@ -1,3 +1,3 @@
 """Whole installations as files: backup, restore and migration."""
 
-__all__ = ["archive", "backups", "files", "restore", "rows"]
+__all__ = ["archive", "backups", "files", "places", "restore", "rows"]

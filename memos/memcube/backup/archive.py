@@ -14,7 +14,6 @@ import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,15 +28,14 @@ from memos.memcube.backup.files import (
     DigestedFile,
     Progress,
     ProgressReporter,
-    created,
     disk_errors,
     signed,
-    sync_folder,
     unsigned,
 )
 from memos.memcube.backup.sealed import TableSealer
 from memos.memcube.encryption.files import SUFFIX
 from memos.memcube.encryption.keys import SETTING
+from memos.memcube.backup.places import FolderPlace, Place, place_of
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
 from memos.version import __version__
@@ -154,53 +152,53 @@ class Manifest:
         return sum(part.rows or 0 for part in self.tables.values())
 
 
-def prepare(folder: Path) -> None:
+def prepare(place: Place) -> None:
     """Make the folder, or take away what a backup that was cut off left in it.
 
     Raises: Conflict (it holds something), InvalidInput, PermissionDenied, BackendUnavailable.
     """
-    with disk_errors(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = {path.name for path in folder.iterdir()}
+    with disk_errors(place):
+        place.prepare()
+        found = place.names()
         if MANIFEST in found:
-            raise Conflict(f"{folder} holds a backup already: choose another folder, or remove that one first.")
+            raise Conflict(f"{place} holds a backup already: choose another folder, or remove that one first.")
         if others := sorted(found - _own_names()):
-            raise Conflict(f"{folder} is not empty (it contains {others[0]!r}); give each backup its own folder.")
-        discard(folder)
-        folder.chmod(0o700)
+            raise Conflict(f"{place} is not empty (it contains {others[0]!r}); give each backup its own folder.")
+        discard(place)
+        if isinstance(place, FolderPlace):
+            place.folder.chmod(0o700)
 
 
-def discard(folder: Path) -> None:
-    for name in _own_names():
-        (folder / name).unlink(missing_ok=True)
+def discard(place: Place) -> None:
+    for name in _own_names() & place.names():
+        place.unlink(name)
 
 
-def remove(folder: Path) -> None:
+def remove(place: Place) -> None:
     """Remove a finished backup and its folder, unless that holds something else. Raises: BackendUnavailable."""
-    with disk_errors(folder):
-        (folder / MANIFEST).unlink(missing_ok=True)  # first: what a crash leaves is no backup
-        discard(folder)
-        with suppress(OSError):
-            folder.rmdir()
+    with disk_errors(place):
+        place.unlink(MANIFEST)  # first: what a crash leaves is no backup
+        discard(place)
+        place.remove()
 
 
 def write(
     ledger: Ledger,
-    folder: Path,
+    place: Place,
     backup_id: str,
     created_at: datetime,
     on_progress: Progress | None = None,
     keys: Keyring | None = None,
 ) -> Manifest:
-    """Write every table as it is at one moment; the folder becomes a backup by `seal`. Raises: BackendUnavailable."""
-    with disk_errors(folder), ledger.read() as connection:
+    """Write every table as it is at one moment; the place becomes a backup by `seal`. Raises: BackendUnavailable."""
+    with disk_errors(place), ledger.read() as connection:
         every = rows.tables()
         ticker = ProgressReporter(on_progress, sum(rows.count(connection, table) for table in every))
         if keys is None:
-            parts = {table.name: _write_table(folder, connection, table, ticker) for table in every}
+            parts = {table.name: _write_table(place, connection, table, ticker) for table in every}
         else:
             sealer = TableSealer(keys, connection)
-            parts = {table.name: _seal_table(folder, sealer, table, ticker) for table in every}
+            parts = {table.name: _seal_table(place, sealer, table, ticker) for table in every}
         # A file comes before what is read out of it.
         made = [connection.scalar(sa.select(sa.func.max(table.c.created_at))) for table in (t.items, t.files)]
         newest = max((at for at in made if at is not None), default=None)
@@ -209,25 +207,26 @@ def write(
     return Manifest(backup_id, named, created_at, newest, __version__, HEAD, parts, keys.id if keys else None)
 
 
-def seal(folder: Path, manifest: Manifest) -> None:
+def seal(place: Place, manifest: Manifest) -> None:
     told = asdict(manifest) | {
         "format": _FORMAT if manifest.keys is None else _SEALED_FORMAT,
         "created_at": to_micros(manifest.created_at),
         "newest": None if manifest.newest is None else to_micros(manifest.newest),
     }
-    with disk_errors(folder):
-        with created(folder / _PART) as file:
-            file.write(signed(told))
-        (folder / _PART).rename(folder / MANIFEST)
-        sync_folder(folder)
+    with disk_errors(place):
+        place.put_last(MANIFEST, signed(told))
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(where: Path | str | Place) -> Manifest:
+    folder = place_of(where)
     with disk_errors(folder):
-        if not (folder / MANIFEST).is_file():
-            raise NotFound("backup", str(folder), f"It has no {MANIFEST}, so it is not a backup, or an incomplete one.")
-        with (folder / MANIFEST).open("rb") as file:
-            told = unsigned(file.read(_MANIFEST_BYTES))
+        try:
+            with folder.open(MANIFEST) as file:
+                told = unsigned(file.read(_MANIFEST_BYTES))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise NotFound(
+                "backup", str(folder), f"It has no {MANIFEST}, so it is not a backup, or an incomplete one."
+            ) from error
     if told is None or told.get("format") not in (_FORMAT, _SEALED_FORMAT):
         raise damaged(folder, f"{MANIFEST} was changed, cut off, or written by another program")
     if str(told.get("schema")) > HEAD:
@@ -254,7 +253,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 class Backup(RowArchive):
-    def __init__(self, folder: Path, manifest: Manifest, keys: Keyring | None = None) -> None:
+    def __init__(self, folder: Place, manifest: Manifest, keys: Keyring | None = None) -> None:
         self._folder = folder
         self.manifest = manifest
         self._keys = keys
@@ -272,7 +271,7 @@ class Backup(RowArchive):
     def unpacked(self, name: str) -> Iterator[bytes]:
         with disk_errors(self._folder):
             try:
-                with (self._folder / name).open("rb") as file:
+                with self._folder.open(name) as file:
                     packed = DigestedFile(file)
                     with gzip.GzipFile("", "rb", fileobj=packed) as content:
                         while block := content.read(BLOCK):
@@ -296,7 +295,7 @@ class Backup(RowArchive):
         count, part, gone = 0, self._parts[name], set[str]()
         with disk_errors(self._folder):
             try:
-                with (self._folder / name).open("rb") as file:
+                with self._folder.open(name) as file:
                     packed = DigestedFile(file)
                     for line in sealed.lines(cast("IO[bytes]", packed), name.removesuffix(SUFFIX), self._keys, gone):
                         count += 1
@@ -330,7 +329,7 @@ def check(backup: Backup) -> None:
             pass
 
 
-def damaged(folder: Path, what: str) -> IntegrityError:
+def damaged(folder: Place, what: str) -> IntegrityError:
     return IntegrityError(
         f"The backup in {folder} is damaged: {what}. Nothing was changed. Restore another one, or another copy of it."
     )
@@ -348,16 +347,16 @@ def _sealed_file_of(table: sa.Table) -> str:
     return f"{table.name}{SUFFIX}"
 
 
-def _seal_table(folder: Path, sealer: TableSealer, table: sa.Table, ticker: ProgressReporter) -> TablePart:
-    with created(folder / _sealed_file_of(table)) as file:
+def _seal_table(place: Place, sealer: TableSealer, table: sa.Table, ticker: ProgressReporter) -> TablePart:
+    with place.create(_sealed_file_of(table)) as file:
         packed = DigestedFile(file)
         count = sealer.write(cast("IO[bytes]", packed), table, ticker)
     columns = tuple(column.name for column in table.columns)
     return TablePart(0, "", count, columns=columns, file_bytes=packed.size, file_sha256=packed.hexdigest())
 
 
-def _write_table(folder: Path, connection: sa.Connection, table: sa.Table, ticker: ProgressReporter) -> TablePart:
-    with created(folder / _file_of(table)) as file:
+def _write_table(place: Place, connection: sa.Connection, table: sa.Table, ticker: ProgressReporter) -> TablePart:
+    with place.create(_file_of(table)) as file:
         packed = DigestedFile(file)
         with gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as out:
             writer = PartWriter(out)

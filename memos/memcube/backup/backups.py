@@ -6,9 +6,8 @@ another machine, brings none of that back.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,7 +20,8 @@ from memos.core.clock import Clock, from_micros, new_id, to_micros
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
 from memos.memcube.backup import archive
 from memos.memcube.backup.archive import ERASED, Manifest
-from memos.memcube.backup.files import Progress, created, disk_errors, signed, sync_folder, unsigned
+from memos.memcube.backup.files import Progress, disk_errors, signed, unsigned
+from memos.memcube.backup.places import S3, BucketPlace, FolderPlace, Place, place_of
 from memos.memcube.encryption.keys import Keyring
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
@@ -43,28 +43,33 @@ class Erased:
 
 def back_up(
     ledger: Ledger,
-    folder: Path,
+    where: Path | str,
     clock: Clock,
     on_progress: Progress | None = None,
     *,
     apart_from: Path | None = None,
     keys: Keyring | None = None,
 ) -> Manifest:
-    """Write a backup into a new folder; the ledger may be changed meanwhile, the backup is of one moment.
+    """Write a backup into a new folder or prefix of a bucket; it is of one moment, whatever is changed meanwhile.
 
     With the `keys` of an encrypted installation it is sealed, and a copy of them, wrapped, is put beside its folder.
 
     Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable (disk full).
     """
-    if apart_from is not None and folder.resolve().is_relative_to(apart_from.resolve()):
+    place = place_of(where)
+    if (
+        apart_from is not None
+        and isinstance(place, FolderPlace)
+        and Path(str(place)).is_relative_to(apart_from.resolve())
+    ):
         raise InvalidInput(
-            str(folder), "is in the installation's own folder and would be lost with it; choose another folder"
+            str(where), "is in the installation's own folder and would be lost with it; choose another folder"
         )
-    archive.prepare(folder)
+    archive.prepare(place)
     if keys is not None:
-        keys.copy_beside(folder.resolve().parent)  # where it cannot be written nothing is begun
-    place, backup_id, now = folder.resolve(), new_id(), clock.now()
-    with disk_errors(folder), created(folder / ERASED) as file:
+        keys.copy_beside(_folder_of(place).parent)  # where it cannot be written nothing is begun
+    backup_id, now = new_id(), clock.now()
+    with disk_errors(place), place.create(ERASED) as file:
         file.write(signed({"backup": backup_id}))
     # Known before its moment: an erasure that comes after the moment finds it and tells it.
     with ledger.write() as connection:
@@ -72,16 +77,17 @@ def back_up(
         _forget(connection, t.backups.c.folder == str(place))
         connection.execute(sa.insert(t.backups).values(id=backup_id, folder=str(place), created_at=now))
     try:
-        manifest = archive.write(ledger, folder, backup_id, now, on_progress, keys)
-        if _backup_of(folder) != backup_id:
-            raise Conflict(f"Another backup was started in {folder} meanwhile; give each backup its own folder.")
+        manifest = archive.write(ledger, place, backup_id, now, on_progress, keys)
+        if _backup_of(place) != backup_id:
+            raise Conflict(f"Another backup was started in {place} meanwhile; give each backup its own folder.")
         if keys is not None:
-            keys.copy_beside(place.parent)  # before the backup is one: without its keys it is of no use
-        archive.seal(folder, manifest)
+            # Before the backup is one: without its keys it is of no use.
+            keys.copy_beside(_folder_of(place).parent)
+        archive.seal(place, manifest)
     except BaseException:
         with suppress(OSError, MemosError):
-            if _backup_of(folder) == backup_id:
-                archive.discard(folder)
+            if _backup_of(place) == backup_id:
+                archive.discard(place)
             with ledger.write() as connection:
                 _forget(connection, t.backups.c.id == backup_id)
         raise
@@ -129,18 +135,21 @@ def tell(ledger: Ledger) -> None:
             .where(t.tombstone_backups.c.told == sa.false())
             .distinct()
         )
-        waiting = [(row.id, Path(row.folder)) for row in connection.execute(query)]
-    for backup_id, folder in waiting:
-        with ledger.read() as connection:
-            graves = _untold(connection, backup_id)
+        waiting = [(row.id, place_of(row.folder)) for row in connection.execute(query)]
+    for backup_id, place in waiting:
         try:
-            _append(folder, backup_id, graves)
+            with _TELLING, ledger.write() if _is_shared(ledger, place) else ledger.read() as connection:
+                if _is_shared(ledger, place):
+                    # A bucket has no locks: processes take turns by the backup's row.
+                    connection.execute(sa.select(t.backups.c.id).where(t.backups.c.id == backup_id).with_for_update())
+                graves = _untold(connection, backup_id)
+                _append(place, backup_id, graves)
         except (OSError, MemosError) as error:
             what = (
-                "cannot record erasures in the backup in %s, which still contains %d erased memories (%s); retrying "
-                "at the next erasure"
+                "cannot record erasures in the backup in %s, which still contains erased memories (%s); retrying at "
+                "the next erasure"
             )
-            log.warning(what, folder, len(graves), error)
+            log.warning(what, place, error)
             continue
         with ledger.write() as connection:
             for grave in graves:
@@ -148,10 +157,20 @@ def tell(ledger: Ledger) -> None:
                 connection.execute(its.where(t.tombstone_backups.c.tombstone_id == grave.receipt).values(told=True))
 
 
-def read_erased(folder: Path, manifest: Manifest) -> list[Erased]:
+# One thread at a time rewrites the list of a backup's erasures.
+_TELLING = threading.Lock()
+
+
+def _is_shared(ledger: Ledger, place: Place) -> bool:
+    return isinstance(place, BucketPlace) and not ledger.is_sqlite
+
+
+def read_erased(where: Path | str | Place, manifest: Manifest) -> list[Erased]:
+    folder = place_of(where)
     with disk_errors(folder):
         try:
-            *lines, rest = (folder / ERASED).read_bytes().split(b"\n")
+            with folder.open(ERASED) as file:
+                *lines, rest = file.read().split(b"\n")
         except FileNotFoundError as error:
             raise archive.damaged(folder, f"{ERASED} is missing, so what was erased since is not known") from error
     if not lines or unsigned(lines[0]) != {"backup": manifest.id}:
@@ -202,12 +221,23 @@ def known(ledger: Ledger) -> list[KnownBackup]:
 
 def places(ledger: Ledger) -> list[Path]:
     """Return the folders that hold the known backups, with copies of an encrypted installation's keys."""
-    return sorted({Path(made.folder).parent for made in known(ledger)})
+    return sorted({Path(made.folder).parent for made in known(ledger) if not made.folder.startswith(S3)})
 
 
-def forget(ledger: Ledger, folder: Path) -> None:
+def _folder_of(place: Place) -> Path:
+    """Return the folder of a sealed backup. Raises: InvalidInput."""
+    if isinstance(place, FolderPlace):
+        return place.folder.resolve()
+    raise InvalidInput(
+        str(place),
+        "is in a bucket, where no copy of the keys can be kept up to date; back up an encrypted installation into a "
+        "folder, and copy that with the keys-….json beside it",
+    )
+
+
+def forget(ledger: Ledger, where: Path | str | Place) -> None:
     """Leave a backup that is no more out of later receipts. Raises: NotFound, Conflict (it is still there)."""
-    place = folder.resolve()
+    place = place_of(where)
     if place.exists():
         raise Conflict(f"{place} still exists; remove the folder first, then forget the backup.")
     with ledger.write() as connection:
@@ -217,12 +247,12 @@ def forget(ledger: Ledger, folder: Path) -> None:
         _forget(connection, here)
 
 
-def keep_newest(ledger: Ledger, folder: Path, kept: int) -> None:
-    """Remove the oldest of the periodic backups in a folder beyond those to keep. Raises: BackendUnavailable."""
-    place = folder.resolve()
-    mine = [made for made in known(ledger) if _is_periodic(Path(made.folder), place)]
+def keep_newest(ledger: Ledger, where: Path | str, kept: int) -> None:
+    """Remove the oldest of the periodic backups in a place beyond those to keep. Raises: BackendUnavailable."""
+    beginning = f"{str(where).rstrip('/') if str(where).startswith(S3) else Path(where).resolve()}/periodic-"
+    mine = [made for made in known(ledger) if made.folder.startswith(beginning)]
     for old in mine[:-kept]:
-        gone = Path(old.folder)
+        gone = place_of(old.folder)
         if _backup_of(gone) == old.id:
             archive.remove(gone)
         if not gone.exists():
@@ -236,10 +266,6 @@ def periodic_name(moment: datetime, attempt: str) -> str:
 def manual_name(moment: datetime, attempt: str) -> str:
     """Return the name of a backup that a person asked for; it is not removed when newer ones are made."""
     return f"manual-{moment:%Y%m%dT%H%M%SZ}-{attempt}"
-
-
-def _is_periodic(made: Path, folder: Path) -> bool:
-    return made.parent == folder and made.name.startswith("periodic-")
 
 
 def graves(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Erased]:
@@ -273,25 +299,17 @@ def _forget(connection: sa.Connection, where: sa.ColumnElement[bool]) -> None:
     connection.execute(sa.delete(t.backups).where(where))
 
 
-def _append(folder: Path, backup_id: str, graves: Sequence[Erased]) -> None:
-    """Write lines at the end, durable; a line that a crash cut off is taken away first."""
-    descriptor = os.open(folder / ERASED, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        before = file.read()
+def _append(place: Place, backup_id: str, graves: Sequence[Erased]) -> None:
+    def lines(before: bytes) -> bytes:
         if unsigned(before.split(b"\n", 1)[0]) != {"backup": backup_id}:
             raise BackendUnavailable("that folder now contains another backup")
-        whole = before.rfind(b"\n") + 1
-        file.truncate(whole)
-        file.seek(whole)
-        file.write(b"".join(signed(asdict(grave) | {"at": to_micros(grave.at)}) for grave in graves))
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(folder)
+        return b"".join(signed(asdict(grave) | {"at": to_micros(grave.at)}) for grave in graves)
+
+    place.append(ERASED, lines)
 
 
-def _backup_of(folder: Path) -> str | None:
-    with suppress(OSError), (folder / ERASED).open("rb") as file:
+def _backup_of(place: Place) -> str | None:
+    with suppress(OSError), place.open(ERASED) as file:
         return str((unsigned(file.readline()) or {}).get("backup"))
     return None
 

@@ -97,7 +97,7 @@ def unsigned(raw: bytes) -> dict[str, Any] | None:
 
 
 @contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
+def disk_errors(folder: object) -> Iterator[None]:
     """Translate the operating system's errors. Raises: InvalidInput, PermissionDenied, BackendUnavailable."""
     try:
         yield

@@ -19,6 +19,7 @@ from memos.memcube import erasure as erase
 from memos.memcube.backup import archive, backups, rows
 from memos.memcube.backup.backups import Erased
 from memos.memcube.backup.files import Progress, ProgressReporter
+from memos.memcube.backup.places import place_of
 from memos.memcube.changes import Change
 from memos.memcube.encryption.keys import Keyring
 from memos.memcube.ledger import adapters as adapter_rows
@@ -42,7 +43,7 @@ class Restored:
 
 
 def restore_archive(
-    folder: Path,
+    where: Path | str,
     ledger: Ledger,
     now: datetime,
     *,
@@ -56,6 +57,7 @@ def restore_archive(
 
     Raises: NotFound (no backup), IntegrityError (damaged, newer), Conflict (the ledger is not empty).
     """
+    folder = place_of(where)
     manifest = archive.read_manifest(folder)
     with ledger.read() as connection:
         refuse_unless_blank(connection, replace=replace)

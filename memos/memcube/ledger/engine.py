@@ -119,6 +119,11 @@ _VERSION = sa.Table(
     sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
+# Those of a vector index in this database (memos.backends.pgvector).
+_VECTOR_TABLES = (
+    r"SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'vectors\_%%' AND pg_table_is_visible(oid)"
+)
+
 _READERS = 16
 
 
@@ -228,7 +233,8 @@ class Ledger:
         with self._translated():
             if self._writer is None:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                    connection.exec_driver_sql(f"VACUUM {', '.join(metadata.tables)}")
+                    tables = [*metadata.tables, *connection.exec_driver_sql(_VECTOR_TABLES).scalars()]
+                    connection.exec_driver_sql(f"VACUUM {', '.join(tables)}")
                 return
             with self._writer, self._engine.connect() as connection:
                 raw: Any = connection.connection.driver_connection

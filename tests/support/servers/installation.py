@@ -46,7 +46,6 @@ def environment(settings: Settings) -> dict[str, str]:
         "MEMOS_HOME": str(settings.home),
         "MEMOS_LEDGER_URL": settings.ledger_url.get_secret_value(),
         "MEMOS_QDRANT__URL": settings.qdrant.url or "",
-        "MEMOS_QDRANT__COLLECTION": settings.qdrant.collection,
         "MEMOS_NEO4J__URL": settings.neo4j.url or "",
         "MEMOS_NEO4J__PASSWORD": settings.neo4j.password.get_secret_value(),
         "MEMOS_INDEX__WAIT_S": str(settings.index.wait_s),

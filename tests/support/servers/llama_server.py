@@ -38,14 +38,15 @@ def _model() -> Path | None:
 class LlamaServer:
     """The server; it ends with this process, since its standard input does."""
 
-    def __init__(self, context_tokens: int = CONTEXT_TOKENS, *, threads: int = 1) -> None:
+    def __init__(self, context_tokens: int = CONTEXT_TOKENS, *, threads: int = 1, embeds: bool = False) -> None:
         self._context_tokens = context_tokens
+        self._embeds = embeds
         # Two on a machine whose cores do other things wait for each other at every layer, and burn the time they wait.
         self._threads = threads
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._context_tokens), str(self._threads)],
+            [sys.executable, __file__, str(self._context_tokens), str(self._threads), str(int(self._embeds))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -87,6 +88,9 @@ def serve() -> None:
     params.n_parallel = 1
     params.cpuparams.n_threads = int(sys.argv[2])
     params.warmup = False
+    if sys.argv[3] == "1":
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     params.api_keys = [KEY]
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)

@@ -6,6 +6,7 @@ payload indexes are only noted, searches are exact, one lock serves one call at 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -21,6 +23,7 @@ from pydantic import SecretStr
 from qdrant_client import QdrantClient, models
 
 from memos.core.settings import QdrantSettings
+from tests.support.servers.qdrant_server import QdrantServer, binary
 
 Body = dict[str, Any]
 
@@ -212,18 +215,30 @@ def _plain(result: Any) -> Any:
     return result.model_dump(mode="json") if hasattr(result, "model_dump") else result
 
 
+@cache
+def _own_server() -> QdrantServer:
+    """Start this process's server, which ends with it."""
+    program = binary()
+    assert program is not None
+    server = QdrantServer(program)
+    atexit.register(server.__exit__)
+    return server
+
+
 @contextmanager
 def server_settings(**options: Any) -> Iterator[QdrantSettings]:
-    """Yield settings with a prefix of their own for the server at QDRANT_URL, or else for a double of it."""
+    """Yield settings with a prefix of their own for the server at QDRANT_URL, or of QDRANT_BIN, or a double of it."""
     prefix = f"test_{uuid.uuid4().hex[:12]}"
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
+    if url is None and os.environ.get("QDRANT_BIN"):
+        url = _own_server().url
     if url is None:
         with QdrantDouble() as double:
-            yield QdrantSettings(url=double.url, collection=prefix, **options)
+            yield QdrantSettings(url=f"{double.url}?collection={prefix}", **options)
         return
     try:
         secret = None if key is None else SecretStr(key)
-        yield QdrantSettings(url=url, api_key=secret, collection=prefix, **options)
+        yield QdrantSettings(url=f"{url}?collection={prefix}", api_key=secret, **options)
     finally:
         client = QdrantClient(url=url, headers={} if key is None else {"api-key": key}, check_compatibility=False)
         for entry in client.get_collections().collections:

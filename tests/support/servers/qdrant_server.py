@@ -1,0 +1,100 @@
+"""A real Qdrant server on loopback, from the binary that `scripts/build_qdrant.sh` builds or QDRANT_BIN names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from tests.support.servers.postgres_server import free_port
+
+_ROOT = Path(__file__).resolve().parents[3]
+_START_S = 120
+
+
+def binary() -> Path | None:
+    """Return the server's binary, None where there is none."""
+    if named := os.environ.get("QDRANT_BIN"):
+        return Path(named)
+    script = ["sh", str(_ROOT / "scripts/build_qdrant.sh"), "--path"]
+    built = Path(subprocess.run(script, capture_output=True, text=True, check=True).stdout.strip())
+    return built if built.is_file() else None
+
+
+class QdrantServer:
+    """One server with its data in a temporary folder; `configuration` is merged into its own."""
+
+    def __init__(self, program: Path, configuration: dict[str, Any] | None = None) -> None:
+        self._program = program
+        self._folder = tempfile.TemporaryDirectory(prefix="memos-qdrant-")
+        self._process: subprocess.Popen[bytes] | None = None
+        given = configuration or {}
+        self.port = free_port()
+        folder = Path(self._folder.name)
+        self._service = {
+            "host": "127.0.0.1", "http_port": self.port, "grpc_port": None, "max_workers": 1, **given.get("service", {})
+        }  # fmt: skip
+        storage = {
+            "storage_path": str(folder / "storage"), "snapshots_path": str(folder / "snapshots"),
+            "performance": {"max_search_threads": 1, "optimizer_cpu_budget": 1}, **given.get("storage", {}),
+        }  # fmt: skip
+        told = {**given, "service": self._service, "storage": storage, "telemetry_disabled": True, "log_level": "WARN"}
+        self._configuration = folder / "config.yaml"
+        self._configuration.write_text(yaml.safe_dump(told), encoding="utf-8")
+        self._log = folder / "log"
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Return its REST URL."""
+        return f"{'https' if self._service.get('enable_tls') else 'http'}://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._folder.cleanup()
+
+    def start(self) -> None:
+        """Start it on its data and wait until it answers."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", self._program, "--config-path", self._configuration],
+                cwd=self._folder.name, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if self._is_ready():
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"Qdrant did not start: {self._log.read_text(errors='replace')[-2000:]}")
+
+    def kill(self) -> None:
+        """End it as a failing machine would; its data stay."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGKILL)
+            process.wait(timeout=60)
+
+    def _is_ready(self) -> bool:
+        if self._service.get("enable_tls"):
+            import ssl  # noqa: PLC0415 - for these servers alone
+
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        else:
+            context = None
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5, context=context) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
