@@ -145,7 +145,11 @@ class OpenAIServer:
 
             def do_POST(self) -> None:
                 length = int(self.headers["Content-Length"])
-                body = json.loads(self.rfile.read(length))
+                raw = self.rfile.read(length)
+                if len(raw) < length:  # the client was killed in the middle
+                    self.close_connection = True
+                    return
+                body = json.loads(raw)
                 said = server._next(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 try:
                     if said.gate is not None:
