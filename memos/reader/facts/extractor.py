@@ -20,8 +20,16 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.ports import ChatMessage
-from memos.core.text.sentences import asserted, is_hypothetical, is_question, sentences, without_pasted_text
-from memos.core.text.statements import key_of
+from memos.core.text.matching import entities, folded, numbers, stems
+from memos.core.text.sentences import (
+    asserted,
+    is_hypothetical,
+    is_question,
+    is_request,
+    sentences,
+    without_pasted_text,
+)
+from memos.core.text.statements import is_passing, key_of
 from memos.core.types import Fact, Item, ItemType, Json, Role, Span, Trust
 from memos.errors import InvalidAnswer
 from memos.llm.client import LLMClient
@@ -50,8 +58,15 @@ _CONFIDENCE = 0.6
 _TYPES = {"Fact": ItemType.USER, "Preference": ItemType.PREFERENCE, "Instruction": ItemType.INSTRUCTION}
 _NOTHING = "Nothing"
 _WORDS = (*_TYPES, _NOTHING)
-_LEAST_PROBABILITY = 0.75
+_LEAST_PROBABILITY = 0.8
 """Minimum probability that a sentence says something lasting; small models overestimate it."""
+# Sentences of two words in which nobody speaks of himself ("ok, thanks") are courtesy.
+_COURTESY_WORDS = 2
+_OWN = re.compile(
+    r"\b(?:[Ii]|[Ii]['’]?(?:m|ve|d|ll)|m[eya]|mine|we|us|ours?|ich|mir|mich|mein\w*|wir|uns\w*|yo|mis?|nuestr\w+|je|mon|"
+    r"mes|moi|nous|notre|я|мо[йяёи]|мы)\b|\b[Jj]['’]|[我咱俺私僕저나내]",
+    re.IGNORECASE,
+)
 
 # With 20 of each a guesser passes 3 times in 100,000 at most, whatever its rate (two binomial tails, best at 0.4).
 _MUST_TAKE = 14
@@ -157,7 +172,7 @@ def facts_by_choice(
         return found, None
     chosen = [(one, choose(asker, one.text, meter)) for one in left]
     output = json.dumps({one.text: kind for one, kind in chosen}, ensure_ascii=False)
-    return [*found, *(_fact(one, kind) for one, kind in chosen if kind is not None)], output
+    return [*found, *(_fact(one, kind, zone) for one, kind in chosen if kind is not None)], output
 
 
 def _stated(item: Item) -> list[OpenSentence]:
@@ -169,13 +184,24 @@ def _stated(item: Item) -> list[OpenSentence]:
         least = _LEAST_CHARS[not text.isascii()]
         whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
         states = not is_question(text) and not is_hypothetical(text) and not text.endswith((":", "："))
-        if whole_own and states and asserted(text, len(text), len(text)) and not _QUOTATION.search(text):
+        told = states and asserted(text, len(text), len(text)) and not _QUOTATION.search(text)
+        if whole_own and told and _may_last(text):
             said.append(OpenSentence(item, start, end))
     return said
 
 
-def _fact(one: OpenSentence, type_: ItemType) -> Fact:
+def _may_last(text: str) -> bool:
+    """Return False for courtesy, requests, and what is unsettled or over within the day: no model is asked about it."""
+    if is_passing(text) or is_request(text):
+        return False
+    spoken = _OWN.search(text) or entities(text) or numbers(text)
+    return bool(spoken) or len(stems(text)) > _COURTESY_WORDS
+
+
+def _fact(one: OpenSentence, type_: ItemType, zone: ZoneInfo) -> Fact:
     at = said_at(one.item)
+    # A time in an order is part of what is ordered.
+    began, ended = (at, None) if type_ is ItemType.INSTRUCTION else patterns.times_of(one.item, one.text, zone)
     return Fact(
         type=type_,
         memory=one.text,
@@ -184,7 +210,8 @@ def _fact(one: OpenSentence, type_: ItemType) -> Fact:
         reader=READER,
         said_at=at,
         confidence=_CONFIDENCE,
-        valid_from=at,
+        valid_from=began,
+        valid_to=ended,
         tags=("explicit",) if type_ is ItemType.PREFERENCE else (),
         trust=trust_of([one.item]),
     )
@@ -280,7 +307,8 @@ class FactReader:
                     raise
             else:
                 self._told_fit(asker.model)
-                return found
+                joined = _joined(_by_patterns(shown).facts, found.facts)
+                return replace(found, facts=_ordered(joined))
         if self._choosing.result(asker, meter):
             return _chosen(asker, shown, meter)
         if unusable is not None:
@@ -379,6 +407,36 @@ def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) ->
         facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
     kept = _ordered(_corrected(facts, messages))
     return Extraction(kept, llm.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected)
+
+
+def _joined(known: Sequence[Fact], written: Sequence[Fact]) -> list[Fact]:
+    """Join what patterns and a model found, so that no model makes reading worse than patterns alone are.
+
+    Every fact of a pattern stays, in the model's words where the model confirms its key and value; what a model says of
+    the same passage under the same key, or as the same type without one, is left out.
+    """
+    confirmed = [next((fact for fact in written if _confirms(fact, other)), other) for other in known]
+    return [*confirmed, *(fact for fact in written if not any(_repeats(fact, other) for other in known))]
+
+
+def _confirms(fact: Fact, known: Fact) -> bool:
+    if known.key is None or fact.key != known.key or not _overlap(fact, known):
+        return False
+    same = folded(fact.value or "") == folded(known.value or "") and (fact.valid_to is None) == (known.valid_to is None)
+    return same and fact.type is known.type and folded(known.value or "") in folded(fact.memory)
+
+
+def _repeats(fact: Fact, known: Fact) -> bool:
+    same = fact.key == known.key or (fact.key is None and fact.type is known.type)
+    return same and fact.subject == known.subject and _overlap(fact, known)
+
+
+def _overlap(fact: Fact, known: Fact) -> bool:
+    return any(
+        one.item == other.item and one.start < other.end and other.start < one.end
+        for one in fact.spans
+        for other in known.spans
+    )
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
