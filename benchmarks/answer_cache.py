@@ -35,6 +35,7 @@ class CachedModel:
 
     @property
     def name(self) -> str:
+        """Return the model's name."""
         return self._model.name
 
     def timed(self, request: ChatRequest) -> tuple[ChatReply, float]:

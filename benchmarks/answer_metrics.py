@@ -12,13 +12,21 @@ from collections.abc import Sequence
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _ARTICLES = frozenset({"a", "an", "the"})
 _EMPTY = frozenset(
-    ["of", "to", "in", "on", "at", "by", "for", "from", "with", "and", "or", "but", "is", "are", "was", "were", "be", "been", "do", "does", "did", "has", "have", "had", "i", "you", "he", "she", "they", "it", "we", "my", "your", "his", "her", "their", "its", "our", "me", "him", "them", "us", "this", "that", "these", "those", "there", "as", "so", "not", "no"]
+    re.findall(
+        r"\w+",
+        """
+        of to in on at by for from with and or but is are was were be been do does did has have had i you he she they it
+        we my your his her their its our me him them us this that these those there as so not no
+        """,
+    )
 )
+_WHAT = r"(?:specific |direct |enough |any )*(?:information|mention|record|memory|details?)"
 _DECLINES = re.compile(
-    r"\b(?:(?:do|does|did)(?: not|n['’]t) (?:know|remember|recall|mention|have (?:any |enough |that |this )?"
-    r"(?:information|memory|details?|record))|(?:no|any|not enough) (?:specific |direct )?(?:information|mention|record|memory|details?)\b"
-    r"|(?:is|was|are|were)(?: not|n['’]t) (?:mentioned|specified|stated|provided|known|given)|not sure|unknown|"
-    r"cannot (?:answer|determine|tell|provide)|can['’]t (?:answer|determine|tell)|unable to|nothing (?:is|was) (?:said|known|remembered))",
+    rf"\b(?:do|does|did)(?: not|n['’]t) (?:know|remember|recall|mention|have {_WHAT})"
+    rf"|\b(?:no|any|not enough) {_WHAT}\b"
+    r"|\b(?:is|was|are|were)(?: not|n['’]t) (?:mentioned|specified|stated|provided|known|given)\b"
+    r"|\b(?:not sure|unknown|unable to)\b|\b(?:cannot|can['’]t) (?:answer|determine|tell|provide)\b"
+    r"|\bnothing (?:is|was) (?:said|known|remembered)\b",
     re.IGNORECASE,
 )
 

@@ -1,9 +1,9 @@
 """Questions of LoCoMo, BEAM and PrefEval answered by one model, with different memories in its prompt.
 
-Ways: `nothing` (the question alone), `bm25` (the best messages by BM25), `ours` (a chat's prompt, without fine reading),
-`fine` (the same after the model has read everything), `mem0` (what mem0 finds, in an environment of its own, named by
---mem0). Every way has the same instructions and the same budget of tokens for what is remembered. The model is the
-configured one: MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.
+Ways: `nothing` (the question alone), `bm25` (the best messages by BM25), `ours` (a chat's prompt, without fine
+reading), `fine` (the same after the model has read everything), `mem0` (what mem0 finds, in an environment of its own,
+named by --mem0). Every way has the same instructions and the same budget of tokens for what is remembered. The model is
+the configured one: MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.
 
 Figures: token F1 and exact match with the gold answer; `contained`, the share of the gold's content words in the answer
 (PrefEval: of the preference's); `declined`, answers that say "I don't know" to a question without an answer, and
@@ -60,6 +60,7 @@ class Case:
 
     @property
     def system(self) -> str:
+        """Return the instructions of its prompts."""
         return _TASKS.get(self.benchmark, _SYSTEM)
 
 

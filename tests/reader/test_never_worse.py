@@ -22,8 +22,14 @@ from memos.reader.facts.extractor import KNOWN, FactReader
 from tests.support.scripted_chat import Answer, ScriptedChat
 
 MESSAGES = labelled.load()[::2]
-BY_PATTERN = [facts_of(message) for message in MESSAGES]
-SCORES = {part: score.figures() for (part, language), score in labelled.score(zip(MESSAGES, BY_PATTERN, strict=True)).items() if language == "all"}  # fmt: skip
+
+
+def figures_of(found: Sequence[tuple[labelled.Labelled, Sequence[Fact]]]) -> dict[str, dict[str, Any]]:
+    scores = labelled.score(found).items()
+    return {part: score.figures() for (part, language), score in scores if language == "all"}
+
+
+SCORES = figures_of([(message, facts_of(message)) for message in MESSAGES])
 
 
 def nonsense(request: ChatRequest) -> Answer:
@@ -48,8 +54,7 @@ def read(script: Callable[[ChatRequest], Answer], *, writes: bool) -> dict[str, 
     reader, found = FactReader(lambda: asker), []
     for message in MESSAGES:
         found.append((message, as_a_task(reader, message)))
-    scores = labelled.score(found).items()
-    return {part: score.figures() for (part, language), score in scores if language == "all"}
+    return figures_of(found)
 
 
 @pytest.mark.parametrize("writes", [False, True], ids=["from the start", "after the examination"])

@@ -1,7 +1,8 @@
 """Extract long-term facts from messages: by pattern, or with one model call.
 
-A model is examined before its first reading. One that writes facts badly is asked which sentences state lasting facts
-instead, and one that cannot tell those either is not used.
+A model is examined before its first reading. One that cannot tell sentences that state lasting facts from others is not
+used; one that can is asked about sentences, and one that does so almost without a fault may write facts, if it does
+that well, too. What patterns find is there in any case.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ _OWN = re.compile(
 # With 20 of each a guesser passes 3 times in 100,000 at most, whatever its rate (two binomial tails, best at 0.4).
 _MUST_TAKE = 14
 _MAY_TAKE = 2
+# A model that errs more often than this never wrote facts well either, and is spared two minutes of trying.
+_STRONG_TAKES = 19
+_STRONG_MAY_TAKE = 1
 KNOWN: tuple[tuple[str, bool], ...] = (
     ("I grew up on a farm near Toledo.", True), ("Thanks, that was quick.", False),
     ("The traffic was awful this morning.", False), ("My daughter started school in September.", True),
@@ -106,22 +110,37 @@ class OpenSentence(NamedTuple):
         return self.item.memory[self.start : self.end]
 
 
-def can_choose(asker: LLMClient, meter: UsageMeter) -> bool:
-    """Examine a model: return True if it tells sentences that say something lasting from others."""
+class ChoosingTrial(NamedTuple):
+    """How a model sorted `KNOWN`: lasting sentences and others that it took for lasting."""
+
+    right: int
+    wrong: int
+
+    @property
+    def passed(self) -> bool:
+        return self.right >= _MUST_TAKE and self.wrong <= _MAY_TAKE
+
+    @property
+    def strong(self) -> bool:
+        """True if the model is worth the long examination of writing."""
+        return self.right >= _STRONG_TAKES and self.wrong <= _STRONG_MAY_TAKE
+
+
+def try_choosing(asker: LLMClient, meter: UsageMeter) -> ChoosingTrial:
+    """Examine whether a model tells sentences that say something lasting from others: 40 questions of one word."""
     taken = [lasts for text, lasts in KNOWN if choose(asker, text, meter) is not None]
-    right, wrong = taken.count(True), taken.count(False)
-    passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
-    if not passed:
+    trial = ChoosingTrial(taken.count(True), taken.count(False))
+    if not trial.passed:
         log.warning(
             "The model %s cannot tell lasting facts from small talk: it selected %d of %d lasting sentences, and "
             "%d of %d others. Facts are extracted by patterns until a larger model is configured.",
             asker.model,
-            right,
+            trial.right,
             sum(lasts for _, lasts in KNOWN),
-            wrong,
+            trial.wrong,
             sum(not lasts for _, lasts in KNOWN),
         )
-    return passed
+    return trial
 
 
 def choice_question(text: str) -> list[ChatMessage]:
@@ -269,8 +288,8 @@ class FactReader:
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
-        self._writing = Examination(can_write)
-        self._choosing = Examination(can_choose)
+        self._choosing = Examination(try_choosing)
+        self._writing = Examination(try_writing)
         self._lock = threading.Lock()
         self._unfit: dict[str, int] = {}
         self._reads: Counter[str] = Counter()
@@ -295,7 +314,8 @@ class FactReader:
         if asker is None:
             return _by_patterns(shown)
         unusable = None
-        if self._writing.result(asker, meter) and self._may_write(asker.model):
+        sorts = self._choosing.result(asker, meter)
+        if sorts.strong and self._writing.result(asker, meter).passed and self._may_write(asker.model):
             try:
                 found = _written(asker, shown, before, meter)
             except InvalidAnswer as error:
@@ -309,7 +329,7 @@ class FactReader:
                 self._told_fit(asker.model)
                 joined = _joined(_by_patterns(shown).facts, found.facts)
                 return replace(found, facts=_ordered(joined))
-        if self._choosing.result(asker, meter):
+        if sorts.passed:
             return _chosen(asker, shown, meter)
         if unusable is not None:
             raise unusable  # by a model that can write: it is asked again before patterns read alone
@@ -327,8 +347,21 @@ class FactReader:
             self._unfit.pop(model, None)
 
 
-def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
-    """Examine a model: return True if it writes down the facts in messages, and hardly anything else."""
+class WritingTrial(NamedTuple):
+    """How a model wrote the facts of `WRITTEN` down: facts found of those there, wrong entries, wrong persons."""
+
+    right: int
+    facts: int
+    wrong: int
+    misattributed: int
+
+    @property
+    def passed(self) -> bool:
+        return self.right >= _MUST_WRITE and self.wrong <= _MAY_WRITE_WRONGLY and not self.misattributed
+
+
+def try_writing(asker: LLMClient, meter: UsageMeter) -> WritingTrial:
+    """Examine whether a model writes down the facts in messages, and hardly anything else: one long question."""
     raw: list[Json] = [{"role": "user", "name": _EXAMINED, "content": text} for text, _ in WRITTEN]
     drafts = read(read_messages(raw, ZoneInfo("UTC"), _EXAMINED_AT), (), {}, ZoneInfo("UTC"))
     messages = [unstored(draft, "", None, number) for number, draft in enumerate(drafts)]
@@ -345,20 +378,17 @@ def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
             right.add(message)
         else:
             wrong += 1
-    misattributed = sum(map(_misattributed, found.facts))
-    passed = len(right) >= _MUST_WRITE and wrong <= _MAY_WRITE_WRONGLY and not misattributed
-    if not passed:
+    there = sum(word is not None for word in words.values())
+    trial = WritingTrial(len(right), there, wrong, sum(map(_misattributed, found.facts)))
+    if not trial.passed:
         log.warning(
             "The model %s does not write facts down well enough: in its examination it found %d of %d facts, "
             "wrote %d wrong entries, and took %d for another person's. It is asked which sentences say something "
             "lasting instead.",
             asker.model,
-            len(right),
-            sum(word is not None for word in words.values()),
-            wrong,
-            misattributed,
+            *trial,
         )
-    return passed
+    return trial
 
 
 def _misattributed(fact: Fact) -> bool:
