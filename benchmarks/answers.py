@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.answer_cache import CachedModel
 from benchmarks.answer_mem0 import Mem0
 from benchmarks.answer_metrics import containment, declines, exact_match, token_f1
-from benchmarks.data import BadData, Chat, Question, load_beam, load_locomo, load_prefeval
+from benchmarks.data import BadData, Chat, Question, first_sessions, load_beam, load_locomo, load_prefeval
 from benchmarks.floors import TermIndex, best_first
 from benchmarks.metrics import fitting, mean
 from benchmarks.prefeval import sessions_of
@@ -129,12 +129,11 @@ def _shared(benchmark: str, chats: Sequence[Chat], arguments: argparse.Namespace
     """Yield each conversation's first sessions, with a share of the questions that these can answer."""
     chats = chats[: arguments.chats]
     for place, whole in enumerate(chats):
-        chat = replace(whole, sessions=whole.sessions[: arguments.sessions])
-        known = {message.id for session in chat.sessions for message in session.messages}
-        fitting = [question for question in chat.questions if known.issuperset(question.gold) and _answerable(question)]
+        chat = first_sessions(whole, arguments.sessions)
+        asked = [question for question in chat.questions if _answerable(question)]
         share = arguments.questions // len(chats) + (place < arguments.questions % len(chats))
         if share:
-            yield Case(benchmark, chat, tuple(_evenly(fitting, share)))
+            yield Case(benchmark, chat, tuple(_evenly(asked, share)))
 
 
 def _answerable(question: Question) -> bool:

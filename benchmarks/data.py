@@ -93,6 +93,14 @@ def first_questions(chats: Sequence[Chat], limit: int | None) -> list[Chat]:
     return kept
 
 
+def first_sessions(chat: Chat, count: int | None) -> Chat:
+    """Return a chat's first sessions, with the questions whose evidence is in them; None for all."""
+    sessions = chat.sessions[:count]
+    known = {message.id for session in sessions for message in session.messages}
+    questions = tuple(question for question in chat.questions if known.issuperset(question.gold))
+    return replace(chat, sessions=sessions, questions=questions)
+
+
 # LoCoMo
 
 

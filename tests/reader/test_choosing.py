@@ -212,11 +212,8 @@ def test_now_and_again_a_model_is_asked_for_facts_again(monkeypatch: pytest.Monk
     assert [read.read([said(TALK)], ZONE, UsageMeter("reading")).reader for _ in range(3)] == ["model/2"] * 3
 
 
-def test_a_model_that_can_write_and_answers_nonsense_is_tried_again_and_then_patterns_read() -> None:
+def test_a_model_that_can_write_and_answers_nonsense_costs_nothing_that_patterns_find() -> None:
     read, _ = reader(lambda _: "Certainly!", writes=True)
-    for _ in range(2):
-        with pytest.raises(InvalidAnswer, match="returned no valid FactsAnswer"):
-            read.read([said(TALK)], ZONE, UsageMeter("reading"))
     found = read.read([said(TALK)], ZONE, UsageMeter("reading"))
     assert [fact.value for fact in found.facts] == ["Lyon"]
     assert found.reader == "choosing/2"

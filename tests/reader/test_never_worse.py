@@ -37,7 +37,8 @@ def nonsense(request: ChatRequest) -> Answer:
     dice = random.Random(request.messages[-1].content)
     wrong = {"type": "user", "subject": "Ana", "text": "Zork lives on Mars.", "quote": "zork", "message": 1}
     kinds: list[Any] = ["Certainly!", "Fact", "Nothing", [], {}, {"facts": [wrong] * 9}, {"facts": "none"}, " ", "�\0"]
-    answer = dice.choice(kinds)
+    # A model that has passed its examination and then says "Fact" to everything is no longer the one that passed.
+    answer = dice.choice([kind for kind in kinds if kind != "Fact"] if request.words else kinds)
     return answer if isinstance(answer, str) else json.dumps(answer)
 
 

@@ -211,6 +211,5 @@ def test_nonsense_leaves_the_profile_to_the_patterns(tmp_path: Path, nonsense: o
         for found in memos.tasks.follow(task, timeout_s=120):
             if found.ended or found.error is not None:
                 break
-        # An answer that does not fit is asked for again later; one that fits and says nothing takes nothing away.
-        assert residence(memos) == (["Lyon"] if isinstance(nonsense, str) else ["Paris"])
+        assert residence(memos) == ["Paris"]
         assert "Paris" in {hit.item.memory.removesuffix(".").rsplit(maxsplit=1)[-1] for hit in memos.search("moved")}
