@@ -38,7 +38,7 @@ class Mem0:
     def __enter__(self) -> Self:
         self._embedder = _EmbeddingServer()
         self._process = subprocess.Popen(
-            [str(self._python), str(Path(__file__).resolve())],
+            [str(self._python), "-P", str(Path(__file__).resolve())],  # without benchmarks/http.py
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.core.ports import ChatRequest
-from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
+from memos.core.tokens import Tokens
 from memos.core.types import Standing, Task, TaskState
 from memos.errors import BackendUnavailable
 from memos.memcube.ledger import reading
@@ -34,9 +35,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def opened(home: Path, script: Callable[[ChatRequest], Answer]) -> Iterator[tuple[MemOS, ScriptedChat]]:
+def opened(
+    home: Path, script: Callable[[ChatRequest], Answer], tokens_per_day: int | None = None
+) -> Iterator[tuple[MemOS, ScriptedChat]]:
     chat = ScriptedChat(script, writes=False)
-    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    settings = Settings(
+        index=IndexSettings(wait_s=30),
+        limits=LimitSettings(min_free_bytes=1_000_000),
+        tasks=TaskSettings(tokens_per_day=tokens_per_day),
+    )
     with MemOS.open(home, settings=settings, embedder=WordEmbedder(), chat_model=chat) as memos:
         yield memos, chat
 
@@ -173,6 +180,26 @@ def test_a_model_that_is_away_is_asked_again_and_nothing_is_lost(tmp_path: Path,
         assert (done.state, done.attempts) == (TaskState.DONE, 3)
         assert [item.memory for item in facts(memos)] == ["Ana lives in Lyon."]
         assert residence(memos) == ["Lyon"]
+
+
+def test_a_cubes_budget_is_kept_between_the_calls_of_one_task(tmp_path: Path) -> None:
+    cost = 100
+
+    def answer(request: ChatRequest) -> Answer:
+        text = request.messages[-1].content.removeprefix("Sentence: ")
+        return ChatReply("Fact" if dict(KNOWN).get(text) else "Nothing", Tokens(cost - 1, 1))
+
+    with opened(tmp_path, answer, tokens_per_day=10 * cost) as (memos, chat):
+        task = memos.add([LYON], conversation="c", mode="fine").task or ""
+        for found in memos.tasks.follow(task, timeout_s=120):
+            if found.note is not None or found.ended:
+                break
+        waiting = memos.tasks.get(task)
+        assert waiting.state is TaskState.WAITING
+        assert "budget" in (waiting.note or "")
+        assert len(chat.requests) == 10
+        assert facts(memos, "active", "pending") == []
+        assert memos.search("Lyon").hits
 
 
 def test_the_profile_by_a_model_holds_what_is_so_now_and_keeps_what_was(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def request_of(question: Question, recalled: Recalled, history: Sequence[ChatMes
     starts: tuple[tuple[int, str], ...] = ()
     if recalled.shown or part is not None:
         system = f"{system}\n\n{_CITE}"
-    elif system.strip() and not history:
+    elif given is None and not history:
         system = f"{system}\n\n{_NOTHING}"
     stable = len(system)
     if part is not None:
