@@ -117,10 +117,10 @@ def test_an_untrusted_context_makes_what_goes_beyond_its_quote_untrusted() -> No
 
 
 def test_what_somebody_shows_is_no_more_than_that() -> None:
-    talk = said("I had tea again, as every morning. I love cats.")
+    talk = said("I had tea again, as every morning. Cats make me happy.")
     liking = {"type": "preference", "when": None, "attribute": "likes:tea", "value": "yes", "confidence": 0.95}
     shows = fact(text="Ana likes tea.", quote="I had tea again", implicit=True, **liking)
-    says = fact(text="Ana loves cats.", quote="I love cats", **{**liking, "attribute": "likes:cat"})
+    says = fact(text="Ana loves cats.", quote="Cats make me happy", **{**liking, "attribute": "likes:cat"})
     shown, stated = read({"facts": [shows, says]}, talk).facts
     assert (shown.tags, shown.key, shown.value, shown.confidence) == (("implicit",), None, None, 0.6)
     assert (stated.tags, stated.key, stated.confidence) == (("explicit",), "ana|likes:cat", 0.95)
