@@ -105,7 +105,7 @@ class Health:
         self._context.scopes.check_admin(actor)
         asker = self._installation.askers.reader
         if asker is None:
-            raise BackendUnavailable(_MISSING["reader"], permanent=True)
+            raise BackendUnavailable(_MISSING["chat"], permanent=True)
         return try_model(asker, UsageMeter("examination"))
 
     def slow_calls(self, *, actor: str = LOCAL_OWNER) -> tuple[SlowCall, ...]:

@@ -89,9 +89,11 @@ def test_an_answer_is_made_from_memory_and_the_exchange_is_remembered(here: Inst
 
 
 def test_a_citation_of_what_has_nothing_to_do_with_the_answer_does_not_count(here: Installation) -> None:
-    cube = here.cube("cites", "My sister Maria lives in Lyon.", "The boiler was repaired yesterday.")
+    cube = here.cube("cites", "My sister Maria lives in Lyon.")
+    boiler = here.memos.add("The boiler was repaired yesterday.", cube=cube).item_ids[0]
+    here.memos.tiers.pin(boiler, cube=cube)
     here.says("Maria lives in Lyon [m1, m2].")
-    result = here.memos.chat("Where does Maria live?", cubes=[cube], min_relevance=0.0)
+    result = here.memos.chat("Where does Maria live?", cubes=[cube])
     assert len(result.shown) == 2
     assert [reference.memory for reference in result.cited] == ["My sister Maria lives in Lyon."]
 

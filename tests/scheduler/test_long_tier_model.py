@@ -109,14 +109,14 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
 
 
 def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message(tmp_path: Path) -> None:
-    tea = fact("Ana, whose code is zanzibar, likes tea.", "Tea and the code")
-    cake = fact("Ana likes cake.", "Cake and the code", message=3)
+    tea = fact("Ana, whose code is zanzibar, likes tea.", "Tea: the thing Ana likes")
+    cake = fact("Ana likes cake.", "Cake: the thing Ana likes", message=3)
     model = Model(FactsAnswer={"summary": "Ana told her code.", "facts": [tea, cake]})
     with opened(tmp_path, model, NARROW) as memos:
         told = [
             "My code is zanzibar, and tea.",
-            "Tea and the code for me.",
-            "Cake and the code for me.",
+            "Tea: the thing Ana likes, and the code.",
+            "Cake: the thing Ana likes, and the code.",
             "The code and tea.",
         ]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
@@ -152,9 +152,9 @@ def test_an_answer_that_may_quote_the_summary_before_it_leaves_with_what_that_wa
 
 
 def test_a_rule_spares_what_a_pinned_fact_may_quote(tmp_path: Path) -> None:
-    tea = fact("Ana, whose code is zanzibar, likes tea.", "Tea and the code", message=2)
+    tea = fact("Ana, whose code is zanzibar, likes tea.", "Tea: the thing Ana likes", message=2)
     with opened(tmp_path, Model(FactsAnswer={"summary": "", "facts": [tea]}), NARROW) as memos:
-        told = ["My code is zanzibar, and tea.", "Tea and the code for me.", "The code and tea."]
+        told = ["My code is zanzibar, and tea.", "Tea: the thing Ana likes, and the code.", "The code and tea."]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
         memos.tiers.move(one_segment(memos), "long")
         settled(memos)
