@@ -36,7 +36,7 @@ from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.encoders.minilm import MiniLmEmbedder
 from memos.backends.openai.chat import OpenAIChat
 from memos.core.ports import ChatMessage, ChatRequest
-from memos.core.settings import Settings
+from memos.core.settings import ChatSettings, ModelSettings, Settings
 from memos.core.text.rendering import citation, memory_section, with_speaker
 from memos.core.tokens import estimate_tokens
 from memos.errors import BackendTimeout, BackendUnavailable, ModelError
@@ -168,7 +168,10 @@ def prompts(
             with Mem0(arguments.mem0, case.chat, Settings().model_for("chat")) as memory:
                 yield lambda question: _with_lines(case, question, memory.search(question.text, _TOP_K), budget)
         case _:
-            with installation(embedder=MiniLmEmbedder(), chat_model=model if way == "fine" else None) as memos:
+            # Without this the environment's model would work in the background of `ours`, too.
+            alone = Settings().model_copy(update={"chat_model": ChatSettings(), "reader_model": ModelSettings()})
+            asker = model if way == "fine" else None
+            with installation(alone, MiniLmEmbedder(), asker) as memos:
                 fill(memos, "bench", case.chat.sessions)
                 if way == "fine":
                     _read_finely(memos, model, read)
