@@ -16,7 +16,7 @@ from memos.core.types import Item, ItemType, Role, Span, Trust
 from memos.errors import BackendUnavailable, ModelError
 from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
-from memos.reader.facts.extractor import Extraction, FactReader
+from memos.reader.facts.extractor import KNOWN, Extraction, FactReader
 from memos.reader.facts.llm import READER
 from tests.reader.talk import SAID, said
 from tests.support.scripted_chat import Script, ScriptedChat
@@ -72,7 +72,7 @@ def test_one_call_gives_facts_with_their_passage_and_a_summary() -> None:
     assert found.output is not None
     assert json.loads(found.output) == {"summary": "Ana moved.", "facts": [fact()]}
     assert len(model.requests) == 1
-    assert meter.spent.calls == 2  # with the examination
+    assert meter.spent.calls == 2 + len(KNOWN)  # with both examinations
 
 
 def test_no_facts_are_no_failure() -> None:
@@ -216,7 +216,7 @@ def test_garbage_is_an_error_and_never_text(garbage: str) -> None:
 def test_an_answer_repaired_is_an_answer() -> None:
     found, _, meter = read(["no JSON", answer(fact())])
     assert len(found.facts) == 1
-    assert meter.spent.calls == 3  # with the examination
+    assert meter.spent.calls == 3 + len(KNOWN)  # with both examinations
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("down"), ModelError("refused", permanent=True)])
