@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check audit check lint types layers setup setup-dev setup-local bench picture docs docs-serve clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -134,6 +134,10 @@ $(VENV)/.local: $(VENV)/.dev
 	@# The small model of tests and benchmarks, as a folder in the user's cache; made once.
 	$(BIN)/python -m benchmarks.small_model
 	touch $@
+
+# Models of 0.5 and 1.5 billion parameters for tests and benchmarks, 1.5 GiB in the user's cache (scripts/models.py).
+models: $(VENV)/.dev
+	$(BIN)/python scripts/models.py $(NAMES)
 
 clean:
 	rm -rf $(VENV) dist build .memos-demo memos/api/console/static/vendor

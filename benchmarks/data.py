@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 _EVIDENCE = re.compile(r"D:?(\d+):(\d+)")
 _SESSION = re.compile(r"session_(\d+)")
 _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+_ADVERSARIAL = 5
 
 _Model = TypeVar("_Model")
 
@@ -50,12 +51,16 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; `gold` are message ids (LongMemEval: session names), oldest first."""
+    """One question; `gold` are message ids (LongMemEval: session names), oldest first.
+
+    `answers` are the facts that a right answer contains; of an adversarial question or an abstention none.
+    """
 
     text: str
     kind: str
     gold: tuple[str, ...]
     asked: datetime | None
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,14 @@ def first_questions(chats: Sequence[Chat], limit: int | None) -> list[Chat]:
     return kept
 
 
+def first_sessions(chat: Chat, count: int | None) -> Chat:
+    """Return a chat's first sessions, with the questions whose evidence is in them; None for all."""
+    sessions = chat.sessions[:count]
+    known = {message.id for session in sessions for message in session.messages}
+    questions = tuple(question for question in chat.questions if known.issuperset(question.gold))
+    return replace(chat, sessions=sessions, questions=questions)
+
+
 # LoCoMo
 
 
@@ -102,6 +115,7 @@ class _Qa(BaseModel):
     question: str
     category: Literal[1, 2, 3, 4, 5]
     evidence: Any = None
+    answer: Any = None
 
 
 class _Sample(BaseModel):
@@ -136,7 +150,8 @@ def _locomo_chat(path: Path, sample: _Sample) -> Chat:
         evidence = _EVIDENCE.findall(json.dumps(qa.evidence))
         gold = sorted({(int(session), int(turn)) for session, turn in evidence})
         names = tuple(f"D{session}:{turn}" for session, turn in gold)
-        questions.append(Question(qa.question, _CATEGORIES[qa.category], names, at))
+        answers = () if qa.answer is None or qa.category == _ADVERSARIAL else (str(qa.answer),)
+        questions.append(Question(qa.question, _CATEGORIES[qa.category], names, at, answers))
     return _chat(sample.sample_id, sessions, questions)
 
 
@@ -245,6 +260,7 @@ class _Batch(BaseModel):
 class _BeamQuestion(BaseModel):
     question: str
     source_chat_ids: Any = None
+    answer: Any = None
 
 
 class _Beam(BaseModel):
@@ -275,7 +291,13 @@ def _beam_chat(path: Path) -> Chat:
             message = Message(str(turn.id), turn.role, turn.content, at)
             sessions.setdefault(f"batch_{batch.batch_number}", []).append(message)
     questions = [
-        Question(asked.question, ability, tuple(map(str, sorted(set(_integers(asked.source_chat_ids))))), at)
+        Question(
+            asked.question,
+            ability,
+            tuple(map(str, sorted(set(_integers(asked.source_chat_ids))))),
+            at,
+            () if asked.answer is None else (str(asked.answer),),
+        )
         for ability, entries in raw.questions.items()
         for asked in entries
     ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from benchmarks.data import BadData, Chat, first_questions, load_locomo
+from benchmarks.data import BadData, Chat, first_questions, first_sessions, load_locomo
 from benchmarks.metrics import frac_at
 from benchmarks.reading_model import configured
 from benchmarks.reading_quality import stored
@@ -36,6 +36,10 @@ _SETTLED_S = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the part `locomo` takes beside the file."""
     parser.add_argument("--searches", type=positive, metavar="N", help="also ask N questions, without facts and with")
+    parser.add_argument("--chats", type=positive, metavar="N", help="only the first N conversations of the file")
+    parser.add_argument(
+        "--sessions", type=positive, metavar="N", help="only the first N sessions, and what they answer"
+    )
     parser.add_argument("--with-model", action="store_true", help="read with the configured model, not by pattern")
 
 
@@ -43,8 +47,10 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Read each conversation, session by session, and compare the turns of its facts with the questions' evidence."""
     if arguments.data is None:
         raise BadData(Path("--data"), "is missing: the part locomo needs the path of a LoCoMo file")
-    chats = load_locomo(arguments.data)
-    with configured() if arguments.with_model else nullcontext(("pattern", lambda: None)) as (name, asker):
+    chats = [first_sessions(chat, arguments.sessions) for chat in load_locomo(arguments.data)[: arguments.chats]]
+    with (
+        configured(arguments.cache) if arguments.with_model else nullcontext(("pattern", lambda: None)) as (name, asker)
+    ):
         figures, types = _coverage(chats, FactReader(asker))
     tables = [figures_table(f"LoCoMo read by {name}", list(figures), {"all": figures})]
     told: dict[str, Any] = {**figures, "types": types}

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import labelled
+from benchmarks.answer_cache import CachedModel
 from benchmarks.data import BadData
 from benchmarks.labelled import Labelled
 from benchmarks.reading_quality import ZONE, item_of
@@ -30,7 +31,19 @@ from memos.reader.facts import patterns as fact_patterns
 from memos.reader.facts.extractor import Extraction, FactReader, facts_by_choice
 
 _PART = "held_out"
-_SHOWN = ("stored", "precision", "junk", "misread", "recall", "failed", "by pattern", "calls", "tokens", "seconds")
+_SHOWN = (
+    "stored",
+    "precision",
+    "junk",
+    "misread",
+    "recall",
+    "failed",
+    "by pattern",
+    "calls",
+    "tokens",
+    "prefix",
+    "seconds",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,17 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=positive, metavar="N", help="only N of the held-out messages, evenly taken")
     parser.add_argument("--within", type=positive, metavar="S", help="ask for no more messages after so many seconds")
     parser.add_argument(
+        "--cache", type=Path, metavar="FILE", help="answers by digest of their prompt, kept in this file"
+    )
+    parser.add_argument(
         "--unexamined", action="store_true", help="also: what the model chooses when nobody asks whether it can tell"
     )
 
 
 @contextmanager
-def configured() -> Iterator[tuple[str, Callable[[], LLMClient]]]:
-    """Lend the configured model's name and its asker, which remembers nothing. Raises: BadData without a model."""
+def configured(cache: Path | None = None) -> Iterator[tuple[str, Callable[[], LLMClient]]]:
+    """Lend the configured model's name and its asker, which remembers what `cache` keeps. Raises: BadData."""
     settings = Settings().model_for("reader")
     if settings is None:
         raise BadData(Path("MEMOS_CHAT_MODEL__BASE_URL"), "is not set: there is no model to ask")
-    with closing(OpenAIChat(settings)) as model:
+    with closing(CachedModel(OpenAIChat(settings), cache)) as model:
         yield model.name, lambda: LLMClient(model, ResponseCache(0), max_tokens=settings.max_tokens)
 
 
@@ -57,8 +73,12 @@ def measure(arguments: argparse.Namespace) -> Report:
     messages = [message for message in labelled.load() if message.part == _PART]
     step = max(1, len(messages) // (arguments.sample or len(messages)))
     messages = messages[::step][: arguments.sample]
-    with configured() as (name, asker):
+    examination = _Reading()
+    with configured(arguments.cache) as (name, asker):
         reader = FactReader(asker)
+        begun = perf_counter()
+        reader.read([item_of(messages[0], 0)], ZONE, examination.meter)  # the first reading examines the model
+        examination.seconds = perf_counter() - begun
         read = {name: _read(messages, arguments.within, lambda items, meter: reader.read(items, ZONE, meter))}
         if arguments.unexamined:
 
@@ -70,7 +90,9 @@ def measure(arguments: argparse.Namespace) -> Report:
     read["patterns"] = _read(messages, None, lambda items, meter: patterns.read(items, ZONE, meter))
     rows = {name: each.figures() for name, each in read.items()}
     table = figures_table(f"{len(messages)} held-out messages", _SHOWN, rows)
-    return Report({"n": len(messages), "rows": rows}, tables=[table])
+    spent = examination.meter.spent
+    took = {"calls": spent.calls, "tokens": spent.tokens, "seconds": round(examination.seconds, 1)}
+    return Report({"n": len(messages), "rows": rows, "examination": took}, tables=[table])
 
 
 @dataclass(slots=True)
@@ -89,8 +111,13 @@ class _Reading:
         return total.figures() | {
             "junk items": total.junk, "misread": total.misread, "failed": self.failed.total(),
             "by pattern": self.by_pattern, "rejected": self.rejected, "calls": self.meter.spent.calls,
-            "tokens": self.meter.spent.tokens, "seconds": round(self.seconds, 1),
+            "tokens": self.meter.spent.tokens, "prefix": self._prefix(), "seconds": round(self.seconds, 1),
         }  # fmt: skip
+
+    def _prefix(self) -> float | None:
+        """Return the share of the prompts' tokens that the server had in memory."""
+        spent = self.meter.spent
+        return spent.prefix_tokens / spent.prompt_tokens if spent.prompt_tokens else None
 
 
 def _read(

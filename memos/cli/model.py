@@ -1,4 +1,4 @@
-"""Commands on what models keep of memories: the beginning of prompts as KV, and adapters trained on facts."""
+"""Commands on language models: what one is trusted with, the beginning of prompts as KV, and adapters."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ _UNTOLD = {
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of an adapter")]
 Items = Annotated[list[str], typer.Argument(metavar="ITEM...", help="Ids of memories")]
+
+
+@command
+def test(memos: MemOS, actor: Actor = LOCAL_OWNER) -> Output:
+    found = memos.health.try_model(actor=actor)
+    rows = ((each.task, "trusted" if each.trusted else "not trusted", each.told) for each in found.tasks)
+    took = f"{found.model}: {found.calls} calls, {found.tokens:,} tokens, {found.seconds:,.0f} s"
+    return Output(found, [table("task", "", "result", rows=rows), took])
 
 
 @command

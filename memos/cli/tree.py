@@ -439,7 +439,14 @@ TREE: Panels = {
         "task": TASK,
         "user": USER,
         "data": DATA,
-        "model": Group("Memory inside models: KV caches of prompts, and adapters.", {"kv": KV, "adapter": ADAPTER}),
+        "model": Group(
+            "Language models: what one is trusted with, KV caches of prompts, and adapters.",
+            {
+                "test": Command("model:test", "Examine the reader's model, and say what it is trusted with."),
+                "kv": KV,
+                "adapter": ADAPTER,
+            },
+        ),
     },
 }
 

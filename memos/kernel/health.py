@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.settings import JUDGE, ChatSettings, Settings
 from memos.core.telemetry import SlowCall, SlowCalls
 from memos.core.types import LOCAL_OWNER
-from memos.errors import NotFound, PermissionDenied
+from memos.errors import BackendUnavailable, NotFound, PermissionDenied
 from memos.kernel.context import Context
 from memos.kernel.doctor import (
     EXTRAS,
@@ -27,7 +27,9 @@ from memos.kernel.doctor import (
     examine,
     is_installed,
 )
+from memos.kernel.model_trial import ModelTrial, try_model
 from memos.kernel.opening import OpenedInstallation
+from memos.llm.usage import UsageMeter
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,18 @@ class Health:
         settings, has = self._context.settings, self._installation.askers.has
         found = [_model_status(purpose, settings.model_for(purpose), given=has(purpose)) for purpose in PURPOSES]
         return (*found, _model_status("training", settings.learning_model, given=False))
+
+    def try_model(self, *, actor: str = LOCAL_OWNER) -> ModelTrial:
+        """Examine the reader's model task by task, and return what it is trusted with. For admins.
+
+        It asks about 60 short questions, which takes a small model on a processor a minute or two. Raises:
+        PermissionDenied, BackendUnavailable (also without a model), BackendTimeout, ModelError.
+        """
+        self._context.scopes.check_admin(actor)
+        asker = self._installation.askers.reader
+        if asker is None:
+            raise BackendUnavailable(_MISSING["chat"], permanent=True)
+        return try_model(asker, UsageMeter("examination"))
 
     def slow_calls(self, *, actor: str = LOCAL_OWNER) -> tuple[SlowCall, ...]:
         """Return the slowest calls of the last 24 hours in this process, the slowest first.

@@ -228,6 +228,7 @@ class LLMClient:
 
     def stream(self, request: ChatRequest, *, meter: UsageMeter) -> Generator[str | ChatReply, None, None]:
         """Yield the answer in pieces and finally the whole reply; closing early counts as a failed call."""
+        meter.check()
         asked = most_tokens(request.messages, 0)
         with self._spending(asked + (request.max_tokens or self._max_tokens), meter.purpose) as took:
             started = time.monotonic()
@@ -312,6 +313,7 @@ class LLMClient:
         return answer, ChatReply(text, tokens)
 
     def _complete(self, request: ChatRequest, meter: UsageMeter) -> ChatReply:
+        meter.check()
         request = replace(request, later=meter.task is not None)
         most = most_tokens(request.messages, request.max_tokens or self._max_tokens)
         with self._spending(most, meter.purpose) as took:

@@ -32,6 +32,7 @@ class Usage:
     failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    prefix_tokens: int = 0  # of the prompts, what servers said they had in memory
     estimated: bool = False
     seconds: float = 0.0
 
@@ -47,6 +48,7 @@ class Usage:
             failed=self.failed + call.failed,
             prompt_tokens=self.prompt_tokens + tokens.prompt,
             completion_tokens=self.completion_tokens + tokens.completion,
+            prefix_tokens=self.prefix_tokens + (tokens.cached or 0),
             estimated=self.estimated or tokens.estimated,
             seconds=self.seconds + call.seconds,
         )
@@ -55,7 +57,8 @@ class Usage:
 class UsageMeter:
     """Counts every call of one piece of work, including failed ones. Thread-safe."""
 
-    # `tell` is called for each call on the calling thread, after it is counted; its exceptions propagate.
+    # `tell` is called for each call on the calling thread, after it is counted, `check` before a model is asked; their
+    # exceptions propagate.
 
     def __init__(
         self,
@@ -64,10 +67,12 @@ class UsageMeter:
         cube: str | None = None,
         task: str | None = None,
         tell: Callable[[Call], None] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.purpose = purpose
         self.cube = cube
         self.task = task
+        self.check = check
         self._tell = tell
         self._spent = Usage()
         self._lock = threading.Lock()

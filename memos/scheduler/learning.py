@@ -76,7 +76,7 @@ def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
         if not call.cached:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 
-    return UsageMeter(purpose, cube=run.task.cube, task=run.task.id, tell=spend)
+    return UsageMeter(purpose, cube=run.task.cube, task=run.task.id, tell=spend, check=run.check_budget)
 
 
 PROMPT = "judge-1"

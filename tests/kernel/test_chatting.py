@@ -88,6 +88,24 @@ def test_an_answer_is_made_from_memory_and_the_exchange_is_remembered(here: Inst
     assert {"recall", "model", "store"} <= set(result.timings_ms)
 
 
+def test_a_citation_of_what_has_nothing_to_do_with_the_answer_does_not_count(here: Installation) -> None:
+    cube = here.cube("cites", "My sister Maria lives in Lyon.")
+    boiler = here.memos.add("The boiler was repaired yesterday.", cube=cube).item_ids[0]
+    here.memos.tiers.pin(boiler, cube=cube)
+    here.says("Maria lives in Lyon [m1, m2].")
+    result = here.memos.chat("Where does Maria live?", cubes=[cube])
+    assert len(result.shown) == 2
+    assert [reference.memory for reference in result.cited] == ["My sister Maria lives in Lyon."]
+
+
+def test_with_nothing_remembered_the_model_is_told_so_and_not_to_guess(here: Installation) -> None:
+    here.says("I don't know.", "I don't know.")
+    here.memos.chat("Where does Maria live?", cubes=[here.cube("empty-1")])
+    assert here.system.endswith('say "I don\'t know".')
+    here.memos.chat("Where does Maria live?", cubes=[here.cube("full-1", "My sister Maria lives in Lyon.")])
+    assert 'say "I don\'t know" if it is not there.' in here.system
+
+
 def test_a_stream_gives_the_same_in_pieces_and_stores_at_its_end(here: Installation) -> None:
     cube = here.cube("b", "My sister Maria lives in Lyon.")
     here.says("Maria lives in Lyon [m1], I think [m1].")

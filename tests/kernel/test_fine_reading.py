@@ -21,6 +21,7 @@ from memos.kernel.importing import import_export
 from memos.memcube.ledger import reading
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
+from memos.reader.facts.extractor import KNOWN
 from tests.fakes import WordEmbedder
 from tests.scheduler.test_long_tier import facts, linked, settled
 from tests.scheduler.test_long_tier_model import Model, fact, opened
@@ -106,7 +107,8 @@ def test_what_is_added_finely_is_found_at_once_and_becomes_facts_with_sources_an
         assert set(states(memos).values()) == {"read"}
         assert memos.maintenance.verify().clean
         with memos.ledger.read() as connection:
-            assert connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.purpose == "read")) == 2
+            calls = connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.purpose == "read"))
+        assert calls == 2 + len(KNOWN)  # with both examinations
 
 
 def test_without_a_model_the_patterns_read_and_the_record_says_so(memos: MemOS) -> None:
@@ -249,8 +251,7 @@ def test_deleted_messages_are_not_shown_and_leave_nothing_wanted(tmp_path: Path)
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        ("This is no JSON.", TaskState.WAITING),
-        ('{"facts": "none"}', TaskState.WAITING),
+        (ModelError("The model refuses."), TaskState.WAITING),
         (BackendUnavailable("The model is away."), TaskState.WAITING),
         (BackendUnavailable("The key is wrong.", permanent=True), TaskState.FAILED),
         (ModelError("The model refuses.", permanent=True), TaskState.FAILED),
@@ -551,9 +552,9 @@ def test_the_command_refuses_another_mode(tmp_path: Path) -> None:
 
 def test_a_secret_that_the_model_puts_together_is_masked_before_it_is_stored(tmp_path: Path) -> None:
     halves = ("ghp_aBcDeFgHiJkLmNoPqR", "sTuVwXyZ0123456789")
-    said = {"role": "user", "name": "Ana", "content": f"I live in Lyon. The key: {halves[0]}\n{halves[1]}"}
+    said = {"role": "user", "name": "Ana", "content": f"I sleep in Lyon. The key: {halves[0]}\n{halves[1]}"}
     joined = "".join(halves)
-    found = fact(f"Ana lives in Lyon, the key is {joined}.", "I live in Lyon.", 1, subject="Ana")
+    found = fact(f"Ana lives in Lyon, the key is {joined}.", "I sleep in Lyon.", 1, subject="Ana")
     with opened(tmp_path, model_of({"summary": f"The key is {joined}.", "facts": [found]})) as memos:
         receipt = memos.add([said], conversation="c", mode="fine")
         settled(memos)

@@ -91,16 +91,18 @@ def test_a_model_is_examined_before_its_first_reading_however_well_its_answers_f
             '"Ada", "text": "Ada said: My sister', '"Ada", "attribute": "job", "value": "maths", "text": "My sister'
         ),
     ):
-        read, model = reader(sorter(lambda _: "Nothing", bad))
+        read, model = reader(sorter(lambda text: "Fact" if dict(KNOWN).get(text) else "Nothing", bad))
         found = read.read([said(TALK)], ZONE, UsageMeter("reading"))
         assert [(fact.value, fact.reader) for fact in found.facts] == [("Lyon", "patterns/2")]
-        assert found.note == "the model scripted fails its examination; patterns read alone"
+        assert (found.reader, found.note) == ("choosing/2", None)
         assert (examined(model), whole_questions(model)) == (1, 0)
     assert "does not write facts down well enough" in caplog.text
 
 
 def test_a_model_that_writes_is_examined_once_a_day_and_another_one_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: ChatRequest) -> str:
+        if (text := asked(request)) is not None:
+            return able(text)
         return PASSING if is_writing_examination(request) else EMPTY
 
     models = [ScriptedChat(answer, name=name, writes=False) for name in ("one", "one", "other")]
@@ -118,7 +120,7 @@ def test_a_model_that_writes_is_examined_once_a_day_and_another_one_anew(monkeyp
 
 def test_a_model_that_is_away_during_its_examination_is_examined_later() -> None:
     away: list[Answer] = [BackendUnavailable("away"), PASSING, EMPTY]
-    read, _ = reader(lambda _: away.pop(0))
+    read, _ = reader(lambda request: able(text) if (text := asked(request)) else away.pop(0))
     with pytest.raises(BackendUnavailable):
         read.read([said(TALK)], ZONE, UsageMeter("reading"))
     assert read.read([said(TALK)], ZONE, UsageMeter("reading")).reader == "model/2"
@@ -149,7 +151,7 @@ def test_a_sentence_is_kept_only_where_the_model_is_sure() -> None:
         read, _ = reader(sorter(answer))
         return CHOIR in [fact.memory for fact in read.read([said(TALK)], ZONE, UsageMeter("reading")).facts]
 
-    assert kept(Fact=0.5, Preference=0.3, Instruction=0.0, Nothing=0.2)
+    assert kept(Fact=0.5, Preference=0.32, Instruction=0.0, Nothing=0.18)
     assert not kept(Fact=0.6, Preference=0.0, Instruction=0.0, Nothing=0.4)
 
 
@@ -210,14 +212,11 @@ def test_now_and_again_a_model_is_asked_for_facts_again(monkeypatch: pytest.Monk
     assert [read.read([said(TALK)], ZONE, UsageMeter("reading")).reader for _ in range(3)] == ["model/2"] * 3
 
 
-def test_a_model_that_can_write_and_answers_nonsense_is_tried_again_and_then_patterns_read() -> None:
+def test_a_model_that_can_write_and_answers_nonsense_costs_nothing_that_patterns_find() -> None:
     read, _ = reader(lambda _: "Certainly!", writes=True)
-    for _ in range(2):
-        with pytest.raises(InvalidAnswer, match="returned no valid FactsAnswer"):
-            read.read([said(TALK)], ZONE, UsageMeter("reading"))
     found = read.read([said(TALK)], ZONE, UsageMeter("reading"))
     assert [fact.value for fact in found.facts] == ["Lyon"]
-    assert "fails its examination" in (found.note or "")
+    assert found.reader == "choosing/2"
 
 
 def test_only_a_users_own_statements_are_asked_about() -> None:

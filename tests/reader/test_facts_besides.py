@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.template import standard
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.facts.grounding import NO_SUCH_DATE, NO_SUCH_NAME
+from memos.reader.facts.llm import READER
 from memos.scheduler.consolidation import why_review
 from tests.reader.talk import said
-from tests.reader.test_facts_model import MOVED, ZONE, fact
+from tests.reader.test_facts_model import SLEEPS, ZONE, fact
 from tests.support.scripted_chat import ScriptedChat
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "facts-2.txt"
@@ -24,10 +26,12 @@ CALL = 'calendar({"day": "May 8"})'
 
 
 def read(answer: dict[str, Any], *messages: Item, context: tuple[Item, ...] = ()) -> Extraction:
-    shown = [*context, *(messages or (said(MOVED),))]
+    shown = [*context, *(messages or (said(SLEEPS),))]
     asker = LLMClient(ScriptedChat([json.dumps(answer)]), ResponseCache(0))
     ids = {item.id for item in context}
-    return FactReader(lambda: asker).read(shown, ZONE, UsageMeter("reading"), context=ids)
+    found = FactReader(lambda: asker).read(shown, ZONE, UsageMeter("reading"), context=ids)
+    # What patterns find is there whatever the model says (test_never_worse).
+    return replace(found, facts=tuple(each for each in found.facts if each.reader == READER))
 
 
 def test_the_prompt_is_the_one_of_its_version() -> None:
@@ -76,12 +80,12 @@ def test_a_name_or_a_date_that_is_nowhere_waits_for_review(changed: dict[str, An
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
-        (MOVED, {"text": "Lives in Lyon."}),
-        (MOVED, {"when": "2023-05-02"}),
-        (MOVED, {"when": "2023-05-08"}),
-        ("I moved to Lyon last week; I was born in 1990.", {"when": "1990"}),
-        ("I moved to Lyon last week; le 12 mars.", {"when": "2023-03-12"}),
-        ("I moved to Lyon last week, kochen mag ich.", {"text": "Ana mag Kochen in Lyon."}),
+        (SLEEPS, {"text": "Lives in Lyon."}),
+        (SLEEPS, {"when": "2023-05-02"}),
+        (SLEEPS, {"when": "2023-05-08"}),
+        ("I sleep in Lyon since last week; I was born in 1990.", {"when": "1990"}),
+        ("I sleep in Lyon since last week; le 12 mars.", {"when": "2023-03-12"}),
+        ("I sleep in Lyon since last week, kochen mag ich.", {"text": "Ana mag Kochen in Lyon."}),
     ],
 )
 def test_what_is_in_the_messages_in_some_form_does_not_wait(text: str, changed: dict[str, Any]) -> None:
@@ -113,10 +117,10 @@ def test_an_untrusted_context_makes_what_goes_beyond_its_quote_untrusted() -> No
 
 
 def test_what_somebody_shows_is_no_more_than_that() -> None:
-    talk = said("I had tea again, as every morning. I love cats.")
+    talk = said("I had tea again, as every morning. Cats make me happy.")
     liking = {"type": "preference", "when": None, "attribute": "likes:tea", "value": "yes", "confidence": 0.95}
     shows = fact(text="Ana likes tea.", quote="I had tea again", implicit=True, **liking)
-    says = fact(text="Ana loves cats.", quote="I love cats", **{**liking, "attribute": "likes:cat"})
+    says = fact(text="Ana loves cats.", quote="Cats make me happy", **{**liking, "attribute": "likes:cat"})
     shown, stated = read({"facts": [shows, says]}, talk).facts
     assert (shown.tags, shown.key, shown.value, shown.confidence) == (("implicit",), None, None, 0.6)
     assert (stated.tags, stated.key, stated.confidence) == (("explicit",), "ana|likes:cat", 0.95)
@@ -130,7 +134,7 @@ def relation(**fields: Any) -> dict[str, Any]:
     return plain | fields
 
 
-FAMILY = "I moved to Lyon, to my sister Eva and her 2 cats."
+FAMILY = "I sleep in Lyon, to my sister Eva and her 2 cats."
 
 
 def test_a_relation_is_a_fact_between_two_names() -> None:
@@ -172,8 +176,8 @@ def test_a_relation_that_is_not_borne_out_is_refused_and_counted(wrong: dict[str
 
 
 def test_a_relation_of_two_others_is_not_taken_from_a_quote_about_somebody_else() -> None:
-    talk = [said("Bob met Carol.", speaker="Dan"), said("I moved to Lyon.")]
-    wrong = relation(subject="Bob", object="Carol", quote="I moved to Lyon", message=2)
+    talk = [said("Bob met Carol.", speaker="Dan"), said("I sleep in Lyon.")]
+    wrong = relation(subject="Bob", object="Carol", quote="I sleep in Lyon", message=2)
     assert read({"facts": [], "relations": [wrong]}, *talk).facts == ()
 
 
@@ -265,8 +269,8 @@ def test_the_schema_bounds_an_answer_by_what_there_is_to_read_and_what_is_more_c
         fields = request.schema["properties"].items()
         return {name: field["maxItems"] for name, field in fields if field.get("type") == "array"}
 
-    small = most(said(MOVED))
+    small = most(said(SLEEPS))
     assert small == {"facts": 4, "relations": 2, "entities": 2, "lessons": 2, "traits": 2}
-    large = most(said(MOVED), *[said("x" * 4_000)] * 2)
+    large = most(said(SLEEPS), *[said("x" * 4_000)] * 2)
     assert large["facts"] >= 64
     assert large["facts"] == 2 * large["lessons"]

@@ -16,7 +16,7 @@ from memos import MemOS, Settings
 from memos.core.ports import ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
 from memos.core.types import ItemType, LinkKind, TaskState
-from memos.errors import BackendUnavailable
+from memos.errors import BackendUnavailable, ModelError
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.scheduler.rules import TierSettings
@@ -109,14 +109,14 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
 
 
 def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message(tmp_path: Path) -> None:
-    tea = fact("Ana, whose code is zanzibar, likes tea.", "I like tea")
-    cake = fact("Ana likes cake.", "I like cake", message=3)
+    tea = fact("Ana, whose code is zanzibar, likes tea.", "Tea: the thing Ana likes")
+    cake = fact("Ana likes cake.", "Cake: the thing Ana likes", message=3)
     model = Model(FactsAnswer={"summary": "Ana told her code.", "facts": [tea, cake]})
     with opened(tmp_path, model, NARROW) as memos:
         told = [
             "My code is zanzibar, and tea.",
-            "I like tea and the code.",
-            "I like cake and the code.",
+            "Tea: the thing Ana likes, and the code.",
+            "Cake: the thing Ana likes, and the code.",
             "The code and tea.",
         ]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
@@ -152,9 +152,9 @@ def test_an_answer_that_may_quote_the_summary_before_it_leaves_with_what_that_wa
 
 
 def test_a_rule_spares_what_a_pinned_fact_may_quote(tmp_path: Path) -> None:
-    tea = fact("Ana, whose code is zanzibar, likes tea.", "I like tea", message=2)
+    tea = fact("Ana, whose code is zanzibar, likes tea.", "Tea: the thing Ana likes", message=2)
     with opened(tmp_path, Model(FactsAnswer={"summary": "", "facts": [tea]}), NARROW) as memos:
-        told = ["My code is zanzibar, and tea.", "I like tea and the code.", "The code and tea."]
+        told = ["My code is zanzibar, and tea.", "Tea: the thing Ana likes, and the code.", "The code and tea."]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
         memos.tiers.move(one_segment(memos), "long")
         settled(memos)
@@ -176,7 +176,7 @@ def one_segment(memos: MemOS) -> str:
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        ("This is no JSON.", TaskState.WAITING),
+        (ModelError("The model refuses."), TaskState.WAITING),
         (BackendUnavailable("The model is away."), TaskState.WAITING),
         (BackendUnavailable("The key is wrong.", permanent=True), TaskState.FAILED),
     ],

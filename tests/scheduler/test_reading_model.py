@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.core.ports import ChatRequest
-from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
+from memos.core.tokens import Tokens
 from memos.core.types import Standing, Task, TaskState
 from memos.errors import BackendUnavailable
 from memos.memcube.ledger import reading
@@ -20,7 +21,7 @@ from memos.reader.facts.extractor import KNOWN, WRITTEN
 from memos.scheduler.jobs import judge
 from tests.fakes import WordEmbedder
 from tests.scheduler.test_long_tier import facts, settled
-from tests.support.scripted_chat import PASSING, Answer, ScriptedChat, is_writing_examination
+from tests.support.scripted_chat import PASSING, Answer, ScriptedChat, is_known_sentence, is_writing_examination
 
 LYON = {"role": "user", "name": "Ana", "content": "I live in Lyon.", "chat_time": "2026-03-01"}
 PARIS = {"role": "user", "name": "Ana", "content": "I moved to Paris.", "chat_time": "2026-06-01"}
@@ -34,9 +35,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def opened(home: Path, script: Callable[[ChatRequest], Answer]) -> Iterator[tuple[MemOS, ScriptedChat]]:
+def opened(
+    home: Path, script: Callable[[ChatRequest], Answer], tokens_per_day: int | None = None
+) -> Iterator[tuple[MemOS, ScriptedChat]]:
     chat = ScriptedChat(script, writes=False)
-    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    settings = Settings(
+        index=IndexSettings(wait_s=30),
+        limits=LimitSettings(min_free_bytes=1_000_000),
+        tasks=TaskSettings(tokens_per_day=tokens_per_day),
+    )
     with MemOS.open(home, settings=settings, embedder=WordEmbedder(), chat_model=chat) as memos:
         yield memos, chat
 
@@ -87,9 +94,9 @@ def test_a_model_that_fails_writes_nothing_the_patterns_read_and_the_task_says_s
         assert residence(memos) == ["Lyon"]
         [record] = memos.memories.extractions(facts(memos)[0].id)
         assert (record.reader, record.model) == ("patterns/2", None)
-        assert asked(chat) == 1 + len(KNOWN)
+        assert asked(chat) == len(KNOWN)
         read(memos, PARIS)
-        assert asked(chat) == 1 + len(KNOWN)  # examined once
+        assert asked(chat) == len(KNOWN)  # examined once
         assert residence(memos) == ["Paris"]
         assert memos.maintenance.verify().clean
 
@@ -141,7 +148,9 @@ def test_a_chosen_sentence_holds_as_long_as_the_message_it_is(tmp_path: Path) ->
 
 
 def able(request: ChatRequest) -> str:
-    """Answer as a model that writes facts and traits well."""
+    """Answer as a model that sorts sentences, and writes facts and traits well."""
+    if (lasts := is_known_sentence(request)) is not None:
+        return "Fact" if lasts else "Nothing"
     if is_writing_examination(request):
         return PASSING
     found = [city for city in ("Lyon", "Paris") if city in request.messages[-1].content]
@@ -173,6 +182,26 @@ def test_a_model_that_is_away_is_asked_again_and_nothing_is_lost(tmp_path: Path,
         assert residence(memos) == ["Lyon"]
 
 
+def test_a_cubes_budget_is_kept_between_the_calls_of_one_task(tmp_path: Path) -> None:
+    cost = 100
+
+    def answer(request: ChatRequest) -> Answer:
+        text = request.messages[-1].content.removeprefix("Sentence: ")
+        return ChatReply("Fact" if dict(KNOWN).get(text) else "Nothing", Tokens(cost - 1, 1))
+
+    with opened(tmp_path, answer, tokens_per_day=10 * cost) as (memos, chat):
+        task = memos.add([LYON], conversation="c", mode="fine").task or ""
+        for found in memos.tasks.follow(task, timeout_s=120):
+            if found.note is not None or found.ended:
+                break
+        waiting = memos.tasks.get(task)
+        assert waiting.state is TaskState.WAITING
+        assert "budget" in (waiting.note or "")
+        assert len(chat.requests) == 10
+        assert facts(memos, "active", "pending") == []
+        assert memos.search("Lyon").hits
+
+
 def test_the_profile_by_a_model_holds_what_is_so_now_and_keeps_what_was(tmp_path: Path) -> None:
     with opened(tmp_path, able) as (memos, _):
         for message in (LYON, PARIS):
@@ -198,17 +227,16 @@ def test_the_profile_by_a_model_holds_what_is_so_now_and_keeps_what_was(tmp_path
         "I am only a model.",
     ],
 )
-def test_nonsense_leaves_the_profile_as_it_was(tmp_path: Path, nonsense: object) -> None:
+def test_nonsense_leaves_the_profile_to_the_patterns(tmp_path: Path, nonsense: object) -> None:
     def answer(request: ChatRequest) -> str:
-        shown = request.messages[-1].content
-        return able(request) if is_writing_examination(request) or "Paris" not in shown else json.dumps(nonsense)
+        known = is_writing_examination(request) or is_known_sentence(request) is not None
+        return able(request) if known or "Paris" not in request.messages[-1].content else json.dumps(nonsense)
 
     with opened(tmp_path, answer) as (memos, _):
         read(memos, LYON)
-        before = memos.profiles.get("default", "Ana")
         task = memos.add([PARIS], conversation="other", mode="fine").task or ""
         for found in memos.tasks.follow(task, timeout_s=120):
             if found.ended or found.error is not None:
                 break
-        assert memos.profiles.get("default", "Ana") == before
+        assert residence(memos) == ["Paris"]
         assert "Paris" in {hit.item.memory.removesuffix(".").rsplit(maxsplit=1)[-1] for hit in memos.search("moved")}

@@ -11,7 +11,7 @@ from memos.backends.openai.requests import sendable
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.errors import BackendUnavailable, InvalidAnswer
-from memos.reader.facts.extractor import WRITTEN
+from memos.reader.facts.extractor import KNOWN, WRITTEN
 
 Answer = str | ChatReply | Exception
 Script = Iterable[Answer] | Callable[[ChatRequest], Answer]
@@ -33,11 +33,16 @@ def is_writing_examination(request: ChatRequest) -> bool:
     return all(text in request.messages[-1].content for text, _ in WRITTEN)
 
 
+def is_known_sentence(request: ChatRequest) -> bool | None:
+    """Return whether a sentence of the examination lasts, None for any other question."""
+    return dict(KNOWN).get(request.messages[-1].content.removeprefix("Sentence: ")) if request.words else None
+
+
 class ScriptedChat:
     """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is an InvalidAnswer.
 
     Tokens are estimated unless a `ChatReply` says them. `requests` are the calls that reached it. With `writes` it
-    passes the examination that precedes the first fine reading, which is then neither scripted nor among `requests`.
+    passes the examinations that precede the first fine reading, which are then neither scripted nor among `requests`.
     """
 
     def __init__(self, script: Script, name: str = "scripted", *, writes: bool = True) -> None:
@@ -67,6 +72,8 @@ class ScriptedChat:
         with_small_images(request)
         if self._writes and is_writing_examination(request):
             return ChatReply(PASSING, Tokens())
+        if self._writes and (lasts := is_known_sentence(request)) is not None:
+            return ChatReply("Fact" if lasts else "Nothing", Tokens())
         with self._lock:
             self.requests.append(request)
             answer = None if self._answer_to else next(self._answers, None)

@@ -118,6 +118,21 @@ _DISCLOSURE_DENIED = re.compile(
 )
 
 
+# Gone within the day, whatever is said of it.
+_MOMENT = re.compile(
+    r"\b(?:tonight|this (?:morning|afternoon|evening)|right now|in (?:a|an|\d+) (?:minutes?|hours?|sec\w*|bit|while)|"
+    r"\d+ (?:minutes?|mins?|hours?) (?:away|late|early))\b|今晚|今早|今夜|现在[在正要]|待会|等会|等下|马上|刚要|一会儿",
+    re.IGNORECASE,
+)
+
+
+def is_passing(sentence: str) -> bool:
+    """Return True for what is not settled, or over within the day; the first 1,000 characters are checked."""
+    head = sentence[:_DISCLOSURE_CHARS]
+    unsettled = (disclosures_english.UNSETTLED, disclosures_chinese.UNSETTLED)
+    return any(pattern.search(head) for pattern in (*unsettled, _MOMENT))
+
+
 def self_disclosures(sentence: str) -> list[SelfDisclosure]:
     """Return lasting self-disclosures of a sentence in order, without overlaps; in the first 1,000 characters."""
     head = sentence[:_DISCLOSURE_CHARS]

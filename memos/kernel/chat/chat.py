@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.identities import Right
 from memos.core.ports import ChatReply, ChatRequest
+from memos.core.text.matching import stems
 from memos.core.text.validation import MAX_MESSAGE_BYTES, check_text
 from memos.core.types import AddReceipt, Json, Mode, Trust
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
@@ -216,7 +217,9 @@ class Chat:
 
     def _finish(self, ready: _Ready, reply: ChatReply, text: str, marks: Sequence[str], seconds: float) -> ChatResult:
         by_mark = {reference.mark: reference for reference in ready.recalled.shown}
-        cited = tuple({by_mark[mark].item: by_mark[mark] for mark in marks}.values())
+        told = f"{ready.question.query} {text}"
+        found = (by_mark[mark] for mark in marks)
+        cited = tuple({each.item: each for each in found if _may_support(each.memory, told)}.values())
         self._count(cited, ready.question.actor)
         began = time.perf_counter()
         receipt, not_stored = None, None
@@ -282,6 +285,14 @@ class Chat:
             log.warning("an exchange was answered but not stored: %s", error.code)
             return None, str(error)
         return receipt, None
+
+
+def _may_support(memory: str, told: str) -> bool:
+    """Return False if a memory shares no word with a question and its answer: a small model cites whatever is there."""
+    if not (memory.isascii() and told.isascii()):
+        return True  # an answer in another language than the memory shares none
+    words, others = stems(memory), stems(told)
+    return not words or not others or not words.isdisjoint(others)
 
 
 def _check_query(question: Question) -> None:

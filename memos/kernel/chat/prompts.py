@@ -31,6 +31,12 @@ from memos.search.question import MAX_QUERY_CHARS
 
 SYSTEM = "You are a helpful assistant who remembers earlier talks with the user. Answer what you are asked, briefly."
 _CITE = "Where you use something remembered, put its mark right behind it, such as [m1]."
+_NOTHING = 'Nothing is remembered about this. Asked about the user or earlier talks, say "I don\'t know".'
+
+
+def instructed(section: str) -> str:
+    """Return the system message of a chat with the usual instructions and a memory section."""
+    return f"{SYSTEM}\n\n{_CITE}\n\n{section}"
 
 
 def history_of(question: Question, zone: ZoneInfo, now: datetime) -> list[ChatMessage]:
@@ -63,6 +69,8 @@ def request_of(question: Question, recalled: Recalled, history: Sequence[ChatMes
     starts: tuple[tuple[int, str], ...] = ()
     if recalled.shown or part is not None:
         system = f"{system}\n\n{_CITE}"
+    elif given is None and not history:
+        system = f"{system}\n\n{_NOTHING}"
     stable = len(system)
     if part is not None:
         begin = len(system) + 2

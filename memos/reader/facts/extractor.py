@@ -1,7 +1,8 @@
 """Extract long-term facts from messages: by pattern, or with one model call.
 
-A model is examined before its first reading. One that writes facts badly is asked which sentences state lasting facts
-instead, and one that cannot tell those either is not used.
+A model is examined before its first reading. One that cannot tell sentences that state lasting facts from others is not
+used; one that can is asked about sentences, and one that does so almost without a fault may write facts, if it does
+that well, too. What patterns find is there in any case.
 """
 
 from __future__ import annotations
@@ -20,8 +21,16 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.ports import ChatMessage
-from memos.core.text.sentences import asserted, is_hypothetical, is_question, sentences, without_pasted_text
-from memos.core.text.statements import key_of
+from memos.core.text.matching import entities, folded, numbers, stems
+from memos.core.text.sentences import (
+    asserted,
+    is_hypothetical,
+    is_question,
+    is_request,
+    sentences,
+    without_pasted_text,
+)
+from memos.core.text.statements import is_passing, key_of
 from memos.core.types import Fact, Item, ItemType, Json, Role, Span, Trust
 from memos.errors import InvalidAnswer
 from memos.llm.client import LLMClient
@@ -50,12 +59,22 @@ _CONFIDENCE = 0.6
 _TYPES = {"Fact": ItemType.USER, "Preference": ItemType.PREFERENCE, "Instruction": ItemType.INSTRUCTION}
 _NOTHING = "Nothing"
 _WORDS = (*_TYPES, _NOTHING)
-_LEAST_PROBABILITY = 0.75
+_LEAST_PROBABILITY = 0.8
 """Minimum probability that a sentence says something lasting; small models overestimate it."""
+# Sentences of two words in which nobody speaks of himself ("ok, thanks") are courtesy.
+_COURTESY_WORDS = 2
+_OWN = re.compile(
+    r"\b(?:[Ii]|[Ii]['’]?(?:m|ve|d|ll)|m[eya]|mine|we|us|ours?|ich|mir|mich|mein\w*|wir|uns\w*|yo|mis?|nuestr\w+|je|mon|"
+    r"mes|moi|nous|notre|я|мо[йяёи]|мы)\b|\b[Jj]['’]|[我咱俺私僕저나내]",
+    re.IGNORECASE,
+)
 
 # With 20 of each a guesser passes 3 times in 100,000 at most, whatever its rate (two binomial tails, best at 0.4).
 _MUST_TAKE = 14
 _MAY_TAKE = 2
+# A model that errs more often than this never wrote facts well either, and is spared two minutes of trying.
+_STRONG_TAKES = 19
+_STRONG_MAY_TAKE = 1
 KNOWN: tuple[tuple[str, bool], ...] = (
     ("I grew up on a farm near Toledo.", True), ("Thanks, that was quick.", False),
     ("The traffic was awful this morning.", False), ("My daughter started school in September.", True),
@@ -91,22 +110,37 @@ class OpenSentence(NamedTuple):
         return self.item.memory[self.start : self.end]
 
 
-def can_choose(asker: LLMClient, meter: UsageMeter) -> bool:
-    """Examine a model: return True if it tells sentences that say something lasting from others."""
+class ChoosingTrial(NamedTuple):
+    """How a model sorted `KNOWN`: lasting sentences and others that it took for lasting."""
+
+    right: int
+    wrong: int
+
+    @property
+    def passed(self) -> bool:
+        return self.right >= _MUST_TAKE and self.wrong <= _MAY_TAKE
+
+    @property
+    def strong(self) -> bool:
+        """True if the model is worth the long examination of writing."""
+        return self.right >= _STRONG_TAKES and self.wrong <= _STRONG_MAY_TAKE
+
+
+def try_choosing(asker: LLMClient, meter: UsageMeter) -> ChoosingTrial:
+    """Examine whether a model tells sentences that say something lasting from others: 40 questions of one word."""
     taken = [lasts for text, lasts in KNOWN if choose(asker, text, meter) is not None]
-    right, wrong = taken.count(True), taken.count(False)
-    passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
-    if not passed:
+    trial = ChoosingTrial(taken.count(True), taken.count(False))
+    if not trial.passed:
         log.warning(
             "The model %s cannot tell lasting facts from small talk: it selected %d of %d lasting sentences, and "
             "%d of %d others. Facts are extracted by patterns until a larger model is configured.",
             asker.model,
-            right,
+            trial.right,
             sum(lasts for _, lasts in KNOWN),
-            wrong,
+            trial.wrong,
             sum(not lasts for _, lasts in KNOWN),
         )
-    return passed
+    return trial
 
 
 def choice_question(text: str) -> list[ChatMessage]:
@@ -157,7 +191,7 @@ def facts_by_choice(
         return found, None
     chosen = [(one, choose(asker, one.text, meter)) for one in left]
     output = json.dumps({one.text: kind for one, kind in chosen}, ensure_ascii=False)
-    return [*found, *(_fact(one, kind) for one, kind in chosen if kind is not None)], output
+    return [*found, *(_fact(one, kind, zone) for one, kind in chosen if kind is not None)], output
 
 
 def _stated(item: Item) -> list[OpenSentence]:
@@ -169,13 +203,24 @@ def _stated(item: Item) -> list[OpenSentence]:
         least = _LEAST_CHARS[not text.isascii()]
         whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
         states = not is_question(text) and not is_hypothetical(text) and not text.endswith((":", "："))
-        if whole_own and states and asserted(text, len(text), len(text)) and not _QUOTATION.search(text):
+        told = states and asserted(text, len(text), len(text)) and not _QUOTATION.search(text)
+        if whole_own and told and _may_last(text):
             said.append(OpenSentence(item, start, end))
     return said
 
 
-def _fact(one: OpenSentence, type_: ItemType) -> Fact:
+def _may_last(text: str) -> bool:
+    """Return False for courtesy, requests, and what is unsettled or over within the day: no model is asked about it."""
+    if is_passing(text) or is_request(text):
+        return False
+    spoken = _OWN.search(text) or entities(text) or numbers(text)
+    return bool(spoken) or len(stems(text)) > _COURTESY_WORDS
+
+
+def _fact(one: OpenSentence, type_: ItemType, zone: ZoneInfo) -> Fact:
     at = said_at(one.item)
+    # A time in an order is part of what is ordered.
+    began, ended = (at, None) if type_ is ItemType.INSTRUCTION else patterns.times_of(one.item, one.text, zone)
     return Fact(
         type=type_,
         memory=one.text,
@@ -184,7 +229,8 @@ def _fact(one: OpenSentence, type_: ItemType) -> Fact:
         reader=READER,
         said_at=at,
         confidence=_CONFIDENCE,
-        valid_from=at,
+        valid_from=began,
+        valid_to=ended,
         tags=("explicit",) if type_ is ItemType.PREFERENCE else (),
         trust=trust_of([one.item]),
     )
@@ -242,8 +288,8 @@ class FactReader:
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
-        self._writing = Examination(can_write)
-        self._choosing = Examination(can_choose)
+        self._choosing = Examination(try_choosing)
+        self._writing = Examination(try_writing)
         self._lock = threading.Lock()
         self._unfit: dict[str, int] = {}
         self._reads: Counter[str] = Counter()
@@ -268,7 +314,8 @@ class FactReader:
         if asker is None:
             return _by_patterns(shown)
         unusable = None
-        if self._writing.result(asker, meter) and self._may_write(asker.model):
+        sorts = self._choosing.result(asker, meter)
+        if sorts.strong and self._writing.result(asker, meter).passed and self._may_write(asker.model):
             try:
                 found = _written(asker, shown, before, meter)
             except InvalidAnswer as error:
@@ -280,8 +327,9 @@ class FactReader:
                     raise
             else:
                 self._told_fit(asker.model)
-                return found
-        if self._choosing.result(asker, meter):
+                joined = _joined(_by_patterns(shown).facts, found.facts)
+                return replace(found, facts=_ordered(joined))
+        if sorts.passed:
             return _chosen(asker, shown, meter)
         if unusable is not None:
             raise unusable  # by a model that can write: it is asked again before patterns read alone
@@ -299,8 +347,21 @@ class FactReader:
             self._unfit.pop(model, None)
 
 
-def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
-    """Examine a model: return True if it writes down the facts in messages, and hardly anything else."""
+class WritingTrial(NamedTuple):
+    """How a model wrote the facts of `WRITTEN` down: facts found of those there, wrong entries, wrong persons."""
+
+    right: int
+    facts: int
+    wrong: int
+    misattributed: int
+
+    @property
+    def passed(self) -> bool:
+        return self.right >= _MUST_WRITE and self.wrong <= _MAY_WRITE_WRONGLY and not self.misattributed
+
+
+def try_writing(asker: LLMClient, meter: UsageMeter) -> WritingTrial:
+    """Examine whether a model writes down the facts in messages, and hardly anything else: one long question."""
     raw: list[Json] = [{"role": "user", "name": _EXAMINED, "content": text} for text, _ in WRITTEN]
     drafts = read(read_messages(raw, ZoneInfo("UTC"), _EXAMINED_AT), (), {}, ZoneInfo("UTC"))
     messages = [unstored(draft, "", None, number) for number, draft in enumerate(drafts)]
@@ -317,20 +378,17 @@ def can_write(asker: LLMClient, meter: UsageMeter) -> bool:
             right.add(message)
         else:
             wrong += 1
-    misattributed = sum(map(_misattributed, found.facts))
-    passed = len(right) >= _MUST_WRITE and wrong <= _MAY_WRITE_WRONGLY and not misattributed
-    if not passed:
+    there = sum(word is not None for word in words.values())
+    trial = WritingTrial(len(right), there, wrong, sum(map(_misattributed, found.facts)))
+    if not trial.passed:
         log.warning(
             "The model %s does not write facts down well enough: in its examination it found %d of %d facts, "
             "wrote %d wrong entries, and took %d for another person's. It is asked which sentences say something "
             "lasting instead.",
             asker.model,
-            len(right),
-            sum(word is not None for word in words.values()),
-            wrong,
-            misattributed,
+            *trial,
         )
-    return passed
+    return trial
 
 
 def _misattributed(fact: Fact) -> bool:
@@ -379,6 +437,36 @@ def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) ->
         facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
     kept = _ordered(_corrected(facts, messages))
     return Extraction(kept, llm.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected)
+
+
+def _joined(known: Sequence[Fact], written: Sequence[Fact]) -> list[Fact]:
+    """Join what patterns and a model found, so that no model makes reading worse than patterns alone are.
+
+    Every fact of a pattern stays, in the model's words where the model confirms its key and value; what a model says of
+    the same passage under the same key, or as the same type without one, is left out.
+    """
+    confirmed = [next((fact for fact in written if _confirms(fact, other)), other) for other in known]
+    return [*confirmed, *(fact for fact in written if not any(_repeats(fact, other) for other in known))]
+
+
+def _confirms(fact: Fact, known: Fact) -> bool:
+    if known.key is None or fact.key != known.key or not _overlap(fact, known):
+        return False
+    same = folded(fact.value or "") == folded(known.value or "") and (fact.valid_to is None) == (known.valid_to is None)
+    return same and fact.type is known.type and folded(known.value or "") in folded(fact.memory)
+
+
+def _repeats(fact: Fact, known: Fact) -> bool:
+    same = fact.key == known.key or (fact.key is None and fact.type is known.type)
+    return same and fact.subject == known.subject and _overlap(fact, known)
+
+
+def _overlap(fact: Fact, known: Fact) -> bool:
+    return any(
+        one.item == other.item and one.start < other.end and other.start < one.end
+        for one in fact.spans
+        for other in known.spans
+    )
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:

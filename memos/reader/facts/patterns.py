@@ -239,6 +239,11 @@ def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[dat
     return None, named or now
 
 
+def times_of(item: Item, text: str, zone: ZoneInfo) -> tuple[datetime | None, datetime | None]:
+    """Return since when and until when a sentence of a message is true, by the times that it names."""
+    return _validity(_Sentence(item, text, 0, len(text), zone), None)
+
+
 def _times(sentence: _Sentence, said: Statement | Liking | None) -> tuple[TimeExpression | None, TimeExpression | None]:
     value = said.value if isinstance(said, Statement) else ""
     at = sentence.text.find(value, said.start) if said is not None and value else 0

