@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,20 +39,26 @@ _LOOK_S = 10.0
 DEVICE_BYTES = 2 * 2**30  # most bytes of KV kept on a GPU
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """Where files of models are: KV in `home` and LoRA adapters, None where there are none; `sealer` encrypts KV."""
+
+    home: Path | None
+    adapters: Path | None
+    sealer: BlockSealer | None = None
+
+
 class LocalModels:
-    """Language models in this process and the cache of their KV, in `home` unless None. Thread-safe."""
+    """Language models in this process and the cache of their KV. Thread-safe."""
 
     def __init__(
         self,
         ledger: Ledger,
         clock: Clock,
         settings: ActivationSettings,
-        home: Path | None,
+        files: ModelFiles,
         backend: TransformersModels,
         server_stats: Callable[[ChatSettings], ServerPrefixCache],
-        *,
-        adapters: Path | None,
-        sealer: BlockSealer | None = None,
     ) -> None:
         """`server_stats` asks the endpoint of a model what it says of its prefix cache."""
         self.server_stats = server_stats
@@ -59,9 +66,9 @@ class LocalModels:
         self._clock = clock
         self._settings = settings
         self._backend = backend
-        self._folder = None if home is None else home / FOLDER
-        self._adapters = adapters
-        self._sealer = sealer
+        self._folder = None if files.home is None else files.home / FOLDER
+        self._adapters = files.adapters
+        self._sealer = files.sealer
         self._lock = threading.Lock()
         self._store: BlockStore | None = None
         self._loaded: dict[str, Loaded] = {}

@@ -57,7 +57,7 @@ from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidIn
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.adapters.serving import RunningTrainings
 from memos.kernel.context import Indexes
-from memos.kernel.local_models import LocalModels
+from memos.kernel.local_models import LocalModels, ModelFiles
 from memos.llm.client import LLMClients
 from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.encryption.keys import KEYS_FILE
@@ -186,16 +186,8 @@ def open_installation(
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
         adapters, keep_adapters = _adapters(home, vault, ledger, stack) if embedded else (None, _nothing)
-        activations = LocalModels(
-            ledger,
-            rising,
-            settings.activation,
-            home if embedded else None,
-            TransformersModels(),
-            _server_stats,
-            adapters=adapters,
-            sealer=None if vault is None else vault.blocks(),
-        )
+        of_models = ModelFiles(home if embedded else None, adapters, None if vault is None else vault.blocks())
+        activations = LocalModels(ledger, rising, settings.activation, of_models, TransformersModels(), _server_stats)
         stack.callback(activations.close)
 
         if (home / "served").exists():
@@ -204,11 +196,9 @@ def open_installation(
             settings, partial(_open_model, activations), chat_model, vision_model, quotas.reserve_tokens
         )
         stack.callback(askers.close)
-        edge = vector if isinstance(vector, QdrantEdgeIndex) else None
-        files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
-        scanned: dict[Target, ScannedIndex] = {"vector": vector}
-        if graph_index is not None:
-            scanned["graph"] = graph_index
+        files: dict[Target, Rewritable] = {"vector": vector} if isinstance(vector, QdrantEdgeIndex) else {}
+        of_graph: dict[Target, ScannedIndex] = {} if graph_index is None else {"graph": graph_index}
+        scanned: dict[Target, ScannedIndex] = {"vector": vector, **of_graph}
         relations = RelationFinder(ledger, vector, cached.fingerprint, rising, partial(askers.has, "reader"))
         vector_follower = VectorFollower(ledger, vector, cached, terms, relations)
         return OpenedInstallation(

@@ -81,8 +81,8 @@ def restore(
     Raises: NotFound (no backup, or no keys), IntegrityError (damaged, newer), Conflict (not empty), PermissionDenied
     (another master key), BackendUnavailable (in use).
     """
-    with _ledger(settings, must_exist=False, alone=True, taking=(folder, keys_file)) as (ledger, mine):
-        keys = _keys_of(folder, read_manifest(folder).keys, keys_file, settings, mine)
+    with _ledger(settings, must_exist=False, alone=True, taking=(Path(folder), keys_file)) as (ledger, mine):
+        keys = _keys_of(Path(folder), read_manifest(folder).keys, keys_file, settings, mine)
         _drop_leftovers(ledger, settings, mine)
         now = SystemClock().now()
         done = restore_archive(folder, ledger, now, replace=replace, on_progress=on_rows, keys=keys)

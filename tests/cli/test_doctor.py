@@ -62,8 +62,8 @@ def test_before_the_first_start_nothing_is_bad_and_nothing_is_made(tmp_path: Pat
     settings = Settings(home=tmp_path / "new")
     found = examine(settings)
     assert {finding.what for finding in found} == {
-        "settings", "folder", "server", "encryption", "ledger", "audit", "clock", "indexes", "embedder", "models", "reranker",
-        "extras",
+        "settings", "folder", "server", "encryption", "ledger", "audit", "clock", "indexes", "embedder", "models",
+        "reranker", "extras",
     }  # fmt: skip
     assert [finding for finding in found if finding.state is State.BAD] == []
     assert list(tmp_path.iterdir()) == []

@@ -318,6 +318,13 @@ class PgVectorIndex:
                 return
             last = rows[-1][0]
 
+    def count(self, items: Sequence[str]) -> int:
+        text = f"SELECT count(*) FROM {self._points} WHERE item = ANY(%s)"
+        return sum(
+            int(self._rows(text, [list(items[start : start + _WRITE_BATCH])])[0][0])
+            for start in range(0, len(items), _WRITE_BATCH)
+        )
+
     def cubes(self) -> list[str]:
         # From one cube to the next, instead of over all points.
         rows = self._rows(

@@ -684,8 +684,8 @@ _SUBJECT_WORDS = 3
 # "From now on …" leaves nothing behind, nor does "I finished another project" or "a picture from last week".
 _NO_VALUE = frozenset(
     terms_of(
-        "now today then never always time last next another other same first few more lot day week weekend month year night morning "
-        "afternoon evening thanks"
+        "now today then never always time last next another other same first few more lot day week weekend month year "
+        "night morning afternoon evening thanks"
     )
 )
 _NEGATED = "n't"

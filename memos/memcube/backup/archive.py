@@ -32,10 +32,10 @@ from memos.memcube.backup.files import (
     signed,
     unsigned,
 )
+from memos.memcube.backup.places import FolderPlace, Place, place_of
 from memos.memcube.backup.sealed import TableSealer
 from memos.memcube.encryption.files import SUFFIX
 from memos.memcube.encryption.keys import SETTING
-from memos.memcube.backup.places import FolderPlace, Place, place_of
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
 from memos.version import __version__
