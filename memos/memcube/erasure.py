@@ -442,8 +442,10 @@ def _measure(
             forms: dict[str, list[int | None]] = dict(connection.execute(query.with_for_update()).scalar_one())
             after = {**receipts.count_rows(connection, receipt.item_ids), **outside[receipt.id]}
             after["windows"] = receipts.waiting_windows(connection, receipt.rebuilt)
-            blocks = forms.get("kv_blocks", [0, None])[0] or 0
-            forms["kv_blocks"] = [blocks + cleaned.get(receipt.cube, {}).get("kv_blocks", 0), None]
+            blocks, removed = forms.get("kv_blocks", [0, None])[0] or 0, cleaned.get(receipt.cube, {})
+            forms["kv_blocks"] = [blocks + removed.get("kv_blocks", 0), None]
+            if keys := removed.get("data_keys", 0):
+                forms["cube_keys"] = [keys, 0]
             for name, number in after.items():
                 forms[name] = [forms.get(name, [0, None])[0], number]
             mine = sa.update(t.tombstones).where(t.tombstones.c.id == receipt.id)

@@ -37,7 +37,7 @@ def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         postgres: PostgresServer | None = None
         neo4j: Neo4jServer | None = None
         if "postgres" in parts:
-            postgres = request.getfixturevalue("postgres_server")
+            postgres = request.getfixturevalue("one_server" if "pgvector" in parts else "postgres_server")
         if "neo4j" in parts:
             neo4j = request.getfixturevalue("neo4j_server")
         settings = Settings(

@@ -35,7 +35,7 @@ def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
         yield lambda folder: QdrantEdgeIndex.open(folder, DIMENSION)
         return
     if request.param == "pgvector":
-        url = request.getfixturevalue("postgres_server").url()
+        url = request.getfixturevalue("vector_server").url()
         yield lambda folder: PgVectorIndex.open(url, folder.name, DIMENSION)
         return
     with server_settings() as server:

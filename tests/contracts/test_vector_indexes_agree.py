@@ -67,7 +67,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         stack.callback(embedded.close)
         served: VectorIndex
         if request.param == "pgvector":
-            url = request.getfixturevalue("postgres_server").url()
+            url = request.getfixturevalue("vector_server").url()
             served = PgVectorIndex.open(url, "agree", DIMENSION)
         else:
             served = QdrantServerIndex.open(stack.enter_context(server_settings()), "agree", DIMENSION)

@@ -474,6 +474,7 @@ def test_a_backup_made_before_cannot_be_read_for_an_erased_cube(sealed: Settings
         receipt = memos.cubes.drop("work")
         assert receipt.state == "purged"
         assert receipt.removed["data_keys"] == 1
+        assert receipt.key_destroyed
         memos.cubes.create("work")
         memos.add("a new start", cube="work")
         memos.maintenance.backup(tmp_path / "backups" / "two")

@@ -22,7 +22,7 @@ from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.kernel.relocation import migrate
 from memos.memcube.installation import TABLES, VECTOR_TABLES
 from tests.fakes import WordEmbedder
-from tests.support.servers.postgres_server import PostgresServer
+from tests.support.servers.postgres_server import PostgresServer, with_pgvector
 
 DIMENSION = 16
 BM25 = QdrantBm25()
@@ -64,8 +64,8 @@ def opened(settings: Settings) -> MemOS:
     return MemOS.open(settings=settings, embedder=WordEmbedder())
 
 
-def test_graphs_find_what_comparing_all_finds(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = PgVectorIndex.open(postgres_server.url(), "graphs", DIMENSION)
+def test_graphs_find_what_comparing_all_finds(vector_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = PgVectorIndex.open(vector_server.url(), "graphs", DIMENSION)
     index.upsert([point(number) for number in range(800)])
     index.upsert([point(number, cube="b") for number in range(5_000, 5_200)])
     asked = [vector(number) + 0.1 * vector(number + 9_000) for number in range(0, 800, 40)]
@@ -93,8 +93,8 @@ def test_graphs_find_what_comparing_all_finds(postgres_server: PostgresServer, m
     other.close()
 
 
-def test_many_writers_of_the_same_points_leave_each_once(postgres_server: PostgresServer) -> None:
-    url = postgres_server.url()
+def test_many_writers_of_the_same_points_leave_each_once(vector_server: PostgresServer) -> None:
+    url = vector_server.url()
     with futures.ThreadPoolExecutor(4) as pool:
         indexes = list(pool.map(lambda _: PgVectorIndex.open(url, "writers", DIMENSION), range(4)))
         points = [[point(number, revision=turn) for number in range(60)] for turn in range(4)]
@@ -102,37 +102,35 @@ def test_many_writers_of_the_same_points_leave_each_once(postgres_server: Postgr
     stamps = list(indexes[0].scan("a"))
     assert len(stamps) == len({stamp.id for stamp in stamps}) == 60
     base = indexes[0]._base
-    assert postgres_server.sql(database(url), f"SELECT count(*) FROM {base}_terms") == "180"
+    assert vector_server.sql(database(url), f"SELECT count(*) FROM {base}_terms") == "180"
     for index in indexes:
         index.close()
 
 
-def test_an_erasure_leaves_no_row_and_every_table_is_registered(
-    tmp_path: Path, postgres_server: PostgresServer
-) -> None:
-    url = postgres_server.url()
+def test_an_erasure_leaves_no_row_and_every_table_is_registered(tmp_path: Path, one_server: PostgresServer) -> None:
+    url = one_server.url()
     with opened(on_postgres(tmp_path, url)) as memos:
         kept, gone = memos.add(["The violin is in the attic.", "The harpsichord was sold."]).item_ids
         receipt = memos.erase(gone)
         assert receipt.stores["vector"] == "deleted"
         assert [hit.item.id for hit in memos.search("harpsichord violin").hits] == [kept]
         assert memos.maintenance.verify().differences == ()
-    listed = postgres_server.sql(database(url), "SELECT tablename FROM pg_tables WHERE schemaname = 'public'").split()
+    listed = one_server.sql(database(url), "SELECT tablename FROM pg_tables WHERE schemaname = 'public'").split()
     [base] = {name.removesuffix("_points") for name in listed if name.endswith("_points")}
     ours = {each.name if "_" in each.name else f"{base}_{each.name}" for each in VECTOR_TABLES}
     assert set(listed) == {each.name for each in TABLES} | ours
     points = f"SELECT count(*) || ' ' || min(item) FROM {base}_points"
-    assert postgres_server.sql(database(url), points) == f"1 {kept}"
+    assert one_server.sql(database(url), points) == f"1 {kept}"
     stray = f"SELECT count(*) FROM {base}_terms WHERE point NOT IN (SELECT no FROM {base}_points)"
-    assert postgres_server.sql(database(url), stray) == "0"
+    assert one_server.sql(database(url), stray) == "0"
 
 
-def test_it_moves_to_postgresql_and_back(tmp_path: Path, postgres_server: PostgresServer) -> None:
+def test_it_moves_to_postgresql_and_back(tmp_path: Path, one_server: PostgresServer) -> None:
     here = Settings(home=tmp_path / "here", limits=LimitSettings(min_free_bytes=1_000_000))
     with opened(here) as memos:
         ids = memos.add(["The violin is in the attic.", "The cello is in the hall."]).item_ids
         memos.update(ids[0], "The violin was sold.")
-    there = on_postgres(tmp_path / "unused", postgres_server.url())
+    there = on_postgres(tmp_path / "unused", one_server.url())
     assert migrate(here, there, embedder=WordEmbedder()).differences == ()
     with opened(there) as memos:
         assert memos.search("violin").hits[0].item.memory == "The violin was sold."
@@ -146,7 +144,7 @@ def test_it_moves_to_postgresql_and_back(tmp_path: Path, postgres_server: Postgr
 
 
 def test_a_server_that_goes_away_and_comes_back() -> None:
-    with PostgresServer() as server:
+    with PostgresServer(programs=with_pgvector()) as server:
         index = PgVectorIndex.open(server.url(), "away", DIMENSION)
         index.upsert([point(number) for number in range(10)])
         server.stop(fast=False)
@@ -159,8 +157,8 @@ def test_a_server_that_goes_away_and_comes_back() -> None:
             index.mark()
 
 
-def test_what_cannot_be_is_said(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = postgres_server.url()
+def test_what_cannot_be_is_said(vector_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = vector_server.url()
     PgVectorIndex.open(url, "space", DIMENSION).close()
     with pytest.raises(IntegrityError, match="16 dimensions, but the embedder makes 12"):
         PgVectorIndex.open(url, "space", 12)
@@ -177,12 +175,12 @@ def test_what_cannot_be_is_said(postgres_server: PostgresServer, monkeypatch: py
         )
 
 
-def test_former_spaces_are_dropped(postgres_server: PostgresServer) -> None:
-    url = postgres_server.url()
+def test_former_spaces_are_dropped(vector_server: PostgresServer) -> None:
+    url = vector_server.url()
     former, index = PgVectorIndex.open(url, "former", DIMENSION), PgVectorIndex.open(url, "new", 8)
     former.upsert([point(1)])
     assert index.remove_others() == ["former"]
-    assert postgres_server.sql(database(url), "SELECT count(*) FROM pg_tables WHERE tablename LIKE '%_points'") == "1"
+    assert vector_server.sql(database(url), "SELECT count(*) FROM pg_tables WHERE tablename LIKE '%_points'") == "1"
     with pytest.raises(BackendUnavailable, match="restart hippocube, which rebuilds"):
         former.upsert([point(1)])
     former.close()

