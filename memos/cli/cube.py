@@ -23,7 +23,8 @@ from memos.cli.shared import (
     sure,
     table,
 )
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, RetentionAction, RetentionEffect, RetentionRule
+from memos.core.retention import RetentionAction, RetentionEffect, RetentionRule
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import InvalidInput
 
 if TYPE_CHECKING:

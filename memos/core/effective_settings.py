@@ -11,7 +11,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from memos.core.settings import EnvironmentSource, Settings, read
+from memos.core.setting_sources import EnvironmentSource, read
+from memos.core.settings import Settings
 from memos.core.types import Json
 from memos.errors import InvalidInput
 

@@ -19,7 +19,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from memos.core.clock import RisingClock, SystemClock
 from memos.core.ports import Embedder
-from memos.core.settings import Neo4jSettings, QdrantSettings, Settings, without_former
+from memos.core.setting_sources import without_former
+from memos.core.settings import Neo4jSettings, QdrantSettings, Settings
 from memos.core.types import Difference
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
@@ -132,7 +133,7 @@ def settings_of(option: str, place: str) -> Settings:
         ) from error
     except (OSError, ValueError) as error:
         raise InvalidInput(option, f'{place} cannot be read ({error}); write it like `home = "/srv/memos"`') from error
-    if unknown := sorted(without_former(told)[0].keys() - Settings.model_fields.keys()):
+    if unknown := sorted(without_former(told, Settings.model_fields)[0].keys() - Settings.model_fields.keys()):
         raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/reference/settings.md")
     base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores} | {"index": index}
     if "ledger_url" in told:

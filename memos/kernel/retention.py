@@ -7,17 +7,9 @@ from dataclasses import replace
 
 from memos.core.clock import new_id
 from memos.core.identities import Right
+from memos.core.retention import RetentionAction, RetentionEffect, RetentionRule
 from memos.core.text.validation import check_name
-from memos.core.types import (
-    DEFAULT_CUBE,
-    LOCAL_OWNER,
-    ItemType,
-    Json,
-    RetentionAction,
-    RetentionEffect,
-    RetentionRule,
-    Status,
-)
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, ItemType, Json, Status
 from memos.errors import Conflict, InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.memcube import changes

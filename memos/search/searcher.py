@@ -31,16 +31,7 @@ from memos.core.ports import (
 from memos.core.telemetry import StageClock
 from memos.core.text.languages import has_other_script
 from memos.core.text.rendering import assemble
-from memos.core.types import (
-    DERIVED,
-    STANDING_OF,
-    Arm,
-    Hit,
-    ItemType,
-    LinkKind,
-    SearchResult,
-    Status,
-)
+from memos.core.types import DERIVED, STANDING_OF, Arm, Hit, ItemType, LinkKind, SearchResult, Status
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import relations
 from memos.memcube.indexing.followers import VectorFollower, standing_arm

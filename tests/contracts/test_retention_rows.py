@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
+from memos.core.retention import RetentionAction, RetentionRule
+from memos.core.types import ItemType, LinkKind, Status
 from memos.errors import Conflict
 from memos.memcube import changes
 from memos.memcube.ledger import items, retention

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memos.core.settings import ParametricSettings, TimeWindow
+from memos.core.settings import ParametricSettings
+from memos.core.time_windows import TimeWindow
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime:

@@ -14,19 +14,8 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.core.identities import Right
-from memos.core.types import (
-    WHOLE,
-    Fact,
-    ItemType,
-    RetentionAction,
-    RetentionRule,
-    Role,
-    Scope,
-    Span,
-    Status,
-    Task,
-    TaskState,
-)
+from memos.core.retention import RetentionAction, RetentionRule
+from memos.core.types import WHOLE, Fact, ItemType, Role, Scope, Span, Status, Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel.relocation import restore
 from memos.memcube import facts

@@ -11,18 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memos.core.clock import Clock, SystemClock, new_id
-from memos.core.types import (
-    AddReceipt,
-    Cube,
-    EraseReceipt,
-    Fingerprint,
-    ItemType,
-    Json,
-    RetentionAction,
-    RetentionRule,
-    Status,
-    Trust,
-)
+from memos.core.retention import RetentionAction, RetentionRule
+from memos.core.types import AddReceipt, Cube, EraseReceipt, Fingerprint, ItemType, Json, Status, Trust
 from memos.memcube import changes, records
 from memos.memcube import erasure as erase
 from memos.memcube.backup import rows

@@ -22,7 +22,8 @@ from memos.api.v1.common import (
     target_of,
     value_router,
 )
-from memos.core.types import Item, PendingItem, Relation, RetentionEffect, RetentionRule, ReviewCounts
+from memos.core.retention import RetentionEffect, RetentionRule
+from memos.core.types import Item, PendingItem, Relation, ReviewCounts
 from memos.errors import NotFound
 
 router = value_router()

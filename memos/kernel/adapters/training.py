@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.lora import LoraRecipe, told_recipe, unwritten, wrong_with
-from memos.core.settings import ChatSettings, Settings, TimeWindow
+from memos.core.settings import ChatSettings, Settings
+from memos.core.time_windows import TimeWindow
 from memos.core.types import Item, ItemType, Json, Scope, Status, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.kernel.adapters.serving import RunningTrainings

@@ -23,6 +23,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.core.clock import to_micros
+from memos.core.retention import RetentionAction
 from memos.core.types import (
     DEFAULT_CUBE,
     CubeKind,
@@ -30,7 +31,6 @@ from memos.core.types import (
     FileState,
     ItemType,
     LinkKind,
-    RetentionAction,
     Role,
     Status,
     TaskState,
@@ -39,7 +39,8 @@ from memos.core.types import (
 )
 from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger.schema import RECORD_ID_CHARS, UtcMicros
+from memos.memcube.ledger.columns import UtcMicros
+from memos.memcube.ledger.schema import RECORD_ID_CHARS
 
 Row = dict[str, Any]
 """A row by column, in the order of its table's columns, as written to a file."""

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from memos.core.filters import Condition, Op
-from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
+from memos.core.retention import RetentionAction, RetentionRule
+from memos.core.types import ItemType, LinkKind, Status
 from memos.errors import NotFound
 from memos.memcube.ledger import filter_sql
 from memos.memcube.ledger.filter_sql import compile_sql

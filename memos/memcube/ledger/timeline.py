@@ -14,9 +14,10 @@ import sqlalchemy as sa
 
 from memos.core.clock import to_micros
 from memos.core.types import REPLACING, TOLD, Item, ItemType, Role, Status
+from memos.memcube.ledger.columns import UtcMicros
 from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.items import SELECT, rows_in, standing, to_item
-from memos.memcube.ledger.schema import UtcMicros, items, links, versions
+from memos.memcube.ledger.schema import items, links, versions
 
 LIKELY, SURE = 0.5, 0.95
 """Confidence from which a statement was probably replaced, and from which it counts as replaced."""

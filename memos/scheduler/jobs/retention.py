@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.types import RetentionAction, RetentionEffect, RetentionRule, Scope
+from memos.core.retention import RetentionAction, RetentionEffect, RetentionRule
+from memos.core.types import Scope
 from memos.errors import NotFound
 from memos.memcube import changes, erasure
 from memos.memcube.changes import Change, Changing
