@@ -91,7 +91,9 @@ class Subjects:
         who, names = self._who(subject, kind, actor, Right.READ)
         mentions = switch("mentions", mentions)
         with self._context.ledger.read() as connection:
-            parts = self._parts(connection, who, names, kind, cubes, actor, mentions=mentions)
+            parts = self._parts(
+                connection, who, names, kind, self._cubes(connection, cubes, actor), actor, mentions=mentions
+            )
             newest = sorted((id_ for part in parts for id_ in part.mentions), reverse=True)[:_SAMPLE]
             states = items.current(connection, [part.cube for part in parts], newest) if newest else {}
             account = subjects.account(connection, who) if kind == USER else {}
@@ -178,12 +180,9 @@ class Subjects:
         instead = f"erased-{id_}"
         with context.access.changing(), context.write() as connection:
             # Every cube is locked before anything is erased: the audit log, which each erasure locks, comes last.
-            begun = {
-                cube: changes.begin(connection, cube, actor, context.clock)
-                for cube, _ in self._cubes(connection, cubes, actor)
-            }
-            parts = self._parts(connection, who, names, kind, cubes, actor, mentions=mentions)
-            parts = [part for part in parts if part.cube in begun]
+            among = self._cubes(connection, cubes, actor, recorded=False)  # the log tells of what is forgotten
+            begun = {cube: changes.begin(connection, cube, actor, context.clock) for cube, _ in among}
+            parts = self._parts(connection, who, names, kind, among, actor, mentions=mentions)
             goes = sum(part.doomed for part in parts)
             if goes != expected:
                 raise Conflict(f"{goes:,} memories would go now, not {expected:,}; look at the preview again.")
@@ -244,8 +243,11 @@ class Subjects:
         named = () if found is None or not fold(found.name) else (found.name,)
         return who, tuple(dict.fromkeys((subject, *named)))
 
-    def _cubes(self, connection: sa.Connection, cubes: Sequence[str] | None, actor: str) -> list[tuple[str, str]]:
-        readable = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+    def _cubes(
+        self, connection: sa.Connection, cubes: Sequence[str] | None, actor: str, *, recorded: bool = True
+    ) -> list[tuple[str, str]]:
+        """Return the cubes that an actor may read, with their owners."""
+        readable = self._context.scopes.cubes_of(cubes, actor, Right.READ, recorded=recorded)
         if cubes is None and readable is not None:
             # A user may do what the agents that act for it may.
             agents = subjects.selves(connection, actor)[1:]
@@ -264,13 +266,13 @@ class Subjects:
         who: Sequence[str],
         names: Sequence[str],
         kind: str,
-        cubes: Sequence[str] | None,
+        among: Sequence[tuple[str, str]],
         actor: str,
         *,
         mentions: bool,
     ) -> list[_Part]:
         found, actors = [], subjects.selves(connection, actor)
-        for cube, owner in self._cubes(connection, cubes, actor):
+        for cube, owner in among:
             owned = kind == USER and owner in who
             part = self._owned(connection, cube, who, actors) if owned else None
             part = part or self._elsewhere(connection, cube, who, names, actors, mentions=mentions)
@@ -334,7 +336,9 @@ class Subjects:
             "covers": covers,
         }
         with self._context.ledger.read() as connection:
-            parts = self._parts(connection, who, names, kind, cubes, actor, mentions=False)
+            parts = self._parts(
+                connection, who, names, kind, self._cubes(connection, cubes, actor), actor, mentions=False
+            )
             account = subjects.account(connection, who) if kind == USER else {}
             sections = list(_sections(parts))
 

@@ -53,6 +53,7 @@ READS = {
     "POST /api/openmem/v1/rerank", "POST /product/search", "POST /product/get_memory",
     "POST /product/get_memory_by_ids", "POST /product/get_all", "POST /product/suggestions",
     "POST /product/scheduler/wait", "POST /anthropic/v1/messages/count_tokens",
+    "POST /api/v1/subjects/preview", "POST /api/v1/subjects/export",
     "POST /product/register_cube",  # of a cube that is there, as here
 }  # fmt: skip
 # In need of a language model before rights are looked at: without one 503.

@@ -136,6 +136,7 @@ class Ledger:
         self._engine = engine
         # SQLite has one writer; a lock is cheaper and fairer than its busy loop.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
+        self._written_by: int | None = None
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._reader = engine if self._writer is not None else engine.execution_options(**snapshot)
         self._changes = 0
@@ -183,7 +184,11 @@ class Ledger:
         """Yield a connection in a transaction: durable once the block ends, rolled back if it raises."""
         with self._translated(), ExitStack() as stack:
             if self._writer is not None:
+                if self._written_by == threading.get_ident():
+                    raise RuntimeError("A write was begun inside another of the same thread, and would wait for it.")
                 stack.enter_context(self._writer)
+                stack.callback(setattr, self, "_written_by", None)
+                self._written_by = threading.get_ident()
             connection = stack.enter_context(self._engine.connect())
             if self._writer is not None:
                 connection = connection.execution_options(memos_write=True)
