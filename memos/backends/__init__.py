@@ -6,4 +6,4 @@ import os
 # unless this is set before it is loaded (https://github.com/microsoft/onnxruntime/pull/27379). Who wants that sets 0.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-__all__ = ["documents", "encoders", "graph", "http", "local", "lora", "openai", "pgvector", "qdrant"]
+__all__ = ["child", "documents", "encoders", "graph", "http", "local", "lora", "openai", "pgvector", "qdrant"]

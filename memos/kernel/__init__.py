@@ -10,6 +10,7 @@ __all__ = [
     "cubes",
     "doctor",
     "documents",
+    "encryption",
     "erasures",
     "evaluation",
     "events",

@@ -6,6 +6,7 @@ __all__ = [
     "changes",
     "documents",
     "dump",
+    "encryption",
     "erasure",
     "facts",
     "images",

@@ -18,7 +18,7 @@ from memos.api.serving import first_key
 from memos.core.ports import ChatModel, Vector
 from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, RecallSettings, TaskSettings
 from memos.core.types import Json
-from memos.errors import BackendUnavailable
+from memos.errors import ModelError
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 from tests.support.servers.openai_server import Asked, OpenAIServer, Said
@@ -34,7 +34,7 @@ class Embedder(WordEmbedder):
 
     def embed_query(self, text: str) -> Vector:
         if self.away:
-            raise BackendUnavailable("The embedder is away.")
+            raise ModelError("The embedder fails.")
         return super().embed_query(text)
 
 

@@ -468,7 +468,20 @@ def test_the_documents_program_runs(tmp_path: Path) -> None:
 def test_every_command_is_tried_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     # Without a folder, or with tests of their own.
-    apart = {"version", "data preview", "serve", "console", "mcp", "task work", "data migrate", "doctor"}
+    apart = {
+        "version",
+        "data encrypt",
+        "data decrypt",
+        "data rotate-key",
+        "data preview",
+        "model test",
+        "serve",
+        "console",
+        "mcp",
+        "task work",
+        "data migrate",
+        "doctor",
+    }
     apart |= {command for command, _ in tree.walk() if command.startswith(("mcp ", "claude "))}
     for command, _ in tree.walk():
         words = '", "'.join(command.split())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memos.cli.shared import console
 from memos.reader.facts.extractor import KNOWN, WRITTEN
 from memos.scheduler.jobs import judge
 from tests.cli.test_chat import run
@@ -61,7 +62,7 @@ def test_a_model_that_answers_nonsense_is_trusted_with_nothing_and_spared_the_lo
 def test_it_is_told_in_words_and_needs_a_model_that_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console, "width", 200)
     assert run("model", "test", "--data-dir", str(tmp_path)) == 6
     assert "MEMOS_CHAT_MODEL__BASE_URL" in capsys.readouterr().err
     with OpenAIServer(able) as server:

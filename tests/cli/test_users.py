@@ -75,8 +75,10 @@ def test_users_groups_keys_and_roles_by_command(store: Store) -> None:
     assert made["key"]["expires_at"] is not None
     with MemOS.open(store.home, embedder=WordEmbedder()) as memos:
         assert memos.keys.authenticate(made["secret"]).identity.id == "ana"
+    assert {each["id"]: each["name"] for each in store.told("user", "key", "list", "ana")} == {
+        made["key"]["id"]: "laptop"
+    }
     listed = store.said("user", "key", "list", "ana")
-    assert "laptop" in listed
     assert made["key"]["id"] in listed
     assert made["secret"] not in listed
     rotated = store.told("user", "key", "rotate", made["key"]["id"], "--hours", "2")

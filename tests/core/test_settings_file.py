@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from memos import Settings
 from memos.cli.doctor import examine
-from memos.core.settings import _warn_former
+from memos.core.setting_sources import warn_former
 from memos.errors import InvalidInput
 from memos.kernel.doctor import State
 
@@ -99,7 +99,7 @@ def test_a_former_group_as_json_is_named_too(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_former_setting_is_ignored_and_named_once_with_what_applies_instead(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _warn_former.cache_clear()
+    warn_former.cache_clear()
     arguments: dict[str, Any] = {}
     if given == "environment":
         for name in FORMER:

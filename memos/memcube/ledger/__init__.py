@@ -23,6 +23,7 @@ __all__ = [
     "retention",
     "schema",
     "segments",
+    "sqlcipher",
     "subjects",
     "tasks",
     "tier_moves",

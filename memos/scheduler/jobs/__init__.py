@@ -1,3 +1,3 @@
 """Jobs of the background tasks, one module per kind of task."""
 
-__all__ = ["facts", "files", "prefix", "retention", "segments"]
+__all__ = ["facts", "files", "judge", "prefix", "retention", "segments"]
