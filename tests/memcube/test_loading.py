@@ -32,7 +32,8 @@ from tests.support.ledgers import ODD, Store, chains, contents, fill, sqlite_led
 # What belongs to an installation and not to a cube, or is about other cubes.
 ELSEWHERE = (
     "alembic_version", "meta", "requests", "request_items", "tombstones", "tombstone_items", "tasks", "queues",
-    "backups", "tombstone_backups", "usage", "identities", "memberships", "grants", "api_keys", "leases", "cubes", "access_log",
+    "backups", "tombstone_backups", "usage", "identities", "memberships", "grants", "api_keys", "leases", "cubes",
+    "access_log",
 )  # fmt: skip
 
 
