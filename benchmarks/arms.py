@@ -43,6 +43,11 @@ class HeardIndex:
     def __init__(self, index: VectorIndex, heard: list[VectorSearch]) -> None:
         self._index, self._heard = index, heard
 
+    @property
+    def restart_count(self) -> int:
+        """How often the index behind was started again."""
+        return self._index.restart_count
+
     def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
         """Return what the index behind finds."""
         self._heard.append(request)

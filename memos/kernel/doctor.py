@@ -163,8 +163,10 @@ def _audit(settings: Settings) -> Found:
     if look is None or not look.is_current:
         yield State.GOOD, "checked once the ledger has the current schema"
         return
-    url = settings.ledger_url
-    problem = audit_problem(settings.home / "ledger.db" if url is None else url.get_secret_value())
+    if settings.ledger_url is None:
+        problem = audit_problem(settings.home / "ledger.db", ledger_key(_keys(settings)))
+    else:
+        problem = audit_problem(settings.ledger_url.get_secret_value())
     if problem is None:
         yield State.GOOD, "the log of sign-ins, keys and erasures is whole"
     else:

@@ -82,8 +82,8 @@ def restore(
     Raises: NotFound (no backup, or no keys), IntegrityError (damaged, newer), Conflict (not empty), PermissionDenied
     (another master key), BackendUnavailable (in use).
     """
-    with _ledger(settings, must_exist=False, alone=True, taking=(Path(folder), keys_file)) as (ledger, mine):
-        keys = _keys_of(Path(folder), read_manifest(folder).keys, keys_file, settings, mine)
+    with _ledger(settings, must_exist=False, alone=True, taking=(folder, keys_file)) as (ledger, mine):
+        keys = _keys_of(folder, read_manifest(folder).keys, keys_file, settings, mine)
         _drop_leftovers(ledger, settings, mine)
         now = SystemClock().now()
         done = restore_archive(folder, ledger, now, replace=replace, on_progress=on_rows, keys=keys)
@@ -178,7 +178,7 @@ def _ledger(
     must_exist: bool,
     alone: bool,
     may_be_plain: bool = False,
-    taking: tuple[Path, Path | None] | None = None,
+    taking: tuple[Path | str, Path | None] | None = None,
 ) -> Iterator[tuple[Ledger, Keyring | None]]:
     """Open a ledger without its indexes, and its keys if it is encrypted; `alone`, nobody else may have it.
 
@@ -219,7 +219,7 @@ def _ledger(
         yield ledger, keys
 
 
-def _take_keys(home: Path, settings: Settings, folder: Path, named: Path | None) -> None:
+def _take_keys(home: Path, settings: Settings, folder: Path | str, named: Path | None) -> None:
     if (home / KEYS_FILE).exists() or has_content(home / "ledger.db"):
         return
     if (wanted := read_manifest(folder).keys) is None:
@@ -231,7 +231,7 @@ def _take_keys(home: Path, settings: Settings, folder: Path, named: Path | None)
 
 
 def _keys_of(
-    folder: Path, wanted: str | None, named: Path | None, settings: Settings, mine: Keyring | None
+    folder: Path | str, wanted: str | None, named: Path | None, settings: Settings, mine: Keyring | None
 ) -> Keyring | None:
     """Return the opened keys of a backup, None for a plain one. Raises: NotFound, PermissionDenied, InvalidInput."""
     if wanted is None or (mine is not None and mine.id == wanted):
@@ -249,8 +249,8 @@ def _keys_of(
     return Keyring.open(path, content, master_key(settings.encryption_key))
 
 
-def _copy_of(folder: Path, wanted: str, named: Path | None) -> Path:
-    return named or folder.resolve().parent / copy_name(wanted)
+def _copy_of(folder: Path | str, wanted: str, named: Path | None) -> Path:
+    return named or Path(folder).resolve().parent / copy_name(wanted)
 
 
 def _drop_leftovers(ledger: Ledger, settings: Settings, keys: Keyring | None) -> None:

@@ -410,7 +410,7 @@ def test_reading_with_a_model_that_tells_nothing_apart_is_reading_by_pattern(
         figures = closing_line(reading, ["--parts", "model", "--sample", "14", "--unexamined"], capsys)
     eager, unexamined, patterns = figures["rows"].values()
     assert eager["by pattern"] == 14
-    assert eager["tokens"] > 1000
+    assert figures["examination"]["tokens"] > 1000
     assert {name: eager[name] for name in ("stored", "junk", "recall")} == {
         name: patterns[name] for name in ("stored", "junk", "recall")
     }

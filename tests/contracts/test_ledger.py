@@ -90,7 +90,7 @@ def test_a_new_database_is_as_one_that_ran_all_migrations(open_: Open) -> None:
     with ledger.write() as connection:
         migrate.upgrade(connection, None, "the emptied database")
         assert definitions(connection) == made
-        assert connection.scalars(rows).all() == kept == ["audit:head", "ledger_id"]
+        assert set(connection.scalars(rows)) == set(kept) == {"audit:head", "ledger_id"}
     ledger.close()
 
 

@@ -502,7 +502,7 @@ def test_a_search_misses_nothing_although_the_vector_process_dies_under_it(
         monkeypatch.setattr(searcher, "recall", killed)
         found = memos.search("quagga")
         assert found.missing_arms == ()
-        assert found.hits[0].item.memory == "written and not flushed, quagga"
+        assert "written and not flushed, quagga" in {hit.item.memory for hit in found.hits}
 
 
 def test_a_vector_process_killed_under_load_loses_nothing(home: Path) -> None:

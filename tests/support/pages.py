@@ -92,9 +92,11 @@ FOREIGN = {
     "createdb": "PostgreSQL's own",
     "git": "clones from elsewhere",
     "llama-server": "serves a model of gigabytes",
+    "psql": "PostgreSQL's own",
     "pre-commit": "CONTRIBUTING.md says it is optional",
     "npm": "tests/processes/test_typescript.py",
     "scp": "copies to another machine",
+    "sudo": "changes the machine",
     "sh": "installs packages of Debian",
     "vllm": "serves a model of gigabytes",
 }

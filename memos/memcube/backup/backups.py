@@ -256,7 +256,8 @@ def keep_newest(ledger: Ledger, where: Path | str, kept: int) -> None:
         if _backup_of(gone) == old.id:
             archive.remove(gone)
         if not gone.exists():
-            forget(ledger, gone)
+            with suppress(NotFound):  # another process forgot it first
+                forget(ledger, gone)
 
 
 def periodic_name(moment: datetime, attempt: str) -> str:

@@ -426,14 +426,20 @@ def look_at_server(url: str) -> LedgerInspection:
     return LedgerInspection(ledger.description, revision, None if newest is None else from_micros(newest))
 
 
-def audit_problem(place: Path | str) -> str | None:
-    """Return what is wrong with the audit log of a ledger in a file or on a server, which is only read."""
+def audit_problem(place: Path | str, key: bytes | None = None) -> str | None:
+    """Return what is wrong with the audit log of a ledger in a file, of this key, or on a server; it is only read."""
     if isinstance(place, str):
         parsed = _parsed(place)
         engine, where = postgres.make_engine(parsed, pool_size=1), postgres.place_of(parsed)
     else:
         source = f"{place.absolute().as_uri()}?mode=ro"
-        engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(source, uri=True, timeout=5))
+        engine = (
+            sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(source, uri=True, timeout=5))
+            if key is None
+            else sa.create_engine(
+                "sqlite://", module=sqlcipher.driver(), creator=lambda: sqlcipher.connect(source, key, uri=True)
+            )
+        )
         where = str(place)
     ledger = Ledger(engine, where)
     try:

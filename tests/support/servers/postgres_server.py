@@ -138,7 +138,7 @@ class PostgresServer:
 
 def missing() -> str | None:
     """Return why there can be no server here, with what to install; None when there can."""
-    return None if _found() else "PostgreSQL's server is not installed: sh scripts/install_servers.sh"
+    return None if _found() else "PostgreSQL's server is not installed: apt install postgresql"
 
 
 def free_port() -> int:
