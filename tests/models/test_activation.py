@@ -149,7 +149,8 @@ def prefixed(memos: MemOS, *texts: str) -> list[str]:
     return ids
 
 
-NOTES = [f"Note {n}: the hive at number {n} of the lane has a queen who is {n} weeks old." for n in range(12)]
+# Of such a length that no block ends with what every line begins with: that one would be the next memory's, too.
+NOTES = [f"Note {n}: the hive at number {n} of the lane has a queen {n} weeks old." for n in range(12)]
 
 
 def test_pinned_memories_are_warmed_and_the_first_question_finds_them(memos: MemOS) -> None:
