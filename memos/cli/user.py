@@ -90,7 +90,9 @@ def audit(
     by: Annotated[str | None, typer.Option(help="Only what this user or agent did")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as read; can be repeated")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number")] = 100,
-    before: Annotated[str | None, typer.Option(help="Continue behind the entry with this id")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Continue behind the entry with this id, which `--json` tells")
+    ] = None,
     reads: Annotated[
         bool | None, typer.Option("--record-reads/--no-record-reads", help="Record reads from now on, or no longer")
     ] = None,
@@ -101,10 +103,9 @@ def audit(
         return Output({"record_reads": reads}, f"reads are {'' if reads else 'no longer '}recorded")
     found = memos.audit.list(cubes=cube or None, by=by, kinds=kind or (), before=before, limit=limit, actor=actor)
     rows = (
-        (each.at.isoformat(timespec="seconds"), each.actor, each.kind, each.cube or "", each.subject or "", each.id)
-        for each in found
+        (f"{each.at:%Y-%m-%d %H:%M:%S}", each.actor, each.kind, each.cube or "", each.subject or "") for each in found
     )
-    return Output(found, table("at", "who", "what", "cube", "about", "id", rows=rows, whole="id"), "nothing yet")
+    return Output(found, table("at", "who", "what", "cube", "about", rows=rows, whole="at"), "nothing yet")
 
 
 @command
